@@ -49,15 +49,21 @@ def test_a_pod_unlike_all_others_costs_a_bounded_amount_of_memory():
 import tracemalloc
 import moorage
 
-def pod(at):
+def pod(at, rules):
     requests = {"cpu": f"{1 + at}m"}
     spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
+    if rules:
+        term = {"labelSelector": {"matchLabels": {"app": f"a{at}"}}, "topologyKey": "topology.kubernetes.io/zone"}
+        spec["topologySpreadConstraints"] = [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **term}]
+        preferred = [{"weight": 1, "podAffinityTerm": term}]
+        spec["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "", "labels": {"app": f"a{at}"}}, "spec": spec}
 
-def held(count, unlike):
+def held(count, unlike, rules=False):
     room = {"cpu": "9k", "pods": "9k"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": room}}
-    pods = [pod(at * unlike) for at in range(count)]
+    labels = {"topology.kubernetes.io/zone": "z"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}, "status": {"allocatable": room}}
+    pods = [pod(at * unlike, rules) for at in range(count)]
     for at, one in enumerate(pods):
         one["metadata"]["name"] = f"p{at}"
     tracemalloc.start()
@@ -68,12 +74,13 @@ def held(count, unlike):
     return size
 
 held(10, 1)
-for unlike in (0, 1):
-    print((held(600, unlike) - held(100, unlike)) // 500)
+for what in ((0,), (1,), (1, True)):
+    print((held(350, *what) - held(100, *what)) // 250)
 """
-    alike, unlike = map(int, printed(script).split())
+    alike, unlike, with_rules = map(int, printed(script).split())
     assert alike < 3_000  # bytes for each pod
     assert unlike < 16_000
+    assert with_rules < 26_000
 
 
 def test_objects_made_in_a_pause_are_ignored_until_the_block_ends():

@@ -41,7 +41,8 @@ export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
     };
   }, [path]);
   return (
-    <main class="page stack">
+    <main class="page stack" aria-busy={!value && !why}>
+      {!value && !why && <h1 class="muted">Loading …</h1>}
       {why && (
         <p role="alert">
           <Badge tone="no">no answer</Badge> {visible(why)}

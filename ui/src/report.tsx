@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Answer } from "./answers";
 import { Basis } from "./answers/envelope";
 import type { AnyDocument } from "./documents";
+import { Several } from "./kit/basics";
 import { Guard } from "./kit/guard";
 import { Cluster, type Snapshot } from "./live/cluster";
 import { StillCluster } from "./map/still";
@@ -22,16 +23,18 @@ export function Report({ input, context }: { input: Input; context: Context }) {
   return (
     <div class="page report">
       <StillCluster.Provider value={cluster}>
-        <main class="stack">
-          {documents.map((document, index) => (
-            <article class="stack" aria-label={visible(document.summary)}>
-              <Guard>
-                <Answer document={document} />
-              </Guard>
-              <Basis document={document} command={index === documents.length - 1 ? context.command : undefined} />
-            </article>
-          ))}
-        </main>
+        <Several.Provider value={documents.length > 1}>
+          <main class="stack">
+            {documents.map((document, index) => (
+              <article class="stack" aria-label={visible(document.summary)}>
+                <Guard>
+                  <Answer document={document} />
+                </Guard>
+                <Basis document={document} command={index === documents.length - 1 ? context.command : undefined} />
+              </article>
+            ))}
+          </main>
+        </Several.Provider>
       </StillCluster.Provider>
       <footer class="small muted foot">Moorage report · works without a network</footer>
     </div>

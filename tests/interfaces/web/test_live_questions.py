@@ -33,8 +33,8 @@ def test_a_drain_is_asked_by_keyboard_and_shared_by_its_address(server, visit, t
         page.get_by_text("Options", exact=True).press("Enter")
         page.get_by_label("Changes to make first").fill(DRAIN[3].removeprefix("--edit="))
         assert page.get_by_role("button", name="Ask").is_disabled()
-        for flag in ("--ignore-daemonsets", "--force"):
-            page.get_by_role("checkbox", name=flag).press("Space")
+        assert page.get_by_role("checkbox", name="--ignore-daemonsets").is_checked()
+        page.get_by_role("checkbox", name="--force").press("Space")
         page.get_by_role("combobox", name="Nodes").press_sequentially("AL-A")
         assert page.get_by_role("listbox", name="Nodes: names").get_by_role("option").all_inner_texts() == [
             "general-a1",
@@ -131,7 +131,7 @@ def test_each_form_asks_its_command(server, visit):
             assert len(server.asked) == before + 1
         before = page.get_by_role("region", name="Asked before").get_by_role("link")
         assert before.all_inner_texts() == [
-            "Compare: 1.35, kind: KubeSchedulerConfiguration", "Add nodes: 2, general-a1",
+            "Compare: kind: KubeSchedulerConfiguration, 1.35", "Add nodes: 2, general-a1",
             "Change something: pod/web requests.cpu=1, config/default-scheduler/NodeAffinity disable",
             "Scale a workload: deployment/shop/web, 7", "Add copies of a workload: kind: Pod",
             "Add copies of a workload: deployment/shop/web", "Lose any one node or zone: zone", "Lose nodes: n1, n2",

@@ -1,5 +1,5 @@
 /** The small parts that all pages share: signs, badges, names, sections, facts. */
-import type { ComponentChildren, ComponentProps } from "preact";
+import { type ComponentChildren, type ComponentProps, createContext } from "preact";
 import { useContext, useId, useState } from "preact/hooks";
 import { shortNode, visible } from "../text";
 import { type LinkKind, Links } from "./links";
@@ -79,11 +79,14 @@ interface SectionProps {
   children: ComponentChildren;
 }
 
+/** True where several answers stand on one page: their parts have equal headings, and are no landmarks. */
+export const Several = createContext(false);
+
 /** A part of a page under its heading. */
 export function Section({ title, aside, class: extra = "", children }: SectionProps) {
   const id = useId();
   return (
-    <section class={`section ${extra}`} aria-labelledby={id}>
+    <section class={`section ${extra}`} role={useContext(Several) ? "group" : undefined} aria-labelledby={id}>
       <header>
         <h2 id={id}>{title}</h2>
         {aside && <span class="aside">{aside}</span>}

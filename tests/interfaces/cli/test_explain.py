@@ -400,3 +400,7 @@ def test_a_gang_needs_its_gates_and_its_name(explained):
         status, _, err = explained(*wrong, "-f", GANG)
         assert status == 1
         assert said in err
+
+
+def test_a_selection_without_a_pending_pod_says_so(moorage):
+    assert moorage("explain", "--all", "-l", "app=nope", "-f", "examples/demo").out == "No selected pod is pending.\n"

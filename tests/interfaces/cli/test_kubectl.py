@@ -128,6 +128,11 @@ def test_completion(monkeypatch, capsys, words, offer, directive):
     assert completed(monkeypatch, capsys, *words) == ([offer], directive)
 
 
+def test_nothing_is_offered_after_a_command_that_does_not_exist(monkeypatch, capsys):
+    assert all(not value.startswith("--pending") for value, *_ in completed(monkeypatch, capsys, "exp", "--pen")[0])
+    assert completed(monkeypatch, capsys, "exp", "")[1] in {":0", ":4"}
+
+
 def test_commands_that_need_no_cluster_are_not_offered(monkeypatch, capsys):
     offered, _ = completed(monkeypatch, capsys, "")
     names = {name for name, _, _ in offered}

@@ -108,7 +108,7 @@ class CommandGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
-        if args[0] in known or args[0].startswith("-"):
+        if args[0] in known or args[0].startswith("-") or ctx.resilient_parsing:  # a completion offers nothing
             return super().resolve_command(ctx, args)
         near = get_close_matches(args[0], known, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -218,7 +218,7 @@ def explain(**given: Any) -> int:
             else [*_explained(asked, what, counts)]
         )
         found += autoscaler_answers(given, asked)
-    print_explanations(found, given["output"], ascii_only=given["ascii_only"])
+    print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
     return exit_status(*found)
 
 
@@ -295,9 +295,11 @@ def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
     progress.count(placed=attempt.decision.node is not None)
 
 
-def print_explanations(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> None:
+def print_explanations(
+    found: Sequence[Answer], output: str, *, ascii_only: bool = False, among: Narrowing | None = None
+) -> None:
     """Print explanations. If there are none, print a text that says so, except as JSON or YAML."""
     if found or output in {"json", "yaml"}:
         print_answers(found, output, ascii_only=ascii_only)
     else:
-        sys.stdout.write("No pod is pending.\n")
+        sys.stdout.write("No selected pod is pending.\n" if among else "No pod is pending.\n")

@@ -11,7 +11,7 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
@@ -20,7 +20,7 @@ from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.write_requests import create
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, RUNTIME_CONFIG, Review, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError

@@ -11,14 +11,14 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.lists import Lines
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.server_documents import check_route
 from moorage.cluster.apiserver.http.watch_stream import open_stream
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, User, find_target
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.live.client.credentials import Endpoint, tls_context
 

@@ -17,14 +17,14 @@ from urllib.parse import unquote
 
 import msgspec
 
-from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.lists import Lines
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.watch_stream import Stream, open_stream
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, find_target
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, User, find_target
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError, MoorageError

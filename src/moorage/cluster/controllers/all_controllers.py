@@ -25,8 +25,6 @@ from moorage.cluster.controllers.workloads.stateful_set import StatefulSets
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["all_controllers", "chosen"]
-
 #: kube-controller-manager's names for controllers that record their events under another name.
 _CALLED: Final = {
     "node-controller": "node-lifecycle-controller",

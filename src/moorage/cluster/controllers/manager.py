@@ -22,9 +22,10 @@ from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.limits import is_heavy
 from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.storage.definitions import AskOwner
+from moorage.cluster.apiserver.storage.deletion import DeleteOptions
 from moorage.cluster.apiserver.storage.detached_store import DetachedStore, StaleReadError
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
-from moorage.cluster.apiserver.storage.store import DeleteOptions, Store
+from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import Watch
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
@@ -45,9 +46,6 @@ from moorage.cluster.controllers.machinery.steps import (
 )
 from moorage.cluster.controllers.nodes.kubelets import KUBELET
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces
-
-__all__ = ["ControllerManager", "StepExecutor"]
-
 
 # -- executor ----------------------------------------------------------------------------------------------------------
 # Execute controllers' steps as calls of the store, under the field manager that the controller has in Kubernetes.

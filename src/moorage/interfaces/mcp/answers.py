@@ -24,8 +24,6 @@ from moorage.interfaces.web.question_arguments import (
     arguments_of,
 )
 
-__all__ = ["FORMS", "AgentAnswers", "as_data"]
-
 #: The forms of an answer → the output of the command.
 FORMS: Final[Mapping[str, str]] = {"text": "text", "wide": "wide", "json": "json"}
 #: Where a command has another name for a form, or not that form.

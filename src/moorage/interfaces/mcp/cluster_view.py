@@ -16,8 +16,6 @@ from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 
-__all__ = ["ClusterView"]
-
 #: How long a live cluster that was read is taken as current.
 _FRESH_S: Final = 15.0
 

@@ -22,9 +22,6 @@ from moorage.interfaces.cli.help import help_pages
 from moorage.interfaces.mcp.answers import AgentAnswers, as_data
 from moorage.interfaces.mcp.cluster_view import ClusterView
 
-__all__ = ["make_server"]
-
-
 # -- tools -------------------------------------------------------------------------------------------------------------
 # The tools of ``moorage mcp``: one for each question, and look-ups of objects.
 #

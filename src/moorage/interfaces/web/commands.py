@@ -24,9 +24,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request
 from moorage.interfaces.web.sessions import Visitor
 from moorage.interfaces.web.site import Site, json_response, read_body
 
-__all__ = ["CommandRoute"]
-
-
 # -- kubectl commands --------------------------------------------------------------------------------------------------
 # The kubectl commands that the web interface runs, as the requests that kubectl makes for them.
 #

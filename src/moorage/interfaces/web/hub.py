@@ -40,9 +40,6 @@ from moorage.interfaces.web.mirror import (
 )
 from moorage.interfaces.web.rows import BOUND, PodRow, QueueState, is_ended, pod_row
 
-__all__ = ["FRAME_S", "Hub", "Source", "TimelineRows", "rows_at", "timeline_document"]
-
-
 # -- replay ------------------------------------------------------------------------------------------------------------
 # The cluster at a time in the past: the pods that existed then, on their nodes of that time. Nodes are those of today.
 

@@ -52,9 +52,6 @@ from moorage.live.server.authorization import RequestAuthorizer, ResourceAccess
 from moorage.live.server.endpoints import Page
 from moorage.live.server.live import Live
 
-__all__ = ["EmbeddedSite", "LiveSite", "SetupRoute", "setup_document"]
-
-
 # -- setup -------------------------------------------------------------------------------------------------------------
 # The setup of the scheduler: profiles with their plugins and weights, feature gates, and how long plugins took.
 

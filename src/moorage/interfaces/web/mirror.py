@@ -18,12 +18,6 @@ from moorage.api.core import Node, NodeSpec, NodeStatus
 from moorage.interfaces.web.rows import BOUND, NodeRow, PodRow, TypicalShape, node_row, stranded_shares, typical_shapes
 from moorage.laboratory.node_groups import groups_by_node
 
-__all__ = [
-    "Changes", "GonePod", "Header", "Mirror", "NodeLife", "PriceOf", "SeenAttempt", "SnapshotRows", "View", "causes_of",
-    "snapshot_document",
-]  # fmt: skip
-
-
 #: Maximum number of causes to list; pods with other causes are counted together.
 _MOST_CAUSES: Final = 50
 #: Maximum number of attempts, and of deleted and ended pods, that are kept.

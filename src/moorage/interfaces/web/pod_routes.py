@@ -26,9 +26,6 @@ from moorage.interfaces.web.sessions import Visitor
 from moorage.interfaces.web.site import Site, json_response
 from moorage.laboratory.cluster import Cluster
 
-__all__ = ["ClusterSource", "PodRoutes", "SchedulerTurns", "snapshot_of"]
-
-
 #: How many requests may wait for their turn; and the pause after an answer, as a multiple of the time that it took.
 _MOST_WAITING: Final = 16
 _REST: Final = 4.0

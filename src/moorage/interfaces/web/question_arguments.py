@@ -28,12 +28,6 @@ import msgspec
 from moorage.basis.printable import clip
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request
 
-__all__ = [
-    "ANSWER", "ERRORS", "AnswerProcess", "Answering", "Arguments", "ProcessLimits", "ProgressPipe", "QuestionBody",
-    "arguments_of",
-]  # fmt: skip
-
-
 _MOST_TEXT: Final = 4096
 _MOST_LIST: Final = 2000
 _MOST_FILE: Final = 512 << 10

@@ -32,9 +32,6 @@ from moorage.interfaces.web.question_arguments import (
 from moorage.interfaces.web.sessions import Visitor, check_may_list
 from moorage.interfaces.web.site import Site, json_response, read_body
 
-__all__ = ["Board", "QuestionLimits", "QuestionRoutes"]
-
-
 _RUNNING: Final = "running"
 _PARTS: Final = re.compile(r"\b([0-9,]{1,12}) of ([0-9,]{1,12})\b")
 _LOG: Final = logging.getLogger(__name__)

@@ -23,12 +23,6 @@ from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.changes import taint_text
 from moorage.state.pod_requests import amount, pod_requests
 
-__all__ = [
-    "BOUND", "NodeRow", "PodRow", "QueueState", "TypicalShape", "is_ended", "node_row", "pod_row", "queue_state",
-    "stranded_shares", "typical_shapes",
-]  # fmt: skip
-
-
 BOUND: Final = "bound"
 _ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 #: Maximum length of a cause; kube-scheduler's longest messages name every reason of every plugin.

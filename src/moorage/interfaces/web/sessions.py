@@ -16,9 +16,6 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.interfaces.web.mirror import View
 
-__all__ = ["SESSION_S", "Sessions", "Visitor", "check_may_list", "view_of"]
-
-
 T = TypeVar("T")
 #: Seconds after which an unused link and a session end.
 LINK_S: Final = 24 * 3600.0
@@ -110,6 +107,7 @@ class Visitor(Protocol):
 
 
 async def may(visitor: Visitor, verb: str, resource: str, namespace: str = "") -> bool:
+    """Return whether a visitor has a right."""
     try:
         await visitor.check(verb, resource, namespace)
     except ApiError as error:

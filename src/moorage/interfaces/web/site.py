@@ -37,9 +37,6 @@ from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.mirror import View
 from moorage.interfaces.web.sessions import SESSION_S, Sessions, Visitor, view_of
 
-__all__ = ["LIVE_POLICY", "Limits", "Site", "bundle_file", "bundle_text", "is_own_path", "report_page"]
-
-
 # -- report file -------------------------------------------------------------------------------------------------------
 # Write answers as one HTML file that needs no network: the built page with the documents in it.
 #
@@ -328,6 +325,7 @@ def cookie_name(request: web.BaseRequest) -> str:
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
+    """Return a response with a document."""
     return web.Response(body=msgspec.json.encode(body), status=status, content_type=_JSON)
 
 

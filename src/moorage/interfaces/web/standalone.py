@@ -27,8 +27,6 @@ from moorage.interfaces.web.site import Site, is_own_path
 from moorage.live.recording.status import agreement_of
 from moorage.live.server.certificates import listen, serving
 
-__all__ = ["serve_cluster"]
-
 _LOCAL: Final = "127.0.0.1"
 _JSON: Final = "application/json"
 _LOG: Final = logging.getLogger(__name__)

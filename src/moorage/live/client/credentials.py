@@ -26,12 +26,6 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.files import read_bytes
 from moorage.errors import InputError
 
-__all__ = [
-    "Credentials", "Endpoint", "ExecCommand", "ExecCredentials", "FixedCredentials", "Identity", "TokenFile",
-    "proxy_for", "run_program", "tls_context",
-]  # fmt: skip
-
-
 # -- endpoint ----------------------------------------------------------------------------------------------------------
 # The endpoint of an API server: address, trusted CA, credentials and TLS settings.
 

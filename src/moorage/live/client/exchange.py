@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from moorage.errors import ClusterError, MoorageError
-from moorage.live.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler, UnsentError
+from moorage.live.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler
 from moorage.live.client.response_stream import ServerAddress, connecting
-
-__all__ = ["ConnectionPool", "Reply", "RequestBatch", "ResponseHandler", "UnsentError"]
 
 #: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
 _MAX_CONNECTIONS: Final = 32

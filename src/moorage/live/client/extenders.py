@@ -23,8 +23,6 @@ from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.effects import Question
 from moorage.live.client.credentials import Endpoint, Identity, proxy_for, tls_context
 
-__all__ = ["ExtenderClient"]
-
 #: Maximum size of a response in bytes.
 MOST_BYTES: Final = 16 << 20
 _LATE_HEADERS: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"

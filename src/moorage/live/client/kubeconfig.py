@@ -37,9 +37,6 @@ from moorage.live.client.credentials import (
     tls_context,
 )
 
-__all__ = ["ClientEnvironment", "Kubeconfig", "in_cluster", "read_kubeconfig"]
-
-
 # -- kubeconfig fields -------------------------------------------------------------------------------------------------
 # The fields of kubeconfig entries and their types.
 #

@@ -26,9 +26,6 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError
 from moorage.live.client.resources import RawObjects, WatchedResource
 
-__all__ = ["GatheringSelector", "ListWatchClient", "ObjectDecoder", "WatchEvent", "gathering_loop", "waiting_bytes"]
-
-
 T = TypeVar("T", bound=Object)
 
 

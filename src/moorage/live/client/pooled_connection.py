@@ -16,12 +16,6 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from moorage.errors import ClusterError, MoorageError
 
-__all__ = [
-    "CUT_OFF", "MAX_HEAD", "NEVER", "Pending", "PooledConnection", "Reply", "ResponseHandler", "UnsentError", "parse_head",
-    "parse_number",
-]  # fmt: skip
-
-
 # -- channel -----------------------------------------------------------------------------------------------------------
 # One TCP connection, with optional TLS.
 #

@@ -15,8 +15,6 @@ from moorage.live.client.credentials import Endpoint
 from moorage.live.client.pooled_connection import CUT_OFF, Reply
 from moorage.live.client.response_stream import CONNECT_S, Stream, keep_alive, unreachable
 
-__all__ = ["ProxiedRequests"]
-
 
 class ProxiedRequests:
     """A session of one identity. ``headers`` are sent with each request."""

@@ -22,9 +22,6 @@ from moorage.errors import UNREACHABLE, ClusterError
 from moorage.live.client.listwatch import ListWatchClient, ObjectDecoder, WatchEvent
 from moorage.live.client.resources import RawObjects, WatchedResource
 
-__all__ = ["Reflector", "Sink"]
-
-
 # -- backoff -----------------------------------------------------------------------------------------------------------
 # Exponential backoff with jitter, reset after a quiet period.
 

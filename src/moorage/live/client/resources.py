@@ -21,9 +21,6 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["WATCHED", "RawObjects", "WatchedResource", "custom_resource", "resource_of", "server_version", "watched"]
-
-
 T = TypeVar("T", bound=Object)
 
 

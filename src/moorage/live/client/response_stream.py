@@ -17,8 +17,6 @@ from typing import Final, NamedTuple, TypeAlias
 from moorage.errors import UNREACHABLE, ClusterError
 from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, Reply, parse_head, parse_number
 
-__all__ = ["CONNECT_S", "ServerAddress", "Stream", "connecting", "keep_alive", "open_stream", "unreachable"]
-
 #: A response without its body, and the parts of its body.
 Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
 

@@ -22,13 +22,12 @@ import msgspec
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
-from moorage.live.client.exchange import ConnectionPool, Reply, RequestBatch, UnsentError
+from moorage.live.client.exchange import ConnectionPool, RequestBatch
+from moorage.live.client.pooled_connection import Reply, UnsentError
 from moorage.live.client.response_stream import ServerAddress, Stream, open_stream
 
 if TYPE_CHECKING:
     from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp
-
-__all__ = ["BINDING", "BIND_S", "OTHER", "STRATEGIC_MERGE_PATCH", "Rest", "Throttle", "user_agent"]
 
 
 # -- throttle ----------------------------------------------------------------------------------------------------------

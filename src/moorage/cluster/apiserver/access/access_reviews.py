@@ -24,9 +24,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import Review
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, invalid
 from moorage.errors import Fault
 
-__all__ = ["answer", "selector_errors", "selector_faults"]
-
-
 # -- review selectors --------------------------------------------------------------------------------------------------
 # Selectors in access reviews: their validation, and errors for requirements that cannot be parsed.
 #

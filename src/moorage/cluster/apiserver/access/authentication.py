@@ -25,9 +25,6 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import AUTHENTICATED, MASTERS, User, authenticated
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, quoted, unauthorized
 
-__all__ = ["Authenticator", "User", "certificate_user", "impersonated", "make_authenticator"]
-
-
 #: Paths that need no credentials.
 OPEN_PATHS: Final = frozenset(["/healthz", "/livez", "/readyz", "/version"])
 _LOCAL: Final = ("127.0.0.1", "[::1]", "localhost")

@@ -29,9 +29,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
-__all__ = ["AUTHORITY", "bootstrap_cluster", "bootstrap_objects", "publish_client_ca"]
-
-
 # -- bootstrap roles ---------------------------------------------------------------------------------------------------
 # The bootstrap roles of a cluster and their bindings.
 #

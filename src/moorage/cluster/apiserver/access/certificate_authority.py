@@ -36,9 +36,6 @@ from moorage.basis.files import Warn, private_folder, put_file, read_private
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.errors import ConfigError
 
-__all__ = ["ADMIN", "LOOPBACK", "SCHEDULER", "Address", "Authority", "address_of", "is_loopback", "make_authority"]
-
-
 #: The users that ``moorage up`` creates credentials for.
 ADMIN: Final = User("moorage-admin", ("system:masters",))
 SCHEDULER: Final = User("system:kube-scheduler")

@@ -26,12 +26,6 @@ from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, forbidden_path, quoted
 
-__all__ = [
-    "Attributes", "Authorizer", "allows", "attributes_at", "attributes_of", "comparisons", "denied", "merged",
-    "missing", "shown",
-]  # fmt: skip
-
-
 # -- rbac rules --------------------------------------------------------------------------------------------------------
 # RBAC rules: whether a rule allows a request, and whether the rules that a user holds cover those they want to grant.
 #

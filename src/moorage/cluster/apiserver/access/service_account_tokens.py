@@ -29,8 +29,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import ConfigError, Fault
 
-__all__ = ["ISSUER", "AccountTokens", "TokenIdentity", "account_groups"]
-
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _PREFIX: Final = "system:serviceaccount:"
 _MIN_LIFE_S, _MAX_LIFE_S, _DEFAULT_LIFE_S = 600, 2**32, 3600

@@ -28,9 +28,6 @@ from moorage.cluster.apiserver.vocabulary.records import Confirm, Document
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, invalid, not_found, quoted
 from moorage.errors import Fault
 
-__all__ = ["check_escalation", "write_check"]
-
-
 # -- device rights -----------------------------------------------------------------------------------------------------
 # Check additional rights for writing the status of resource claims: ``resourceclaims/binding`` and
 # ``resourceclaims/driver``.

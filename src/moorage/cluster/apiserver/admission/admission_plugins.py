@@ -42,13 +42,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbi
 from moorage.framework.features import FeatureGates
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
-__all__ = [
-    "GROUP_PROTECTION", "SYSTEM_NAMESPACES", "admit", "admit_new", "admit_resize",
-    "admit_with_controllers", "check_change", "check_creatable", "check_deletable", "check_resize", "finalized",
-    "finalizers_of", "keep_finalizers", "restore_admitted", "with_finalizer",
-]  # fmt: skip
-
-
 #: The finalizer of pod groups; a controller removes it when the group has no pods left.
 GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 #: Returns all objects of a type in a namespace ("" for cluster-scoped types).

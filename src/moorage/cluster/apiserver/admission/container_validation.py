@@ -17,12 +17,6 @@ from moorage.cluster.apiserver.admission.string_formats import descending_path_f
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = [
-    "app_armor_faults", "config_key_faults", "container_faults", "field_faults", "probe_faults", "resource_faults",
-    "seccomp_faults", "source_faults", "variable_name_faults",
-]  # fmt: skip
-
-
 # -- probe validation --------------------------------------------------------------------------------------------------
 # Validation of container probes and of the value sources of environment variables.
 #

@@ -36,8 +36,6 @@ from moorage.cluster.apiserver.admission.schema_validation import ABSENT, field_
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema
 from moorage.errors import Bare, Fault
 
-__all__ = ["custom_rule_faults", "rule_faults", "unsupported_rules"]
-
 Faults = Iterator[Fault]
 #: The cost limits of one rule, and of all rules of an object.
 _PER_CALL: Final = 1_000_000

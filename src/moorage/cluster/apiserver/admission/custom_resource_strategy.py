@@ -28,12 +28,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema, ServedKind
 from moorage.errors import Fault
 
-__all__ = [
-    "custom_faults", "declared_faults", "is_custom_changed", "keep_all_but_status", "prepare_custom",
-    "set_declared_defaults", "version_faults",
-]  # fmt: skip
-
-
 CustomFaults = Iterator[Fault]
 _INT32_MAX: Final = 2**31 - 1
 #: How many keys of items of a list are compared, over all its items.

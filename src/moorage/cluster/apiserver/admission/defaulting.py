@@ -35,9 +35,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.framework.features import FeatureGates
 
-__all__ = ["apply_changes", "drop_disabled_fields", "drop_disabled_status_fields", "set_defaults"]
-
-
 _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
     LimitRange: default_limit_range,
     Namespace: default_namespace,

@@ -25,11 +25,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
 
-__all__ = [
-    "approval_of", "definition_faults", "definition_status_faults", "definition_warnings", "new_definition_faults",
-    "prepare_definition",
-]  # fmt: skip
-
 Faults = Iterator[Fault]
 _APPROVED: Final = "api-approved.kubernetes.io"
 _SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")

@@ -17,8 +17,6 @@ from moorage.cluster.apiserver.admission.string_formats import driver_name_fault
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["admin_access_faults", "device_claim_faults", "device_class_faults", "device_slice_faults", "selector_faults"]
-
 Faults = Iterator[Fault]
 _MOST_SELECTORS: Final = 32
 _MOST_TEXT: Final = 64

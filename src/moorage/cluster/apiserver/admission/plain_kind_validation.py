@@ -34,13 +34,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Fault
 
-__all__ = [
-    "config_map_faults", "controller_faults", "endpoints_faults", "event_change_faults", "event_faults", "ingress_faults",
-    "limit_faults", "new_event_faults", "node_faults", "revision_faults", "runtime_class_faults",
-    "secret_faults", "stateful_set_faults",
-]  # fmt: skip
-
-
 Faults = Iterator[Fault]
 _T = TypeVar("_T")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")

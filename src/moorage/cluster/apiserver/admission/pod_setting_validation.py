@@ -16,8 +16,6 @@ from moorage.cluster.apiserver.admission.string_formats import address_faults, i
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["pod_annotation_faults", "pod_setting_faults"]
-
 Faults = Iterator[Fault]
 _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _SYSCTL_TEXT: Final = (

@@ -18,14 +18,6 @@ from moorage.api.meta import LabelSelector
 from moorage.api.validation.faults import Faults, forbidden, in_range, invalid, label_selector, required
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = [
-    "admission_policy_faults",
-    "autoscaler_faults",
-    "network_policy_faults",
-    "set_autoscaler_defaults",
-    "set_policy_types",
-]
-
 _PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]([a-z0-9]|-(?!-)){0,13}[a-z0-9]|[a-z]")
 _PORT_NAME_FAULT: Final = (
     "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",

@@ -28,8 +28,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 
-__all__ = ["QuotaRefusal", "charge_quotas", "charged_or_refused"]
-
 
 class QuotaRefusal(NamedTuple):
     """Why a quota refuses an object: ``why`` in kube-apiserver's words, and the amounts of the resources that exceed it."""

@@ -24,12 +24,6 @@ from moorage.api.quantity import Exact, exact, parse
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
-__all__ = [
-    "Facts", "QuotaEvaluator", "Usage", "add", "amounts", "charge_ends_at", "counted_usage", "evaluator_for",
-    "has_deadline", "is_in_scope", "qos_class",
-]  # fmt: skip
-
-
 # -- quota types -------------------------------------------------------------------------------------------------------
 # Types and helpers of quota usage: amounts by resource name, lookups of other objects, and scope selector matching.
 #

@@ -21,9 +21,6 @@ from moorage.api.validation.faults import forbidden
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
 
-__all__ = ["LARGEST_REQUEST", "Declared", "RuleCosts", "as_value", "declared_size", "declared_type", "elements_below"]
-
-
 #: The cost limits of one expression and of all expressions of a schema.
 _PER_EXPRESSION: Final = 10_000_000
 _PER_SCHEMA: Final = 100_000_000

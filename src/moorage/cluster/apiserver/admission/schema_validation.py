@@ -21,8 +21,6 @@ from moorage.cluster.apiserver.admission.string_formats import checked_format, i
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
 
-__all__ = ["ABSENT", "EffortExceededError", "SchemaCheck", "field_path", "old_item", "old_items"]
-
 Faults = Iterator[Fault]
 #: Marks an absent value.
 ABSENT: Final[Any] = object()

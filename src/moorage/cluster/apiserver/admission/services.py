@@ -19,9 +19,6 @@ from moorage.api.validation.pods import port_name_faults
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.errors import Fault
 
-__all__ = ["allocate_addresses", "drop_unused_fields", "keep_addresses", "service_faults", "service_warnings"]
-
-
 # -- service validation ------------------------------------------------------------------------------------------------
 # Validation of services, except their cluster IP and node ports: a manifest that passes here also passes kube-apiserver.
 #

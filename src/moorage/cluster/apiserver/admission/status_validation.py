@@ -29,9 +29,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Bare, Fault
 
-__all__ = ["status_faults"]
-
-
 # -- status counts -----------------------------------------------------------------------------------------------------
 # Validation of counts and conditions in the status of workloads, jobs, disruption budgets and claims.
 #

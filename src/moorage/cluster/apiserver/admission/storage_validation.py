@@ -34,12 +34,6 @@ from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = [
-    "attachment_faults", "claim_faults", "csi_node_faults", "driver_faults", "storage_class_faults",
-    "volume_faults", "volume_source_faults",
-]  # fmt: skip
-
-
 # -- volume validation -------------------------------------------------------------------------------------------------
 # Validation of the sources of volumes, in pods and in persistent volumes.
 #

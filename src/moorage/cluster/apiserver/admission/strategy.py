@@ -44,8 +44,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict,
 from moorage.errors import Fault, InputError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["decode_document", "prepare_adopted", "prepare_create", "prepare_update", "set_defaults_and_decode"]
-
 #: Metadata that clients may change through the status subresource, unless the kind resets it.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
 #: Kinds for which a status write cannot change labels, annotations and the like.

@@ -18,13 +18,6 @@ from moorage.api.validation.faults import in_range, invalid, named, required, to
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = [
-    "NON_STANDARD_IP", "address_faults", "backstep_faults", "checked_format", "descending_path_faults",
-    "driver_name_faults", "has_address", "id_faults", "is_of_format", "is_recognized", "missing", "mode_faults",
-    "volume_path_faults",
-]  # fmt: skip
-
-
 #: Longer strings match no format but ``byte``, ``password`` and ``uri``, which bounds the work of a check.
 _MAX_LENGTH: Final = 4096
 

@@ -13,8 +13,6 @@ from moorage.api.validation.faults import forbidden, invalid, required, unsuppor
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
 
-__all__ = ["MAX_SCHEMA_DEPTH", "open_schema_faults", "structural_faults"]
-
 Faults = Iterator[Fault]
 #: The deepest nesting of schemas. The limit of request bodies allows hardly more.
 MAX_SCHEMA_DEPTH: Final = 50

@@ -20,8 +20,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
-__all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults", "unversioned"]
-
 _CONDITIONAL: Final = frozenset(
     [
         "CSIDriver",

@@ -62,8 +62,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
 
-__all__ = ["SCHEDULE_ZONE", "metadata_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs", "unread_field_faults"]
-
 _INT32_MAX: Final = 2**31 - 1
 _FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")

@@ -14,9 +14,6 @@ from moorage.api.validation.faults import duplicate, invalid, nonnegative, one_o
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["cron_job_limit_faults", "job_faults", "rollout_faults"]
-
-
 # -- job validation ----------------------------------------------------------------------------------------------------
 # Validation of jobs and cron jobs, beyond what scheduling reads.
 #

@@ -17,8 +17,6 @@ from moorage.cluster.apiserver.schema.schemas import UNTYPED, Field, ListOf, Map
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_quoted, go_value, go_word
 
-__all__ = ["Differences", "compare", "field_set", "merge", "named_members", "remove", "type_faults"]
-
 
 class Differences(NamedTuple):
     """Fields that only the new object has, that differ, and that only the old object has."""

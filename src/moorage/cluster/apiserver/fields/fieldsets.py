@@ -17,11 +17,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "FieldSet", "Path", "difference", "has", "intersection", "is_field_set", "ordered", "paths", "set_of", "shown", "union",
-    "union_all", "without",
-]  # fmt: skip
-
 FieldSet: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str, ...]
 

@@ -43,8 +43,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause
 
-__all__ = ["LAST_APPLIED", "FieldManager", "apply", "equal_but_times", "fields_not_written", "manager_of", "track"]
-
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Number of Update managers that are kept separate; older ones are merged.
 _MAX_UPDATERS: Final = 10

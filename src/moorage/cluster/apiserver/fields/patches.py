@@ -16,9 +16,6 @@ import msgspec
 from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Struct, Type
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, go_value, quoted, unknown
 
-__all__ = ["json_patch", "merge_patch", "strategic_merge"]
-
-
 MAX_OPERATIONS: Final = 10_000
 #: Maximum number of bytes that the copy operations of one patch may add.
 MAX_COPIED: Final = 3 << 20

@@ -29,13 +29,6 @@ from aiohttp.web_protocol import RequestHandler
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
-__all__ = [
-    "BACKLOG", "HEADERS", "IDLE_S", "MAX_FIELD", "MAX_HEAD", "MAX_HEADERS", "MAX_LINE", "MAX_QUEUED", "MAX_RESERVE",
-    "MAX_WITHOUT_REQUEST", "MIN_RESERVE", "MIN_UNUSED_S", "READ_AHEAD", "TLS_BUFFER", "AcceptLimits", "Connection",
-    "ConnectionAcceptor", "ConnectionOwner", "Tally", "connections_for",
-]  # fmt: skip
-
-
 #: Maximum size of the request line, of a header field and of the whole head, in bytes.
 MAX_LINE: Final = 16 << 10
 MAX_FIELD: Final = 64 << 10

@@ -28,9 +28,6 @@ from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Revi
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, too_many
 
-__all__ = ["Seats", "ServerLimits", "carry_out", "is_heavy", "is_large"]
-
-
 _BUSY: Final = "too many requests, please try again later"
 _RETRY_S: Final = 1
 

@@ -31,13 +31,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import invalid
 from moorage.errors import Fault
 
-__all__ = [
-    "LONG_RESPONSE", "MOST_BYTES", "PIECE", "LargeParts", "Lines", "MakeNext", "ObjectList", "Part", "abort",
-    "check_list", "close_after", "encoded_list", "event_line", "into_pieces", "limit_buffers", "metadata_list",
-    "next_piece", "object_list", "requests_initial_list", "send", "starts_with_list", "table_list", "write",
-]  # fmt: skip
-
-
 # -- sending -----------------------------------------------------------------------------------------------------------
 # Send long responses in pieces as the client reads them, so that a slow client holds one or two pieces in memory.
 

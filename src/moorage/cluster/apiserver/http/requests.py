@@ -36,8 +36,10 @@ from moorage.cluster.apiserver.schema.request_bodies import (
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.admission_policies import requested_by
 from moorage.cluster.apiserver.storage.delete_options import options_of
+from moorage.cluster.apiserver.storage.deletion import DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection, selection
-from moorage.cluster.apiserver.storage.store import DeleteOptions, ListPage, Store, timestamp
+from moorage.cluster.apiserver.storage.object_reader import ListPage
+from moorage.cluster.apiserver.storage.store import Store, timestamp
 from moorage.cluster.apiserver.storage.subresources import bind, evict
 from moorage.cluster.apiserver.tables.tables import included, table
 from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
@@ -54,9 +56,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import (
     success,
     timeout,
 )
-
-__all__ = ["HTTPRequest", "Response", "check_may_create", "deprecation_warning", "selection_of", "serve"]
-
 
 # -- pod connect -------------------------------------------------------------------------------------------------------
 # Connections to containers: logs, exec, attach and port forwarding. No containers run here.

@@ -15,12 +15,6 @@ from moorage.cluster.apiserver.schema.representations import JSON, accepted, enc
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, PlainError
 
-__all__ = [
-    "MAX_TOTAL", "MAX_WARNING", "MAX_WARNINGS", "OutgoingResponse", "encode_response", "error_response",
-    "warning_headers",
-]  # fmt: skip
-
-
 # -- cautions ----------------------------------------------------------------------------------------------------------
 # ``Warning`` headers, limited in length and number so that clients accept the response.
 #

@@ -35,8 +35,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import Review, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
 
-__all__ = ["answer_scale"]
-
 _SHAPE: Final = kind_schema(Review("autoscaling", "Scale", "", version="v1"))
 _FORM: Final = BodyForm("autoscaling", "v1", "Scale", _SHAPE)
 

@@ -33,9 +33,6 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["open_store", "serving", "write_kubeconfig"]
-
-
 #: Seconds that a stopping server waits for requests in progress.
 _SHUTDOWN_S: Final = 1.0
 

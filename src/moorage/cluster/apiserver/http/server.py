@@ -48,9 +48,6 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target, User, find_target
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large
 
-__all__ = ["Front", "Perform", "WebSite"]
-
-
 # -- request metrics ---------------------------------------------------------------------------------------------------
 # The server's metrics in Prometheus text format, with kube-apiserver's names and labels.
 #

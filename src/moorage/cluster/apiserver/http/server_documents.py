@@ -32,9 +32,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import (
     unsupported_patch,
 )
 
-__all__ = ["check_method", "check_route", "document", "health", "is_document", "is_health"]
-
-
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: Paths that are also served in encodings other than JSON.
 _NEGOTIATED: Final = frozenset(["api", "apis"])

@@ -27,16 +27,14 @@ from moorage.cluster.apiserver.http.lists import (
     requests_initial_list,
     starts_with_list,
 )
-from moorage.cluster.apiserver.http.requests import HTTPRequest, selection_of
+from moorage.cluster.apiserver.http.requests import selection_of
 from moorage.cluster.apiserver.schema.representations import JSON, META, accepted
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import Watch, WatchedObject
 from moorage.cluster.apiserver.tables.tables import included, table
-from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target
+from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_allowed
-
-__all__ = ["Stream", "is_watch", "open_stream"]
 
 #: Seconds between two bookmarks.
 BOOKMARK_S: Final = 60.0

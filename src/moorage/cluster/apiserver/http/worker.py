@@ -23,9 +23,6 @@ from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
 
-__all__ = ["DeferredWork", "Worker"]
-
-
 T = TypeVar("T")
 #: Thread switch interval while a job runs, in seconds.
 _SWITCH_S: Final = 0.001

@@ -55,12 +55,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import (
 )
 from moorage.errors import Fault
 
-__all__ = [
-    "WriteResult", "check_options", "configuration", "create", "drop_repeated_owners", "manager", "patch",
-    "patched", "replace", "with_warnings",
-]  # fmt: skip
-
-
 # -- repeated owners ---------------------------------------------------------------------------------------------------
 # Drop repeated owner references of written objects, with a warning.
 #

@@ -24,12 +24,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
 )
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
-__all__ = [
-    "CLEANUP", "apply_defaults", "condition_of", "custom_kinds", "drop_unknown_fields", "embedded_resources",
-    "fit_custom", "is_established", "served_state",
-]  # fmt: skip
-
-
 #: The finalizer that keeps a definition until its objects are deleted.
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 #: The bytes of JSON that the defaults of an object may have: those of a stored object.

@@ -21,18 +21,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
     version_priority,
 )
 
-__all__ = [
-    "AGGREGATED",
-    "SUBRESOURCES",
-    "VERSION",
-    "aggregated",
-    "aggregated_version",
-    "api_versions",
-    "group_document",
-    "group_list",
-    "resource_list",
-]
-
 #: Media type of aggregated discovery; the placeholder is its version.
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 #: Versions of aggregated discovery, which differ only in name.

@@ -23,9 +23,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import go_word
 
-__all__ = ["MAX_UNKNOWN", "FieldTypeError", "Place", "complete_types", "conform", "path_of"]
-
-
 #: Maximum number of unknown or duplicate fields that Go's decoder reports.
 MAX_UNKNOWN: Final = 100
 

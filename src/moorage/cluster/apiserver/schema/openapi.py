@@ -34,12 +34,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
     enabled_kinds,
 )
 
-__all__ = [
-    "SWAGGER_PROTOBUF", "SWAGGER_SENT", "describe", "descriptions", "document_of", "index", "swagger",
-    "swagger_protobuf",
-]  # fmt: skip
-
-
 # -- field descriptions ------------------------------------------------------------------------------------------------
 # Descriptions of fields for ``kubectl explain``: of fields that scheduling reads, and of the best known others.
 #

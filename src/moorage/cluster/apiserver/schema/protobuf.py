@@ -27,12 +27,6 @@ from moorage.api.durations import format_duration, parse_duration
 from moorage.cluster.apiserver.vocabulary.served_kinds import VERSIONS, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request
 
-__all__ = [
-    "PROTOBUF", "FieldFlag", "delimited", "message_of", "messages", "origin_of", "read_protobuf", "text", "write_event",
-    "write_list", "write_protobuf",
-]  # fmt: skip
-
-
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 _MAGIC: Final = b"k8s\x00"

@@ -22,11 +22,6 @@ from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, write_list, writ
 from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.statuses import not_acceptable, not_acceptable_at_all
 
-__all__ = [
-    "JSON", "META", "YAML", "Accepted", "accepted", "as_yaml", "check_types", "encoded_as", "encoding_of_errors", "form_of",
-    "listed_as_protobuf", "metadata_of",
-]  # fmt: skip
-
 #: API version of Table and PartialObjectMetadata.
 META: Final = "meta.k8s.io/v1"
 JSON: Final = "application/json"

@@ -26,13 +26,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, CustomVersi
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, go_word, syntax_fault, unsupported_media
 from moorage.errors import InputError
 
-__all__ = [
-    "APPLY", "MAX_BODY", "OBJECT_TYPES", "PATCH_TYPES", "Body", "BodyForm", "check_custom_head", "check_name",
-    "check_namespace", "fit", "form_of_kind", "kind_mismatch", "normalized_body", "object_of", "read_body",
-    "read_patch",
-]  # fmt: skip
-
-
 # -- strictness --------------------------------------------------------------------------------------------------------
 # Unknown and duplicate fields of a JSON object, as strict decoding reports them.
 #

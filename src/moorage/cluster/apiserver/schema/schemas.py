@@ -26,12 +26,6 @@ from moorage.cluster.apiserver.schema.protobuf import FieldFlag, message_of, mes
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Review, Schema, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
-__all__ = [
-    "MAX_VALUES", "SCHEMA", "UNTYPED", "Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "check_text",
-    "check_values", "count_marks", "is_leaf", "kind_schema", "schema",
-]  # fmt: skip
-
-
 # -- field types -------------------------------------------------------------------------------------------------------
 # The types of fields: scalars, lists, maps and structs, with what patches and field management need to know of them.
 

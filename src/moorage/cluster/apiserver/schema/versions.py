@@ -20,8 +20,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request
 
-__all__ = ["convert", "is_renamed"]
-
 _Convert = Callable[[Document], None]
 
 

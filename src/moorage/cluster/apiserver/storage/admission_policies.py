@@ -28,8 +28,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden
 
-__all__ = ["AdmissionPolicies", "requested_by"]
-
 _GROUP: Final = "admissionregistration.k8s.io"
 _KINDS: Final = {
     "Validating": (served("validatingadmissionpolicies", _GROUP), served("validatingadmissionpolicybindings", _GROUP)),

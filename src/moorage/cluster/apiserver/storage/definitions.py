@@ -30,9 +30,6 @@ from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
-__all__ = ["DEFINITIONS", "AskOwner", "Defer", "Definitions", "convert_record", "mark_for_cleanup", "reread_record"]
-
-
 # -- deferral ----------------------------------------------------------------------------------------------------------
 # The interface between a store and a worker thread: the store defers work to the thread, which calls back.
 

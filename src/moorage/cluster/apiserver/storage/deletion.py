@@ -13,11 +13,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import conflict, invalid
 from moorage.errors import Fault
 
-__all__ = [
-    "NO_OPTIONS", "DeleteOptions", "check_finalizers", "check_preconditions", "grace_period_of", "is_removable",
-    "set_propagation_finalizers",
-]  # fmt: skip
-
 
 class DeleteOptions(NamedTuple):
     """``propagation`` is Background, Foreground, Orphan, or "" for the default.

@@ -16,14 +16,12 @@ import msgspec
 
 from moorage.cluster.apiserver.storage import quota_charges
 from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS
+from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
-from moorage.cluster.apiserver.storage.store import DeleteOptions, DeletionResult, Store, check_size
+from moorage.cluster.apiserver.storage.store import DeletionResult, Store, check_size
 from moorage.cluster.apiserver.storage.watches import StoreChange, between
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-
-__all__ = ["DetachedStore", "StaleReadError", "retried"]
 
 T = TypeVar("T")
 _NAMESPACES: Final = served("namespaces")

@@ -25,8 +25,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
-__all__ = ["delete_expired_events", "mirror_events"]
-
 #: How long events are kept, in seconds.
 EVENT_TTL_S: Final = 3600.0
 _CORE: Final = served("events")

@@ -17,8 +17,6 @@ from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, quoted
 
-__all__ = ["ALL", "FieldTerm", "Selection", "field_terms", "parse_fields", "selection"]
-
 _OPERATOR: Final = re.compile(r"!=|==|=")
 #: An escape sequence in a value, or a character that must be escaped.
 _PIECE: Final = re.compile(r"\\(.?)|([,=])", re.DOTALL)

@@ -19,9 +19,6 @@ from moorage.cluster.apiserver.vocabulary.records import Record, key_of, parse_v
 from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, ServedKind, built_in_kinds
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, expired, not_found, not_found_path, timeout
 
-__all__ = ["ListPage", "ObjectReader"]
-
-
 # -- continue tokens ---------------------------------------------------------------------------------------------------
 # Continue tokens of lists: position and resource version of the next page, signed against forgery.
 #

@@ -17,8 +17,6 @@ from moorage.api.cel.types import DYN
 from moorage.api.cel.values import Map, Value
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = ["Expressions", "PolicyError", "UnmetRule", "as_cel", "as_plain"]
-
 #: The cost limits of one expression, and of all expressions of a policy for one request; their work.
 _PER_CALL: Final = 1_000_000
 _BUDGET: Final = 10_000_000

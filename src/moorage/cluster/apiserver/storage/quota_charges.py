@@ -12,8 +12,6 @@ from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 
-__all__ = ["QuotaStore", "quotas_to_charge", "store_charged_quotas"]
-
 _QUOTAS: Final = served("resourcequotas")
 #: The field manager of a quota's status when an object is admitted.
 _MANAGER: Final = FieldManager("kube-apiserver", version="v1", subresource="status")

@@ -31,8 +31,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, ServedK
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError, MoorageError
 
-__all__ = ["FORMAT", "SQLiteLog"]
-
 #: Application id of our files ("moor"), and the version of their tables.
 APPLICATION: Final = 0x6D6F6F72
 FORMAT: Final = 1

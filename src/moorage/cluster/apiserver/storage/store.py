@@ -61,15 +61,13 @@ from moorage.cluster.apiserver.storage.deletion import (
     set_propagation_finalizers,
 )  # fmt: skip
 from moorage.cluster.apiserver.storage.list_selection import Selection
-from moorage.cluster.apiserver.storage.object_reader import ListPage, ObjectReader
+from moorage.cluster.apiserver.storage.object_reader import ObjectReader
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version, is_version
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, group_versions, served
 from moorage.cluster.apiserver.vocabulary.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
-
-__all__ = ["MAX_OBJECT", "DeleteOptions", "DeletionResult", "ListPage", "PersistentLog", "Store", "check_size", "timestamp"]
 
 #: Maximum size of a stored object in bytes of JSON: the default limit of etcd.
 MAX_OBJECT: Final = 3 << 19

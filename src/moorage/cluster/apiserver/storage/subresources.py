@@ -38,9 +38,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import (
 )
 from moorage.errors import Fault, InputError
 
-__all__ = ["bind", "check_scale", "evict", "read_scale", "write_scale"]
-
-
 # -- scale -------------------------------------------------------------------------------------------------------------
 # The ``scale`` subresource of workloads and of custom kinds.
 #

@@ -17,12 +17,6 @@ from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.statuses import expired
 
-__all__ = [
-    "CAPACITY", "MOST_BYTES", "ChangeFollower", "KindStore", "StoreChange", "Watch", "WatchCache", "WatchedObject",
-    "between", "matching",
-]  # fmt: skip
-
-
 # -- watch cache -------------------------------------------------------------------------------------------------------
 # The watch cache: recent changes to the objects of one kind, in order.
 #

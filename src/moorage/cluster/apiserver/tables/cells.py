@@ -13,36 +13,6 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = [
-    "NONE",
-    "Cell",
-    "age",
-    "age_of",
-    "at",
-    "autoscaler",
-    "budget",
-    "controller_revision",
-    "created_at",
-    "cron_job",
-    "daemon_set",
-    "deployment",
-    "human_duration",
-    "items",
-    "job",
-    "name_of",
-    "number",
-    "pairs",
-    "pod",
-    "pod_conditions",
-    "pod_template",
-    "replica_set",
-    "replication_controller",
-    "selector_of",
-    "stateful_set",
-    "word",
-]  # fmt: skip
-
-
 Cell = str | int | float | bool | None
 NONE: Final = "<none>"
 

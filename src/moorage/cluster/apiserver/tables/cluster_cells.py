@@ -26,13 +26,6 @@ from moorage.cluster.apiserver.tables.cells import (
 from moorage.cluster.apiserver.tables.usage_metrics import amounts
 from moorage.cluster.apiserver.vocabulary.records import Document
 
-__all__ = [
-    "attachment", "attributes_class", "claim", "config_map", "created", "device_claim", "driver", "driver_node",
-    "endpoint_slice", "endpoints", "event", "lease", "metrics", "namespace", "network_policy", "node", "plain",
-    "pod_group", "priority_class", "quota", "role_binding", "runtime_class", "scale", "secret", "service",
-    "signing_request", "slice_of_devices", "storage_class", "volume",
-]  # fmt: skip
-
 
 def plain(found: Document, now: float) -> list[Cell]:
     """Return the cells of kinds without their own columns."""

@@ -22,9 +22,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import PrinterColumn, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, quoted
 
-__all__ = ["included", "rows", "scale_table", "table"]
-
-
 # -- custom columns ----------------------------------------------------------------------------------------------------
 # The columns of a custom kind in ``kubectl get``: values at JSONPaths.
 #

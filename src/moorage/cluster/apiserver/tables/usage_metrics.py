@@ -25,8 +25,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import not_found
 
-__all__ = ["amounts", "measure", "measure_all", "used_by_containers"]
-
 _PREFIX: Final = "moorage.dev/usage-"
 #: Averaging window of a metric; metrics-server samples every 15 seconds.
 _WINDOW: Final = "15s"

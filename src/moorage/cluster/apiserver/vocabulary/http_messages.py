@@ -14,12 +14,6 @@ from urllib.parse import unquote
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, REVIEWS, KindTable, Review, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, no_such_page, not_found_path
 
-__all__ = [
-    "AUTHENTICATED", "MASTERS", "HTTPRequest", "Response", "ReviewTarget", "Target", "User", "authenticated",
-    "find_target", "is_true",
-]  # fmt: skip
-
-
 # -- users -------------------------------------------------------------------------------------------------------------
 # Users: a name, groups, a uid and extra fields from the authenticator.
 #

@@ -14,12 +14,6 @@ import msgspec
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, unknown
 
-__all__ = [
-    "Confirm", "Document", "Record", "check_sent_version", "is_version", "key_of", "parse_version",
-    "parse_version_of_one",
-]  # fmt: skip
-
-
 Document = dict[str, Any]
 #: Checks a write by its result, given the object before (None on create) and after; raises ``ApiError`` to reject it.
 Confirm = Callable[[Document | None, Document], None]

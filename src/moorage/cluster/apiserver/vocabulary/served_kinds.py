@@ -21,13 +21,6 @@ from moorage.api.validation.rbac import check_path_segment
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 
-__all__ = [
-    "ALL_GATES", "ALL_KINDS", "KINDS", "MEASURED", "REVIEWS", "RUNTIME_CONFIG", "UNGATED_KINDS", "VERSIONS", "CustomVersion",
-    "KindTable", "PrinterColumn", "Review", "ScalePaths", "Schema", "ServedKind", "built_in_kinds", "enabled_kinds",
-    "find_kind", "group_versions", "parse_runtime_config", "served", "version_priority",
-]  # fmt: skip
-
-
 # -- custom versions ---------------------------------------------------------------------------------------------------
 # The properties that only versions of custom kinds have: a schema, printer columns, replica paths and names.
 #

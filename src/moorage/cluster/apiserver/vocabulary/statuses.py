@@ -15,15 +15,6 @@ from typing import Any, Final, TypeVar
 
 from moorage.errors import Fault, MoorageError
 
-__all__ = [
-    "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "bounded", "conflict", "expired",
-    "forbidden", "forbidden_path", "go_quoted", "go_value", "go_word", "internal", "invalid", "no_such_page",
-    "not_acceptable", "not_acceptable_at_all", "not_acceptable_form", "not_allowed", "not_found", "not_found_path",
-    "not_supported", "quoted", "success", "syntax_fault", "timeout", "too_large", "too_many", "unauthorized",
-    "unknown", "unsupported_media", "unsupported_patch",
-]  # fmt: skip
-
-
 # -- go messages -------------------------------------------------------------------------------------------------------
 # Messages of Go's standard library that kube-apiserver passes on: JSON syntax errors, and values formatted with ``%v``
 # and ``%q``.

@@ -23,17 +23,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.errors import InputError
 
-__all__ = [
-    "ATTRIBUTES_CLASSES", "CLAIMS", "CONFIG_MAPS", "CONTROLLERS", "CONTROLLER_REVISIONS", "CRON_JOBS", "CSI_NODES",
-    "DAEMON_SETS", "DEPLOYMENTS", "DISRUPTION_BUDGETS", "EVENTS", "JOBS", "LEASES", "NAMESPACES", "NODES", "PODS",
-    "POD_GROUPS", "REPLICA_SETS", "RESOURCE_CLAIMS", "RESOURCE_CLAIM_TEMPLATES", "SAFE_ALPHABET", "STATEFUL_SETS",
-    "STORAGE_CLASSES", "VOLUMES", "WORKLOADS", "Bounds", "age_order", "annotations_of", "bounds", "condition_of",
-    "controller_of", "copied", "generated_name", "is_active", "is_ending", "is_ready", "key_of", "labels_of",
-    "name_of", "namespace_of", "phase_of", "ready_since", "reference_to", "revised", "rounded", "scaled", "seconds",
-    "selector_of", "spec_of", "stable_suffix", "stable_uid", "stamp", "status_of", "uid_of", "with_condition",
-]  # fmt: skip
-
-
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -23,8 +23,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
     uid_of,
 )
 
-__all__ = ["ObjectChange", "ObjectIndex"]
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:

@@ -30,8 +30,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Step, Update
 
-__all__ = ["Claim", "claim", "keys_by_owner", "pod_of_template"]
-
 
 class Claim:
     """The objects of a controller; they are its own after ``steps`` are executed."""

@@ -14,11 +14,6 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 
-__all__ = [
-    "Controller", "Create", "DeleteAll", "DeleteStep", "EventStep", "ExecutableStep", "Later", "SetStatus", "Step",
-    "Update", "WorkQueue",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Create:

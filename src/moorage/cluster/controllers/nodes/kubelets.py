@@ -55,9 +55,6 @@ from moorage.plugins import node_affinity, node_ports
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount, is_counted, pod_requests
 
-__all__ = ["KUBELET", "STANDARD_CLASS", "Kubelets", "NodeShape", "is_down", "lease_seconds", "make_nodes"]
-
-
 # -- admission ---------------------------------------------------------------------------------------------------------
 # Admission of pods by a kubelet: it checks them itself, because a pod may name its node without a scheduler.
 #

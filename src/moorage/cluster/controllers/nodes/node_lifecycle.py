@@ -37,9 +37,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import DeleteStep, EventStep, Later, SetStatus, Step, Update
 
-__all__ = ["NodeLifecycle", "TaintEviction", "wanted_taints", "with_old_labels"]
-
-
 #: Seconds without a heartbeat before a node counts as lost; more where its lease is longer.
 GRACE_S: Final = 50.0
 _STARTUP_S: Final = 60.0

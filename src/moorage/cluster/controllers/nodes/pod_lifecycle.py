@@ -41,9 +41,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
     with_condition,
 )
 
-__all__ = ["Life", "ends_at", "life_of", "next_status", "outcome_of", "stopped"]
-
-
 # -- container commands ------------------------------------------------------------------------------------------------
 # Predict the outcome of simple container commands: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.
 #

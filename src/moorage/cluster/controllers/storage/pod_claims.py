@@ -42,9 +42,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 
-__all__ = ["EphemeralVolumes", "ResourceClaims", "made_ready"]
-
-
 # -- device conditions -------------------------------------------------------------------------------------------------
 # Device binding conditions as drivers would report them: every device becomes ready.
 #

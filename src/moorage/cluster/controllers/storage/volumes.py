@@ -61,9 +61,6 @@ from moorage.plugins.volumes.pod_claims import BIND_COMPLETED, SELECTED_NODE, cl
 from moorage.plugins.volumes.provisioning import BOUND_BY_CONTROLLER, NOT_SUPPORTED, with_claim_ref
 from moorage.plugins.volumes.volume_matching import is_bound_to, suits
 
-__all__ = ["AttributesClassProtection", "Volumes", "made_for", "makes_volumes"]
-
-
 # -- provisioner -------------------------------------------------------------------------------------------------------
 # The volume that a provisioner would create for a claim: its size, and the nodes that can reach it.
 #

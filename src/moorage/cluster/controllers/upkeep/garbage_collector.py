@@ -35,9 +35,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import DeleteStep, Later, SetStatus, Step, Update
 
-__all__ = ["GarbageCollector", "PodGarbageCollector", "PodGroupProtection"]
-
-
 _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"
 

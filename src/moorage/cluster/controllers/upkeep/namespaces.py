@@ -30,9 +30,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
 
-__all__ = ["Namespaces", "RootAuthority"]
-
-
 #: Conditions, with reason and message while there is no problem.
 _WELL: Final[Mapping[str, tuple[str, str]]] = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),

@@ -41,9 +41,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step
 
-__all__ = ["LoadBalancers", "ResourceQuotas"]
-
-
 # -- load balancers ----------------------------------------------------------------------------------------------------
 # Load balancers: every service of type LoadBalancer gets an address, as a cloud's controller gives it one.
 #

@@ -31,8 +31,6 @@ from moorage.cluster.controllers.machinery.ownership import keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
 from moorage.cluster.controllers.workloads.job import is_finished
 
-__all__ = ["CronJobs"]
-
 #: Beyond this number of missed start times, a warning event is recorded.
 _MANY: Final = 100
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"

@@ -56,12 +56,6 @@ from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, Even
 from moorage.cluster.controllers.workloads.missing_pods import REVISION_HASH
 from moorage.cluster.controllers.workloads.stateful_set import RevisionHistory, history_of
 
-__all__ = [
-    "DRIVES_AWAY", "KEEPS_AWAY", "DaemonSets", "daemon_tolerations", "nodes_in_need", "pod_node", "pod_template",
-    "runs_on", "tied_to",
-]  # fmt: skip
-
-
 # -- daemon nodes ------------------------------------------------------------------------------------------------------
 # Which nodes run the pods of a daemon set, and the node affinity that binds each pod to its node.
 #

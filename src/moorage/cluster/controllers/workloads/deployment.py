@@ -54,9 +54,6 @@ from moorage.cluster.controllers.workloads.replica_set import (
     with_sizes,
 )
 
-__all__ = ["Deployments"]
-
-
 # -- deployment status -------------------------------------------------------------------------------------------------
 # The status of a deployment: counts, and the conditions that ``kubectl rollout status`` and ``kubectl wait`` read.
 #

@@ -35,8 +35,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step
 
-__all__ = ["Disruption"]
-
 #: How long an allowed eviction counts while its pod is neither deleted nor terminating, in seconds.
 _EVICTION_S: Final = 120.0
 _SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CONTROLLERS)

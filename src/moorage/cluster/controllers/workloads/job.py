@@ -56,9 +56,6 @@ from moorage.cluster.controllers.workloads.job_outcome import (
 from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, parse_indexes, wanted_active
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 
-__all__ = ["Jobs", "group_name", "group_template", "is_finished", "workload_name"]
-
-
 # -- job groups --------------------------------------------------------------------------------------------------------
 # Gang scheduling of jobs: a workload and a pod group for each eligible job, which its pods refer to.
 #

@@ -37,12 +37,6 @@ from moorage.cluster.controllers.workloads.missing_pods import (
     parse_indexes,
 )
 
-__all__ = [
-    "TRACKED", "FinishedPods", "JobOutcome", "counted_failures", "index_of", "judge", "next_indexes", "pod_of_job",
-    "tally",
-]  # fmt: skip
-
-
 # -- job pods ----------------------------------------------------------------------------------------------------------
 # The pods of a job, and the completion indexes of an indexed job.
 #

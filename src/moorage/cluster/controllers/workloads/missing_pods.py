@@ -29,13 +29,6 @@ from moorage.cluster.controllers.machinery.object_fields import (
     status_of,
 )
 
-__all__ = [
-    "COMPLETION_INDEX", "POD_TEMPLATE_HASH", "REVISION", "REVISION_HASH", "Indexes", "completion_index",
-    "content_hash", "free_indexes", "indexed_base", "is_made_from", "is_ours_to_run", "ordinal_of", "parse_indexes",
-    "revision_number", "stateful_claim_name", "stateful_labels", "unknown_revision", "wanted_active",
-]  # fmt: skip
-
-
 # -- index ranges ------------------------------------------------------------------------------------------------------
 # Completion indexes of an indexed job in compact form: ``1,3-5,7``.
 #

@@ -34,8 +34,6 @@ from moorage.cluster.controllers.machinery.object_index import ObjectChange, Obj
 from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step, Update
 from moorage.cluster.controllers.workloads.replica_proposals import MetricError, ReplicaProposal, Tolerances, proposal_of
 
-__all__ = ["PodAutoscalers"]
-
 _AUTOSCALERS: Final = served("horizontalpodautoscalers", "autoscaling", "v2")
 _PERIOD_S: Final = 15.0
 #: Without ``behavior``: the window in which the highest recommendation counts, and how fast a workload grows.

@@ -16,8 +16,6 @@ from moorage.cluster.apiserver.tables.usage_metrics import used_by_containers
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.controllers.machinery.object_fields import condition_of, is_ending, name_of, phase_of, seconds, status_of
 
-__all__ = ["MetricError", "ReplicaProposal", "Tolerances", "proposal_of"]
-
 #: Time in which the CPU of a starting pod says little, and after which a pod that was never ready is ignored, in seconds.
 _CPU_INITIALIZATION_S: Final = 300.0
 _INITIAL_READINESS_S: Final = 30.0

@@ -43,12 +43,6 @@ from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, REVISION, content_hash, revision_number
 
-__all__ = [
-    "DESIRED", "MAX", "ReplicaSets", "deletion_order", "find_new", "new_replica_set", "revision_of", "size_of",
-    "template_hash", "updated_annotations", "with_sizes",
-]  # fmt: skip
-
-
 # -- replica set revisions ---------------------------------------------------------------------------------------------
 # A deployment's replica sets: find the new one, name it, and maintain the revision annotations.
 #

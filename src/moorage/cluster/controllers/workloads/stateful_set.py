@@ -48,9 +48,6 @@ from moorage.cluster.controllers.workloads.missing_pods import (
     unknown_revision,
 )
 
-__all__ = ["RevisionHistory", "StatefulSets", "history_of"]
-
-
 # -- stateful pods -----------------------------------------------------------------------------------------------------
 # The pods of a stateful set and their claims: names, ordinals, and the retention of claims.
 #

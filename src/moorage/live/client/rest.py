@@ -389,7 +389,8 @@ class Rest:
             if changed:
                 for pool in self._pools.values():
                     pool.close()
-                self._pools = {lane: self._new_pool(identity) for lane in (BINDING, OTHER)}
+                address = self._address(identity)
+                self._pools = {lane: ConnectionPool(address) for lane in (BINDING, OTHER)}
                 if self.endpoint.proxy:
                     self._start_proxied()
             if changed or identity.token != self._identity_token:
@@ -422,7 +423,7 @@ class Rest:
         self._post_head = f"{self._head}Content-Type: application/json\r\n{token}".encode() if usable else b""
         self._identity_token = identity.token
 
-    def _new_pool(self, identity: Identity) -> ConnectionPool:
+    def _address(self, identity: Identity) -> ServerAddress:
         where = urlsplit(self.endpoint.server)
         tls = tls_context(self.endpoint, identity)
         try:
@@ -430,7 +431,7 @@ class Rest:
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
         host = where.hostname or ""
-        return ConnectionPool(ServerAddress(host, port, tls, (self.endpoint.server_name or host) if tls is not None else None))
+        return ServerAddress(host, port, tls, (self.endpoint.server_name or host) if tls is not None else None)
 
 
 class _Posts:

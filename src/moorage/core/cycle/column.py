@@ -8,7 +8,6 @@ The total of a pod is the sum of its columns: ``REFUSED`` is so low that the sum
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from copy import copy
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -481,7 +480,8 @@ class KeyColumn:
         changed = self._changed(rows, table)
         if changed is None or len(changed) > _FEW_CHANGES:
             return None
-        made = copy(self)
+        made = KeyColumn.__new__(KeyColumn)
+        made.__dict__.update(self.__dict__)
         made._note(table)
         worths, made.few, made._dense = self._scores(), None, None
         made._use(None if worths is None else rows.of(worths))

@@ -240,6 +240,7 @@ def test_all_faults_are_named_at_once():
     with pytest.raises(InputError) as refused:
         refuse_invalid([cluster_queue(cpu(nominalQuota=-1), queueingStrategy="LIFO"), cluster_queue(cpu(lendingLimit=9))])
     assert str(refused.value).count(": spec.") == 3
+    assert len(str(refused.value).splitlines()) == 3
 
 
 def test_what_kueue_takes():

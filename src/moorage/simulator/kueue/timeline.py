@@ -121,6 +121,8 @@ class QueueTimeline:
         #: Works that others, or their own pods, evict again and again: why, and after how many ends they are queued again.
         self._set_aside: dict[TimedWork, tuple[str, int]] = {}
         self._ends = 0
+        #: How many works hold quota.
+        self._holding = 0
         self._again = 0
         self._changes = 0
         admission.blocks = self._blocks
@@ -158,7 +160,7 @@ class QueueTimeline:
     def _note_end_of_work(self) -> None:
         """Queue works again that were set aside until now, or all of them if no other is left that could end."""
         self._ends += 1
-        last = not any(one.holds for one in self.works) if self._set_aside else False
+        last = not self._holding
         for one, (_, due) in list(self._set_aside.items()):
             if one.work.workload.reserved_at is None and (last or due <= self._ends):
                 del self._set_aside[one]
@@ -220,6 +222,7 @@ class QueueTimeline:
         """Note that a work has quota; it starts when its checks are passed."""
         workload, queue = one.work.workload, self.admission.objects.queues[one.work.workload.cluster_queue]
         one.episodes.append(Episode(self._now, dict(workload.usage)))
+        self._holding += 1
         one.attempts += 1
         one.serial += 1
         self._set_ready(one, False)
@@ -288,6 +291,7 @@ class QueueTimeline:
         """Take up a work that was admitted before the beginning, with the pods that it has."""
         work = one.work
         one.episodes.append(Episode(0.0, dict(work.workload.usage)))
+        self._holding += 1
         one.started_s, one.attempts = 0.0, 1
         one.left = [wanted or len(pods) for wanted, pods in zip(work.completions, work.pods, strict=True)]
         one.models = [replace(pods[0], spec=replace(pods[0].spec, node_name="")) if pods else None for pods in work.pods]
@@ -406,6 +410,7 @@ class QueueTimeline:
 
     def _close(self, one: TimedWork, reason: str) -> None:
         one.episodes[-1].until_s, one.episodes[-1].reason = self._now, reason
+        self._holding -= 1
         one.serial += 1
         if self.admission.ledger is not None:
             self.admission.ledger.advance(self._zero_s + self._now)

@@ -43,7 +43,7 @@ def refuse_invalid(documents: Iterable[Mapping[str, Any]]) -> None:
         for fault in _faults(one, version)
     ]
     if faults:
-        raise InputError("\n".join(faults))
+        raise InputError(*faults)
 
 
 @cache

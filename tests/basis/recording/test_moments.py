@@ -6,7 +6,7 @@ import pytest
 
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.recording.frames import Mark, Put
-from moorage.basis.recording.log_reader import STARTED, moment_text, objects_at, parse_moment
+from moorage.basis.recording.log_reader import STARTED, log_of, moment_text, objects_at, parse_moment
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read
@@ -78,7 +78,7 @@ def test_a_log_is_input_like_a_dump(log: Path) -> None:
 
 
 def test_a_moment_after_the_last_record_says_what_is_not_known(log: Path) -> None:
-    assert b"changes after 2026-11-24T14:10:00Z" in objects_at(log, "2026-11-24T14:30:00Z")
+    assert b"changes after 2026-11-24T14:10:00Z" in objects_at(*log_of(f"{log}@2026-11-24T14:30:00Z"))
 
 
 def test_moments_that_cannot_be_read_are_errors(log: Path) -> None:

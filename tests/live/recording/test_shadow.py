@@ -255,3 +255,47 @@ def test_the_differences_that_wait_are_limited(monkeypatch):
         shadow.take(*waits_then(f"p{number}", "n2", cpu="150m"), settled=False)
     assert shadow.agreement.uncompared.total() == 3
     assert shadow.take() == ({"different": 5}, {})
+
+
+def test_failures_of_equal_pods_are_looked_into_together(monkeypatch):
+    """One decision on a state is enough for all replicas that failed there, whatever their messages are."""
+    shadow = Following(a_node("n1", "4"), a_node("n2", "4"))
+    old, left = a_pod("old", "2", node="n1"), "0/2 nodes are available: 2 Insufficient cpu."
+    waiting = [Seen(a_pod(f"a{number}", "3")) for number in range(30)]
+    told = [Seen(a_pod(f"a{number}", "3", version="2", message=left)) for number in range(29)]
+    told.append(Seen(a_pod("a29", "3", version="2", message="0/2 nodes are available: 2 node(s) were unschedulable.")))
+    shadow.take(Seen(old), Seen(a_pod("stays", "2", node="n2")), *waiting, Gone(old), *told, settled=False)
+    judged, made = shadow._judged, []
+    monkeypatch.setattr(shadow, "_judged", lambda pod, *rest: made.append(pod.key) or judged(pod, *rest))
+    shadow.take()
+    assert shadow.take() == ({}, {"same in another order": 29, "different": 1})
+    assert len(made) < 40
+
+
+def test_what_there_is_no_time_for_is_not_judged():
+    """Many decisions differ at first: some are looked into, and the others count as these do."""
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    shadow.take(*waits_then("first", "n2"))
+    shadow._tries = 0
+    shadow._sure = 1000.0
+    shadow.take(Seen(a_pod("old", "1", node="n1")), *waits_then("second", "n2"), now=900.0)
+    agreement = shadow.agreement
+    many = [count for why, count in agreement.uncompared.items() if why.startswith("not judged: too many")]
+    assert (agreement.bindings, many) == ({"different": 1}, [1])
+    assert agreement.share == 0.0
+
+
+def test_a_scheduler_may_know_of_its_last_bindings_and_of_no_other_change_since():
+    """It had not seen that ``old`` went, knew that it had bound ``b``, and not yet bound ``c``, which takes the port."""
+    shadow = Following(a_node("n1", "4"), a_node("n2", "4"), a_node("n3", "4"))
+
+    def with_port(name, cpu, **fields):
+        resources = {"resources": {"requests": {"cpu": cpu}}, "ports": [{"containerPort": 80, "hostPort": 80}]}
+        return a_pod(name, containers=[{"name": "c", "image": "i", **resources}], **fields)
+
+    old, (b, b_bound) = a_pod("old", "2", node="n1"), waits_then("b", "n3", cpu="2")
+    told = with_port("a", "3", version="2", message="0/3 nodes are available: 3 Insufficient cpu.")
+    changes = Gone(old), b_bound, Seen(with_port("c", "10m", node="n3", version="2")), Seen(told)
+    before = Seen(old), Seen(a_pod("stays", "2", node="n2")), b, Seen(with_port("c", "10m")), Seen(with_port("a", "3"))
+    _, found = shadow.take(*before, *changes)
+    assert found == {"same in another order": 1}

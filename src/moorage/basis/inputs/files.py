@@ -146,14 +146,14 @@ def _from_log(path: str, budget: Budget) -> InputFile | None:
 
     Raises  InputError
     """
-    directory, _, moment = (path, "", "") if os.path.exists(path) else path.rpartition("@")
-    if not os.path.isdir(directory):
+    if not os.path.isdir(path if os.path.exists(path) else path.rpartition("@")[0]):
         return None
-    from moorage.basis.recording.log_reader import is_log, objects_at  # a tenth of the time to start
+    from moorage.basis.recording.log_reader import log_of, objects_at  # a tenth of the time to start
 
-    if not is_log(directory):
+    found = log_of(path)
+    if found is None:
         return None
-    data = objects_at(directory, moment)
+    data = objects_at(*found)
     budget.spend(len(data), path)
     return InputFile(path, data)
 

@@ -6,6 +6,7 @@ if changes are, the moments after them cannot be rebuilt until the next snapshot
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,8 +35,8 @@ from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, 
 from moorage.errors import InputError
 
 __all__ = [
-    "STARTED", "STATE_KEPT_S", "ClusterLog", "LogFault", "LogState", "is_log", "moment_text", "objects_at",
-    "parse_moment",
+    "STARTED", "STATE_KEPT_S", "ClusterLog", "LogFault", "LogState", "is_log", "log_of", "moment_text",
+    "objects_at", "parse_moment",
 ]  # fmt: skip
 
 
@@ -336,21 +337,33 @@ def _fault(path: Path, one: LogFrame | Damage) -> LogFault:
 STATE_KEPT_S: Final = 30.0
 
 
-def objects_at(directory: str | PathLike[str], moment: str = "") -> bytes:
-    """Return the objects at a moment as ``parse_moment`` reads it as a List in JSON, with a record of the log in front.
+def log_of(path: str) -> tuple[ClusterLog, int] | None:
+    """Return the log that a path names, and the moment: ``LOG`` stands for its end, ``LOG@TIME`` for another one.
+
+    Returns None for a path that names no log.
+    Raises  InputError
+    """
+    directory, _, moment = (path, "", "") if os.path.exists(path) else path.rpartition("@")
+    if not directory or not is_log(directory):
+        return None
+    log = ClusterLog(directory)
+    return log, parse_moment(moment, *log.span())
+
+
+def objects_at(log: ClusterLog, moment: int) -> bytes:
+    """Return the objects at a moment as a List in JSON, with a record of the log in front.
 
     Raises  InputError
     """
-    log = ClusterLog(directory)
-    state = log.state_at(parse_moment(moment, *log.span()))
+    state = log.state_at(moment)
     items = (
-        msgspec.json.encode(_record(directory, state)),
+        msgspec.json.encode(_record(state)),
         *(with_version(body, version) for version, body in state.objects.values()),
     )
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(items) + b"\n]}\n"
 
 
-def _record(directory: str | PathLike[str], state: LogState) -> dict[str, Any]:
+def _record(state: LogState) -> dict[str, Any]:
     """Return the record of a dump, which says when and where it was taken and what is missing."""
     started = state.marks.get(STARTED)
     facts = {} if started is None else started.facts

@@ -183,7 +183,7 @@ class Failures:
         if not self._is_current(snapshot, nominated):
             self._known.clear()
             return None
-        key = self._key(pod, snapshot)
+        key = self.key(pod, snapshot)
         known = None if key is None else self._known.get(key)
         return None if known is None else replace(known, pod=pod)
 
@@ -193,7 +193,7 @@ class Failures:
             return
         if not self._is_current(snapshot, nominated) or len(self._known) >= _CAPACITY:
             self._begin(snapshot, nominated)
-        key = self._key(decision.pod, snapshot)
+        key = self.key(decision.pod, snapshot)
         if key is not None:
             self._known[key] = decision
 
@@ -205,7 +205,7 @@ class Failures:
         self._state, self._snapshot = snapshot.version, snapshot
         self._nominated, self._nominees = nominated or _NONE, None
 
-    def _key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable | None:
+    def key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable | None:
         """Return the key of the pod's failures for this state; None if a failure may depend on the pod itself."""
         if self._signer is None or pod.spec.scheduling_group is not None or self._is_nominated(pod):
             return None

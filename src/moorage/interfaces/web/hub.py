@@ -98,21 +98,33 @@ class TimelineRows(msgspec.Struct, frozen=True):
     pods: Sequence[PodRow]
     gone: Sequence[GonePod]
     attempts: Sequence[SeenAttempt]
-    capacity: Mapping[str, int]
+    #: From when to when there is how much of each resource.
+    capacity: Sequence[tuple[float, float, Mapping[str, int]]]
     nodes: Sequence[NodeLife] = ()
+    #: The first moment that is known; None: when the first pod was created.
+    began: float | None = None
 
     @classmethod
     def of(cls, mirror: Mirror) -> TimelineRows:
-        capacity = {name: sum(row.allocatable.get(name, 0) for row in mirror.nodes.values()) for name in _SHOWN}
+        capacity = [(-np.inf, np.inf, row.allocatable) for row in mirror.nodes.values()]
         nodes = [*mirror.node_lives.values(), *mirror.nodes_gone]
         return cls(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity, nodes)
+
+
+class Past(Protocol):
+    """What is known of the past of a cluster beyond its objects. ``span``: from when to when, in seconds since 1970."""
+
+    span: tuple[float, float]
+
+    def rows(self) -> TimelineRows: ...
+    def state(self, at: float) -> SnapshotRows: ...
 
 
 def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[float, float] | None = None) -> dict[str, Any]:
     """Return samples and lanes of the pods that ``view`` shows, for a time span in seconds since 1970 (default: all)."""
     lives = [(row, now, False) for row in rows.pods] + [(one.row, one.at, True) for one in rows.gone]
     lives = [one for one in lives if view.shows(one[0].key)]
-    began = min((row.arrived for row, _, _ in lives if row.arrived), default=now)
+    began = rows.began or min((row.arrived for row, _, _ in lives if row.arrived), default=now)
     first, last = span or (began, now)
     at = np.linspace(first, max(last, first + 1.0), _SAMPLES)
     met = [one for one in lives if one[0].arrived <= at[-1] and one[1] >= first]
@@ -148,16 +160,19 @@ def _bursts(times: list[float]) -> Iterator[list[float]]:
         burst.append(at)
 
 
-def _samples(lives: Sequence[tuple[PodRow, float, bool]], at: Any, capacity: Mapping[str, int]) -> dict[str, Any]:
+def _samples(lives: Sequence[tuple[PodRow, float, bool]], at: Any, capacity: Sequence[tuple[float, float, Mapping[str, int]]]
+) -> dict[str, Any]:  # fmt: skip
     arrived = np.array([row.arrived for row, _, _ in lives])
     ended = np.array([end if gone else np.inf for _, end, gone in lives])
     bound = np.array([(row.bound_at or row.arrived) if row.node else np.inf for row, _, _ in lives])
     pending = _standing(arrived, np.minimum(bound, ended), np.ones(len(lives)), at)
+    there = np.array([part[0] for part in capacity]), np.array([part[1] for part in capacity])
     used = {}
     for name in _SHOWN:
         amounts = [1 if name == "pods" else row.requests.get(name, 0) for row, _, _ in lives]
         held = _standing(bound, np.maximum(bound, ended), np.array(amounts, dtype=float), at)
-        used[name] = np.round(held / capacity[name], 4).tolist() if capacity.get(name) else [0.0] * len(at)
+        offered = _standing(*there, np.array([room.get(name, 0) for _, _, room in capacity], dtype=float), at)
+        used[name] = np.round(np.divide(held, offered, out=np.zeros(len(at)), where=offered > 0), 4).tolist()
     return {"at": np.round(at, 3).tolist(), "pending": pending.astype(int).tolist(), "utilisation": used}
 
 
@@ -254,8 +269,11 @@ class _Frame(NamedTuple):
 class Hub:
     """Follows a source for any number of readers."""
 
-    def __init__(self, source: Source, clock: Callable[[], float] = time.time, price_of: PriceOf | None = None) -> None:
-        self.source = source
+    def __init__(
+        self, source: Source, clock: Callable[[], float] = time.time, price_of: PriceOf | None = None,
+        recorded: Past | None = None,
+    ) -> None:  # fmt: skip
+        self.source, self._recorded = source, recorded
         self._price_of = price_of
         self.mirror = self._new_mirror()
         #: Differs for each start of the process.
@@ -441,17 +459,18 @@ class Hub:
     async def history(self, view: View, span: tuple[float, float] | None = None) -> bytes:
         """Return the encoded history of a time span (default: all known history), compressed with gzip."""
         await self.ready()
-        rows, now = TimelineRows.of(self.mirror), self._clock()
+        rows = TimelineRows.of(self.mirror) if self._recorded is None else await asyncio.to_thread(self._recorded.rows)
+        now = self._clock()
         return await asyncio.to_thread(lambda: _compressed(timeline_document(rows, now, view, span)))
 
     async def past(self, view: View, user: str, at: float) -> bytes:
         """Return the encoded snapshot of a time in the past, compressed with gzip."""
         await self.ready()
-        header = Header(
-            release=self.source.release, id="", at=_stamp(at), live=False, writable=False, user=user, notes=(_NODES_OF_NOW,)
-        )
+        recorded, notes = self._recorded, (_NODES_OF_NOW,) if self._recorded is None else ()
+        header = Header(release=self.source.release, id="", at=_stamp(at), live=False, writable=False, user=user, notes=notes)
         rows, gone = SnapshotRows.of(self.mirror), list(self.mirror.gone)
-        return await asyncio.to_thread(lambda: _encoded_snapshot(rows_at(rows, gone, at), header, view))
+        found = partial(rows_at, rows, gone, at) if recorded is None else partial(recorded.state, at)
+        return await asyncio.to_thread(lambda: _encoded_snapshot(found(), header, view))
 
     async def events(
         self, view: Callable[[], Any], last: str, notices: Callable[[], list[bytes]] = list

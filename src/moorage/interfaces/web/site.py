@@ -33,6 +33,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import (
     too_large,
     unauthorized,
 )
+from moorage.errors import InputError
 from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.mirror import View
 from moorage.interfaces.web.sessions import SESSION_S, Sessions, Visitor, view_of
@@ -268,12 +269,12 @@ class Site:
         view, at = await self.view(visitor), request.query.get("at")
         if at is None:
             return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable, asks=self.asks))
-        return compressed(request, await self.hub.past(view, visitor.name, _moment(at)))
+        return compressed(request, await _known(self.hub.past(view, visitor.name, _moment(at))))
 
     async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         ends = [request.query.get(name) for name in ("from", "to")]
         span = None if None in ends else (_moment(ends[0]), _moment(ends[1]))
-        return compressed(request, await self.hub.history(await self.view(visitor), span))
+        return compressed(request, await _known(self.hub.history(await self.view(visitor), span)))
 
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
         await self.view(visitor)
@@ -316,6 +317,17 @@ class Site:
 
 
 # -- requests and responses ---------------------------------------------------------------------------------------------
+
+
+async def _known(past: Awaitable[bytes]) -> bytes:
+    """Return what is known of the past.
+
+    Raises  ApiError if a log of it is damaged, or its files are gone
+    """
+    try:
+        return await past
+    except (InputError, OSError) as error:
+        raise ApiError(422, "Invalid", str(error)) from None
 
 
 def cookie_name(request: web.BaseRequest) -> str:

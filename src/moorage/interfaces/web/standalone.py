@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Final
 
 from aiohttp import web
 
+from moorage.basis.recording.log_reader import ClusterLog
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
@@ -22,6 +25,7 @@ from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
+from moorage.interfaces.web.recorded_past import RecordedPast
 from moorage.interfaces.web.sessions import Sessions
 from moorage.interfaces.web.site import Site, is_own_path
 from moorage.live.recording.status import agreement_of
@@ -59,20 +63,24 @@ async def serve_cluster(
     answer: Answering,
     words: Sequence[str],
     on_ready: Callable[[str], None],
-    logs: Sequence[Path] = (),
+    logs: Sequence[tuple[ClusterLog, int]] = (),
     price_of: PriceOf | None = None,
 ) -> None:
     """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that the options in ``words`` name.
 
-    ``logs`` are the logs of recorders among the input; ``price_of`` what a node costs.
+    ``logs`` are the logs of recorders among the input, each with the moment that is read; one log is the past of the cluster.
+    ``price_of`` says what a node costs.
 
     Raises  InputError if the port cannot be listened on
     """
     sessions: Sessions[_Reader] = Sessions()
-    hub = Hub(source, price_of=price_of)
+    past = RecordedPast(*logs[0]) if len(logs) == 1 else None
+    hub = Hub(source, time.time if past is None else lambda: past.span[1], price_of, past)
+    if past is not None:
+        Thread(target=past.read_ahead, daemon=True).start()
     site = Site(hub, sessions, namespaces=source.namespaces)
     PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
-    SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log) for log in logs])
+    SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
         board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake)
         QuestionRoutes(site, board, (), answer.prepare)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from operator import attrgetter
@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.meta import Object
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.decision import Decision, Failures
 from moorage.core.cycle.search import feasible_nodes_to_find
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
@@ -117,9 +117,14 @@ class Agreement:
 
     @property
     def share(self) -> float | None:
-        """The share of decisions that agree; None before the first."""
-        different = self.bindings[Match.DIFFERENT.value] + self.failures[Match.DIFFERENT.value]
-        return 1 - different / self.compared if self.compared else None
+        """The share of decisions that agree; None before the first.
+
+        Of those that were too many to look into each, as many count as different as of those that were looked into.
+        """
+        both, many = self.bindings + self.failures, self.uncompared[_TOO_MANY]
+        different, explained = both[Match.DIFFERENT.value], both[Match.REORDERED.value]
+        among_many = many * different / (different + explained) if different else 0.0
+        return 1 - (different + among_many) / (self.compared + many) if self.compared else None
 
     def go_on(self, facts: Mapping[str, Any], differences: Iterable[dict[str, Any]] = ()) -> None:
         """Count on from what an earlier recorder of the same log counted: its ``facts`` and kept differences."""
@@ -145,12 +150,15 @@ _SHADOW_KEPT: Final = 5000
 _WAITING: Final = 1000
 _AT_ONCE: Final = 20
 _MOST: Final = 8
-#: How many states are tried for a difference; on 5,000 nodes, how many in a second, and how many after a pause. So a few
-#: differences are looked into, and many of them cost little.
+#: How many states are tried for a difference at most, where the order of changes is known and where it is lost; on 5,000
+#: nodes, how many in a second, and how many after a pause. So a few differences are looked into, and many of them cost little.
 _MOST_TRIES: Final = 100
+_MOST_UNORDERED: Final = 20
 _TRIES_PER_S: Final = 3
 _TRIES_KEPT: Final = 500
+_FAILURES_KEPT: Final = 5000
 _UNORDERED: Final = "cannot be judged: a watch began again with a list, so the order of the changes before it is lost"
+_TOO_MANY: Final = "not judged: too many decisions differ at first to look into each"
 _UNTOLD: Final = "cannot be judged: a watch was interrupted, and what happened before the decision is not known yet"
 
 
@@ -204,6 +212,9 @@ class Shadow:
         #: The last changes, by resource version; and what those that are taken back while a difference is judged had made.
         self._changes: list[_Change] = []
         self._taken_back: list[PodInfo | Node | None] = []
+        #: Comparisons of failures on other states, which equal pods share, and what makes their keys, by profile.
+        self._failures: dict[Hashable, ComparedDecision] = {}
+        self._keys: dict[str, Failures] = {}
         #: The version of the state that a decision was last found to be made on: for failures, and for bindings.
         self._known = [0, 0]
         self._open: deque[_Open] = deque()
@@ -251,9 +262,13 @@ class Shadow:
             self.faults += 1
         if decides and _counts_otherwise(before, self._held(key, is_node)):
             version = _version(obj) or (self._changes[-1].version if self._changes else 0)
+            if (self._changes and version <= self._changes[-1].version) or len(self._failures) > _FAILURES_KEPT:
+                self._failures.clear()
             insort(self._changes, _Change(version, early, now, key, is_node, before), key=_version_of)
             if len(self._changes) > _SHADOW_KEPT * 1.1:
                 del self._changes[:-_SHADOW_KEPT]
+        elif not decides:
+            self._failures.clear()
 
     def _held(self, key: str, is_node: bool) -> PodInfo | Node | None:
         """Return a pod that is on a node, by its UID, or a node, by its name."""
@@ -326,14 +341,17 @@ class Shadow:
         ended = [(case, self._explained(case)) for case in due]
         self._go_to(len(self._changes))
         for case, found in reversed(ended):
-            if found is None and not case.is_ordered:
+            if found is None:
+                self.agreement.uncompared[_TOO_MANY] += 1
+            elif found.verdict is not Match.DIFFERENT:
+                self.agreement.count(found, case.at)
+            elif not case.is_ordered:
                 self.agreement.uncompared[_UNORDERED] += 1
-            elif found is None and case.version < self._changes[0].version:
+            elif case.version < self._changes[0].version:
                 self.agreement.uncompared[_UNTOLD] += 1
             else:
-                self.agreement.count(found or case.found, case.at)
-                if found is None:
-                    self.on_difference(case.found, case.at)
+                self.agreement.count(found, case.at)
+                self.on_difference(found, case.at)
         return bool(more)
 
     def end(self) -> None:
@@ -343,7 +361,10 @@ class Shadow:
             pass
 
     def _explained(self, case: _Open) -> ComparedDecision | None:
-        """Return the comparison on the first state on which the decisions agree; None if there is none."""
+        """Return the comparison on the first state on which the decisions agree; the first one if they agree on none.
+
+        Returns None if there is no time to try all states.
+        """
         changes, is_binding = self._changes, case.found.is_binding
         last = bisect_left(changes, case.version, key=_version_of)
         oldest = last
@@ -351,42 +372,73 @@ class Shadow:
             oldest -= 1
         known = bisect_left(changes, self._known[is_binding], oldest, last, key=_version_of)
         cost = (1000 + len(self.scheduler.cluster.table)) / 6000
-        tries = max(1, min(_MOST_TRIES, int(self._tries / cost)))
-        for index, bound in islice(self._states(case, range(oldest, last), known), tries):
-            self._tries -= cost
-            self._go_to(index)
-            placed = self._place(index, bound, case)
-            again = self._judged(case.pod, case.nominated, case.found.node, case.found.message)
-            for uid in reversed(placed):
-                self.scheduler.cluster.remove_pod(uid)
-            if again is not None and again.verdict is not Match.DIFFERENT:
+        has_time = self._tries >= _MOST_TRIES * cost
+        states = self._states(range(oldest, last), known, is_binding=is_binding)
+        for index, bound in states if case.is_ordered else islice(states, _MOST_UNORDERED):
+            added = [at for at in range(index, bound) if self._counts(at, case)]
+            key = self._failure_key(case, index, added)
+            if key is not None and (equal := self._failures.get(key)) is not None:
+                again = _failure_as(equal, case.found)
+            elif not has_time and not index == bound == last:
+                return None
+            else:
+                again = self._on_state(case, index, added) or case.found
+                self._tries -= cost if bound != last or index != last else 0
+                if key is not None and again is not case.found:
+                    self._failures[key] = again
+            if again.verdict is not Match.DIFFERENT:
                 self._known[is_binding] = case.version if index == last else changes[index].version
                 by = max(last, bound) - index
                 return replace(again, verdict=Match.REORDERED, reordered_by=by) if by else again
-        return None
+        return case.found
 
-    def _states(self, case: _Open, before: range, known: int) -> Iterator[tuple[int, int]]:
+    def _states(self, before: range, known: int, *, is_binding: bool) -> Iterator[tuple[int, int]]:
         """Yield states that it may have decided on: the first change that it had not seen, and until which it knew bindings."""
         last = before.stop
-        yield last, last
-        changes = [index for index in _outward(before, known) if not self._is_own(index)]
-        states = [(index, last) for index in changes], [(index, index) for index in _outward(before, known)]
-        more = [(last, index + 1) for index in range(last, len(self._changes)) if self._is_own(index)][: _MOST + 1]
-        yield from (*states[0], *more, *states[1]) if case.found.is_binding else (*states[1], *more, *states[0])
+        outward = _outward(before, known)
+        mixed = [(index, last) for index in outward if not self._is_own(index)]
+        whole = [(index, index) for index in outward]
+        more = [(index, own + 1) for index in (last, *outward[:_MOST]) for own in self._next_own(index)]
+        yield from dict.fromkeys([(last, last), *((*mixed, *more, *whole) if is_binding else (*whole, *more, *mixed))])
 
     def _is_own(self, index: int) -> bool:
         """Return whether a change is a binding, which the scheduler knew of before it was written."""
         return not self._changes[index].is_node and self._changes[index].before is None
 
-    def _place(self, index: int, bound: int, case: _Open) -> list[str]:
-        """Count the bindings from one index to another; return the UIDs of their pods."""
+    def _next_own(self, index: int) -> Iterator[int]:
+        """Yield the next bindings from an index on."""
+        return islice(filter(self._is_own, range(index, len(self._changes))), _MOST)
+
+    def _counts(self, index: int, case: _Open) -> bool:
+        """Return whether a change is a binding that the scheduler may have known of before it was written."""
+        change = self._changes[index]
+        return self._is_own(index) and change.key != case.pod.uid and change.early <= case.soon
+
+    def _failure_key(self, case: _Open, index: int, added: Sequence[int]) -> Hashable | None:
+        """Return the key of a failure that equal pods share on a state; None if there is no such key."""
+        if case.found.is_binding or case.nominated:
+            return None
+        name, snapshot = case.pod.spec.scheduler_name, self.scheduler.snapshot
+        if (keys := self._keys.get(name)) is None:
+            keys = self._keys[name] = Failures(self.scheduler.profiles[name])
+        if (pod := keys.key(case.pod, snapshot)) is None:
+            return None
+        changes = self._changes
+        return name, pod, changes[index - 1].version if index else 0, *(changes[at].key for at in added)
+
+    def _on_state(self, case: _Open, index: int, added: Sequence[int]) -> ComparedDecision | None:
+        """Return the comparison on the state before a change, with some later bindings."""
+        self._go_to(index)
         changes, taken, placed = self._changes, self._taken_back, list[str]()
-        for at in range(index, bound):
-            change, pod = changes[at], taken[len(changes) - 1 - at]
-            if self._is_own(at) and isinstance(pod, PodInfo) and change.key != case.pod.uid and change.early <= case.soon:
+        for at in added:
+            pod = taken[len(changes) - 1 - at]
+            if isinstance(pod, PodInfo):
                 self.scheduler.cluster.place(pod, pod.spec.node_name)
-                placed.append(change.key)
-        return placed
+                placed.append(changes[at].key)
+        found = self._judged(case.pod, case.nominated, case.found.node, case.found.message)
+        for uid in reversed(placed):
+            self.scheduler.cluster.remove_pod(uid)
+        return found
 
     def _go_to(self, index: int) -> None:
         """Let the cluster be as it was before the change of an index, or as it is now for their number."""
@@ -491,14 +543,22 @@ def _is_best_of_a_sample(scores: Scores, index: int, table: NodeTable, percentag
 
 def _failures_compared(pod: PodInfo, message: str, decision: Decision) -> ComparedDecision:
     """Compare the reasons of a failure; what preemption found is compared only by the text as a whole."""
-    ours = decision.message
     if decision.node is not None:
         return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, ours=decision.node, message=message)
-    theirs, own = frozenset(reasons_in(message)), frozenset(reasons_in(ours))
-    if theirs == own:
-        return ComparedDecision(pod.key, pod.uid, Match.SAME, message=message, our_message=ours)
-    plugins = _plugins_of(theirs ^ own, decision)
-    return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, message=message, our_message=ours, plugins=plugins)
+    found = ComparedDecision(pod.key, pod.uid, Match.SAME, message=message, our_message=decision.message)
+    reasons = _other_reasons(found)
+    return replace(found, verdict=Match.DIFFERENT, plugins=_plugins_of(reasons, decision)) if reasons else found
+
+
+def _failure_as(known: ComparedDecision, found: ComparedDecision) -> ComparedDecision:
+    """Return the comparison of a failure on a state for which that of an equal pod is known."""
+    again = replace(found, verdict=Match.SAME, ours=known.ours, our_message=known.our_message, plugins=())
+    return replace(again, verdict=Match.DIFFERENT) if again.ours or _other_reasons(again) else again
+
+
+def _other_reasons(found: ComparedDecision) -> frozenset[str]:
+    """Return the reasons that only one of the messages has."""
+    return frozenset(reasons_in(found.message)) ^ frozenset(reasons_in(found.our_message))
 
 
 def reasons_in(message: str) -> list[str]:

@@ -6,11 +6,10 @@ import asyncio
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
-from moorage.basis.recording.log_reader import is_log
-from moorage.interfaces.cli.cluster_files import place_of
+from moorage.basis.recording.log_reader import log_of
+from moorage.interfaces.cli.cluster_files import paths_of, place_of
 from moorage.interfaces.cli.question_worker import absolute_plugin, answer_question
 from moorage.interfaces.cli.terminal import say
 from moorage.interfaces.web.mirror import PriceOf
@@ -63,7 +62,7 @@ def serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None
 
 
 async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
-    logs = [Path(path) for path in given["paths"] if is_log(path)]
+    logs = [found for path in paths_of(given) if (found := log_of(path)) is not None]
     serving = asyncio.ensure_future(
         serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce, logs, _prices(given))
     )

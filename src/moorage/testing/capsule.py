@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from moorage.api.core import Pod
 from moorage.basis.inputs.files import open_sources
@@ -75,11 +76,7 @@ def read_capsule(path: str | PathLike[str], **changes: Any) -> StoredCapsule:
         config=facts["config"].encode() if facts.get("config") else None, where=where, emulate=facts.get("emulate"),
         feature_gates=facts.get("featureGates", ""), seed=facts.get("seed", 0), skip_extenders=True,
     )  # fmt: skip
-    stored = facts.get("outcome")
-    outcome = None if stored is None else Outcome(
-        stored.get("node", ""), frozenset(stored.get("reasons", ())), tuple(stored.get("plugins", ())),
-        stored.get("beside", ""), stored.get("relation", ""),
-    )  # fmt: skip
+    outcome = convert(facts.get("outcome"), Outcome | None)
     return StoredCapsule(where, cluster, pod, replace(options, **changes), outcome)
 
 

@@ -77,11 +77,11 @@ def test_a_log_that_cannot_be_written_is_reported_once_and_tried_again(tmp_path)
         recording.recorder.observe(Seen(a_node("n1")))
         await until(lambda: len(broken) > 2)
         recording.recorder.writer.flush = real
-        await until(lambda: not recording._failed)
+        await until(lambda: not recording.write_error)
         task.cancel()
         recording.close()
         return told.lines
 
-    assert asyncio.run(main()) == ["the log of --record cannot be written; trying again"]
+    assert asyncio.run(main()) == ["the log cannot be written; trying again"]
     log = ClusterLog(tmp_path)
     assert ("Node", "n1") in log.state_at(log.span()[1]).objects

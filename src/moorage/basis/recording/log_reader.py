@@ -35,7 +35,7 @@ from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, 
 from moorage.errors import InputError
 
 __all__ = [
-    "STARTED", "STATE_KEPT_S", "ClusterLog", "LogFault", "LogState", "is_log", "log_of", "moment_text",
+    "STARTED", "STATE_KEPT_S", "ClusterLog", "LogChange", "LogFault", "LogState", "is_log", "log_of", "moment_text",
     "objects_at", "parse_moment",
 ]  # fmt: skip
 
@@ -105,6 +105,16 @@ class LogFault(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}: byte {self.offset}: {self.why}"
+
+
+class LogChange(NamedTuple):
+    """An object that came, changed or went: its JSON before and after; None: there was none."""
+
+    at: int
+    kind: str
+    key: str
+    before: bytes | None
+    after: bytes | None
 
 
 @dataclass
@@ -225,6 +235,27 @@ class ClusterLog:
         """
         _, number = self._base(since)
         return (record for record in self._records(number, until) if record.at > since)
+
+    def changes_between(self, since: int, until: int) -> Iterator[LogChange]:
+        """Yield the changes of objects after ``since`` up to ``until``, in order.
+
+        What changed while no recorder ran comes when the next one starts.
+        Raises  InputError where the log is damaged
+        """
+        state = self.state_at(since)
+        for record in self.records(since, until):
+            if isinstance(record, Mark) and record.what == STARTED:
+                now = self.state_at(record.at).objects
+                found = [(key, now.get(key)) for key in {**state.objects, **now} if state.objects.get(key) != now.get(key)]
+            elif isinstance(record, Put | Dropped):
+                found = [((record.kind, record.key), (record.version, record.body) if isinstance(record, Put) else None)]
+            else:
+                continue
+            for key, held in found:
+                before = state.objects.pop(key, None)
+                if held is not None:
+                    state.objects[key] = held
+                yield LogChange(record.at, *key, before and before[1], held and held[1])
 
     def _records(self, number: int, until: int) -> Iterator[Record]:
         """Yield the records from a number on, up to a time.

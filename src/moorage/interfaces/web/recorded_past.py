@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
-from moorage.basis.recording.frames import Dropped, Mark, Put
-from moorage.basis.recording.log_reader import STARTED, ClusterLog, LogState
+from moorage.basis.recording.log_reader import ClusterLog
 from moorage.errors import InputError
 from moorage.interfaces.web.hub import TimelineRows
 from moorage.interfaces.web.mirror import Mirror, SnapshotRows
@@ -83,24 +82,13 @@ class RecordedPast:
             self.rows()
 
     def _read(self) -> None:
-        self._become(self._log.state_at(self._first))
-        for record in self._log.records(self._first, self._last):
-            at = record.at / 1e6
-            if isinstance(record, Put):
-                self._put(record.kind, record.key, record.body, at)
-            elif isinstance(record, Dropped):
-                self._drop(record.kind, record.key, at)
-            elif isinstance(record, Mark) and record.what == STARTED:  # what happened before it is not in the log
-                self._become(self._log.state_at(record.at))
-
-    def _become(self, state: LogState) -> None:
-        """Let the cluster be as it was at a moment."""
-        at = state.at / 1e6
-        for kind, known in (("Pod", self._mirror.pods), ("Node", self._nodes)):
-            for key in [key for key in known if (kind, key) not in state.objects]:
-                self._drop(kind, key, at)
-        for (kind, key), (_, body) in state.objects.items():
-            self._put(kind, key, body, at, is_listed=True)
+        for (kind, key), (_, body) in self._log.state_at(self._first).objects.items():
+            self._put(kind, key, body, self.span[0], is_listed=True)
+        for one in self._log.changes_between(self._first, self._last):
+            if one.after is None:
+                self._drop(one.kind, one.key, one.at / 1e6)
+            else:
+                self._put(one.kind, one.key, one.after, one.at / 1e6)
 
     def _put(self, kind: str, key: str, body: bytes, at: float, *, is_listed: bool = False) -> None:
         if kind == "Node":

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.core import Node, Pod
 from moorage.api.gc_pause import collector_paused
@@ -31,7 +32,7 @@ __all__ = ["Capsule", "Outcome", "cut_capsule", "decide_alone", "outcome_of"]
 _NEVER: Final = frozenset[str]()
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True, omit_defaults=True):
     """What must be repeated.
 
     ``node``     the chosen node, "" for none
@@ -40,7 +41,7 @@ class Outcome(NamedTuple):
     ``beside``   the node that the chosen one is compared with, "" for none; ``relation``: it ties, scores lower or is refused
     """
 
-    node: str
+    node: str = ""
     reasons: frozenset[str] = _NEVER
     plugins: tuple[str, ...] = ()
     beside: str = ""
@@ -76,8 +77,7 @@ class Capsule:
 
     def record(self, taken_at: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the record in front of the objects: a dump's, with what is repeated."""
-        outcome = {name: value for name, value in self.outcome._asdict().items() if value}
-        outcome = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in outcome.items()}
+        outcome = msgspec.to_builtins(self.outcome, order="sorted")
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, "metadata": {"name": "capsule"}}
         return {**head, "takenAt": taken_at, "capsule": {"pod": self.pod.key, "outcome": outcome, **options}}
 

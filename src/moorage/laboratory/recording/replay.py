@@ -8,19 +8,17 @@ Nodes and other objects change when they did. Quotas of the input hold, and an a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace as with_fields
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, PodStatus
+from moorage.api.core import Pod, PodStatus
 from moorage.api.kinds import KINDS
-from moorage.api.meta import Object
 from moorage.basis.printable import counted
-from moorage.basis.recording.frames import Dropped, Mark, Put, Record, Touched
 from moorage.basis.recording.log_reader import ClusterLog, moment_text
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
@@ -35,10 +33,10 @@ from moorage.simulator.quotas import QuotaLedger
 from moorage.simulator.simulate import Options
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["LogEvents", "decision_moment", "history_of", "replay"]
+__all__ = ["LogEvents", "binding_of", "replay"]
 
 
-_DECODERS: Final = {kind.name: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
+_DECODERS: Final[Mapping[str, Any]] = {kind.name: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
 
 
 class LogEvents:
@@ -54,7 +52,6 @@ class LogEvents:
         self._log, self._start, self._end = log, start, end
         self._quotas = QuotaLedger.of(cluster if options.quota else ClusterInput())
         self.seconds = (end - start) / 1e6
-        self._known: dict[tuple[str, str], Object] = {}
         #: When each pod was bound in the log, in simulated seconds, by UID; and to which node.
         self._bound: dict[str, float] = {}
         self.nodes: dict[str, str] = {}
@@ -71,34 +68,19 @@ class LogEvents:
         self._engine = engine = simulation.engine
         if self._quotas:
             engine.on_end = in_turn(engine.on_end, lambda record: self._free(record.pod))
-        for (kind, key), (_, body) in self._log.state_at(self._start).objects.items():
-            self._known[kind, key] = _DECODERS[kind](body)
-        for record in self._log.records(self._start, self._end):
-            self._take(record)
+        for one in self._log.changes_between(self._start, self._end):
+            decode: Callable[[bytes | None], Any] = _DECODERS[one.kind]
+            before, after = (body if body is None else decode(body) for body in (one.before, one.after))
+            at = (one.at - self._start) / 1e6
+            if one.kind != "Pod":
+                self.counts["node" if one.kind == "Node" else "other"] += 1
+                self._engine.at(at, Gone(before) if after is None else Seen(after))
+            elif after is None:
+                self._gone(before, at)
+            else:
+                self._pod(after, before, at)
 
-    def _take(self, record: Record) -> None:
-        """Schedule the event of a record."""
-        if isinstance(record, Mark | Touched):
-            return
-        at, key = (record.at - self._start) / 1e6, (record.kind, record.key)
-        known = self._known.pop(key, None)
-        if isinstance(record, Dropped):
-            self._gone(known, at)
-            return
-        obj: Any = _DECODERS[record.kind](record.body)
-        self._known[key] = obj
-        if not isinstance(obj, Pod):
-            self.counts["node" if record.kind == "Node" else "other"] += 1
-            self._engine.at(at, Seen(obj))
-        else:
-            self._pod(obj, known if isinstance(known, Pod) else None, at)
-
-    def _gone(self, known: Object | None, at: float) -> None:
-        if not isinstance(known, Pod):
-            if known is not None:
-                self.counts["node" if isinstance(known, Node) else "other"] += 1
-                self._engine.at(at, Gone(known))
-            return
+    def _gone(self, known: Pod, at: float) -> None:
         uid = known.metadata.uid
         may_end = known.metadata.deletion_timestamp is None and known.spec.restart_policy != "Always"
         if may_end and uid in self._bound:  # a recorder watches only pods that have not ended
@@ -190,43 +172,18 @@ _read: Final = msgspec.json.Decoder(Pod).decode
 _DAY: Final = 86_400_000_000
 
 
-class PodHistory(NamedTuple):
-    """What a log has of a pod up to a moment: when it came and when it was bound, 0 if it was not; and to which node."""
-
-    came: int = 0
-    bound: int = 0
-    node: str = ""
-    #: The time of the last record before the pod was bound.
-    before: int = 0
-
-
-def history_of(log: ClusterLog, key: str, until: int) -> PodHistory:
-    """Return the history of a pod, read backwards as far as a day.
+def binding_of(log: ClusterLog, key: str, until: int) -> tuple[int, str]:
+    """Return when the pod that exists at a moment was bound, and its node; 0 and "" if that is not in the day before.
 
     Raises  InputError where the log is damaged
     """
-    first, _ = log.span()
-    since = max(first, until - _DAY)
-    found, last = PodHistory(), since
-    if (held := log.state_at(since).objects.get(("Pod", key))) is not None:
-        found = PodHistory(since, 0, _read(held[1]).spec.node_name, since)
-    for record in log.records(since, until):
-        if isinstance(record, Put) and record.kind == "Pod" and record.key == key:
-            node = _read(record.body).spec.node_name
-            if not found.came:
-                found = PodHistory(record.at, 0, node, last)
-            elif node and not found.node:
-                found = found._replace(bound=record.at, node=node, before=last)
-        elif isinstance(record, Dropped) and record.kind == "Pod" and record.key == key:
-            found = PodHistory()
-        last = record.at
-    return found
-
-
-def decision_moment(log: ClusterLog, key: str, until: int) -> int:
-    """Return the moment right before a pod was bound, or ``until`` if it was not, or its binding is not in the log.
-
-    Raises  InputError where the log is damaged
-    """
-    found = history_of(log, key, until)
-    return found.before if found.bound else until
+    since = max(log.span()[0], until - _DAY)
+    bound, node = 0, ""
+    for one in log.changes_between(since, until):
+        if one.kind == "Pod" and one.key == key:
+            before, after = ("" if body is None else _read(body).spec.node_name for body in (one.before, one.after))
+            if not after:
+                bound, node = 0, ""
+            elif not before and one.before is not None:
+                bound, node = one.at, after
+    return bound, node

@@ -26,7 +26,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
@@ -50,6 +50,7 @@ __all__ = ["ComparedDecision", "Match", "Shadow", "reasons_in"]
 
 #: How many differences are kept in memory. The log has all.
 _KEPT: Final = 50
+_COUNTS: Final = ("bindings", "failures", "plugins", "uncompared")
 
 
 class Match(Enum):
@@ -62,7 +63,7 @@ class Match(Enum):
     DIFFERENT = "different"
 
 
-class ComparedDecision(Struct, frozen=True):
+class ComparedDecision(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A decision of the cluster's scheduler beside that of Moorage on the state before it.
 
     ``node`` and ``ours`` are the nodes chosen, "" for none; ``message`` and ``our_message`` the reasons of a failure.
@@ -86,11 +87,8 @@ class ComparedDecision(Struct, frozen=True):
 
     def facts(self) -> dict[str, Any]:
         """Return the comparison as plain data, without what is empty."""
-        values = {
-            "pod": self.pod, "uid": self.uid, "verdict": self.verdict.value, "node": self.node, "ours": self.ours,
-            "message": self.message, "ourMessage": self.our_message, "plugins": list(self.plugins), "margin": self.margin,
-        }  # fmt: skip
-        return {name: value for name, value in values.items() if value}
+        facts: dict[str, Any] = to_builtins(self)
+        return facts
 
 
 class Agreement:
@@ -128,16 +126,13 @@ class Agreement:
 
     def go_on(self, facts: Mapping[str, Any], differences: Iterable[dict[str, Any]] = ()) -> None:
         """Count on from what an earlier recorder of the same log counted: its ``facts`` and kept differences."""
-        for name in ("bindings", "failures", "plugins", "uncompared"):
+        for name in _COUNTS:
             getattr(self, name).update(facts.get(name, {}))
         self.differences.extend(differences)
 
     def facts(self) -> dict[str, Any]:
         """Return the counts as plain data."""
-        return {
-            "compared": self.compared, "share": self.share, "bindings": dict(self.bindings), "failures": dict(self.failures),
-            "plugins": dict(self.plugins), "uncompared": dict(self.uncompared),
-        }  # fmt: skip
+        return {"compared": self.compared, "share": self.share, **{name: dict(getattr(self, name)) for name in _COUNTS}}
 
 
 # -- shadow ------------------------------------------------------------------------------------------------------------

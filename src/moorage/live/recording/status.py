@@ -124,25 +124,26 @@ class _Metrics(Collector):
             yield GaugeMetricFamily("moorage_record_agreement_ratio", "Share of compared decisions that agree.", value=share)
         compared = {("binding", verdict): count for verdict, count in agreement.bindings.items()}
         compared |= {("failure", verdict): count for verdict, count in agreement.failures.items()}
-        yield _counter("comparisons", "Compared decisions.", ("decision", "verdict"), compared)
+        yield _family("comparisons", "Compared decisions.", ("decision", "verdict"), compared)
         plugins = {(name,): count for name, count in agreement.plugins.items()}
-        yield _counter("differences_by_plugin", "Differences, by a plugin that made them.", ("plugin",), plugins)
+        yield _family("differences_by_plugin", "Differences, by a plugin that made them.", ("plugin",), plugins)
         reasons = {(why,): count for why, count in agreement.uncompared.items()}
-        yield _counter("uncompared", "Decisions that were not compared.", ("reason",), reasons)
+        yield _family("uncompared", "Decisions that were not compared.", ("reason",), reasons)
         sorts = {(sort,): count for sort, count in recorder.counts.items()}
-        yield _counter("records", "Records written.", ("sort",), sorts)
-        yield _counter("written_bytes", "Bytes written to the log.", (), {(): recorder.writer.written_bytes})
-        pending = GaugeMetricFamily("moorage_record_pending_by_cause", "Pending pods, by reason.", labels=("cause",))
-        for cause, count in causes(watching.shadow.messages()).items():
-            pending.add_metric((cause,), count)
-        yield pending
+        yield _family("records", "Records written.", ("sort",), sorts)
+        yield _family("written_bytes", "Bytes written to the log.", (), {(): recorder.writer.written_bytes})
+        pending = {(cause,): count for cause, count in causes(watching.shadow.messages()).items()}
+        yield _family("pending_by_cause", "Pending pods, by reason.", ("cause",), pending, GaugeMetricFamily)
 
 
-def _counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
-    family = CounterMetricFamily(f"moorage_record_{name}", text, labels=labels)
+def _family(
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float], kind: Any = CounterMetricFamily
+) -> Metric:
+    family = kind(f"moorage_record_{name}", text, labels=labels)
     for key, value in sorted(values.items()):
         family.add_metric(key, value)
-    return family
+    made: Metric = family
+    return made
 
 
 def metrics_app(watching: Watching) -> web.Application:
@@ -150,20 +151,13 @@ def metrics_app(watching: Watching) -> web.Application:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Metrics(watching))
 
-    async def metrics(request: web.Request) -> web.Response:
-        del request
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
-
-    async def health(request: web.Request) -> web.Response:
-        del request
-        return web.Response(text="ok\n")
-
-    async def ready(request: web.Request) -> web.Response:
-        del request
-        if not watching.recorder.has_started:
-            return web.Response(text=f"not listed yet: {', '.join(watching.not_synced)}\n", status=503)
-        return web.Response(text=f"{watching.write_error or 'ok'}\n", status=503 if watching.write_error else 200)
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/metrics":
+            return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        trouble = "" if watching.recorder.has_started else f"not listed yet: {', '.join(watching.not_synced)}"
+        trouble = "" if request.path == "/healthz" else trouble or watching.write_error
+        return web.Response(text=f"{trouble or 'ok'}\n", status=503 if trouble else 200)
 
     app = web.Application(client_max_size=1024)
-    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", health), web.get("/readyz", ready)])
+    app.add_routes([web.get(path, answer) for path in ("/metrics", "/healthz", "/readyz")])
     return app

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from moorage.api.core import Node, Pod
@@ -120,11 +121,7 @@ class Watching:
             told = [(one.told_until, one.told_version) for _, one in self._ordered.values()]
             more = self.shadow.settle(*map(min, zip(*told, strict=True)))
         self._sign(self._clock())
-        if not self.recorder.has_started and self.inbox.is_whole and not self.inbox:
-            unserved = [one.resource.plural for one in self.reflectors if one.unserved]
-            self.recorder.start({**self.about, "unserved": unserved})
-            self._log.info(0, "Recording", objects=len(self.recorder), to=str(self.recorder.writer.directory))
-        if self._clock() - self._flushed >= FLUSH_S or not taken:
+        if self._clock() - self._flushed >= FLUSH_S or not (taken and self.recorder.has_started):
             more = self._write() or more
         return more or len(self.inbox) > 0
 
@@ -164,14 +161,11 @@ class Watching:
             self._said = now
             self.recorder.mark("agreement", self.shadow.agreement.facts(), last=True)
             self._on_status(self)
-        try:
-            more = self.recorder.turn()
-        except OSError as error:
-            if str(error) != self.write_error:
-                self._log.error(error, "the log cannot be written; trying again")
-            self.write_error = str(error)
-            return False
-        self.write_error = ""
+        ready = self.inbox.is_whole and not self.inbox
+        unserved = [one.resource.plural for one in self.reflectors if one.unserved]
+        more, self.write_error = _turn(
+            self.recorder, {**self.about, "unserved": unserved} if ready else None, self.write_error, self._log
+        )
         return more
 
     def close(self) -> None:
@@ -189,6 +183,22 @@ class Watching:
             raise MoorageError(f"{self.recorder.writer.directory}: {error.strerror or error}") from None
 
 
+def _turn(recorder: ChangeRecorder, facts: Mapping[str, Any] | None, before: str, log: Log) -> tuple[bool, str]:
+    """Write what waits. Return whether there is more to do at once, and why it failed; ``before``: why it failed before.
+
+    ``facts`` describe the cluster for a recorder that has to start; None while it cannot.
+    """
+    try:
+        if facts is not None and not recorder.has_started:
+            recorder.start(facts)
+            log.info(0, "Recording", objects=len(recorder), to=str(recorder.writer.directory))
+        return recorder.turn(), ""
+    except OSError as error:
+        if str(error) != before:
+            log.error(error, "the log cannot be written; trying again")
+        return False, str(error)
+
+
 # -- beside run --------------------------------------------------------------------------------------------------------
 # ``moorage run --record``: the scheduler's own watches are written into a log, in the order in which they deliver changes.
 
@@ -202,7 +212,7 @@ class RunRecording:
     def __init__(self, directory: str, log: Log) -> None:
         writer = LogWriter(directory)
         self.recorder = ChangeRecorder(writer, LogClock(time.time_ns, time.monotonic, writer.last_at), ObjectEncoder())
-        self._log, self._failed = log, False
+        self._log, self.write_error = log, ""
 
     def beside(self, sink: Sink) -> Sink:
         """Return a sink that records facts and passes them on."""
@@ -210,22 +220,13 @@ class RunRecording:
 
     async def run(self, not_synced: Callable[[], Sequence[str]], facts: Mapping[str, Any]) -> None:
         """Write until cancelled. ``not_synced`` returns the kinds that are not listed yet; ``facts`` describe the cluster."""
-        turns = 0
-        while True:
-            try:
-                if not self.recorder.has_started and not not_synced():
-                    self.recorder.start(facts)
-                    self._log.info(0, "Recording", objects=len(self.recorder), to=str(self.recorder.writer.directory))
-                while self.recorder.turn():
-                    await asyncio.sleep(0)
-                self._failed = False
-            except OSError as error:
-                if not self._failed:
-                    self._log.error(error, "the log of --record cannot be written; trying again")
-                self._failed = True
+        for turn in count(1):
+            more = True
+            while more:
+                more, self.write_error = _turn(self.recorder, None if not_synced() else facts, self.write_error, self._log)
+                await asyncio.sleep(0)
             await asyncio.sleep(FLUSH_S)
-            turns += 1
-            if self.recorder.has_started and turns % round(ALIVE_S / FLUSH_S) == 0:
+            if self.recorder.has_started and turn % round(ALIVE_S / FLUSH_S) == 0:
                 self.recorder.mark("alive", {}, last=True)
 
     def close(self) -> None:

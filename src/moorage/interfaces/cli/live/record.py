@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from socket import socket
 from typing import Any, Final
 
@@ -23,22 +20,19 @@ from moorage import __version__
 from moorage.api.core import Pod
 from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted, one_line
-from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, LogFault, is_log, moment_text, parse_moment
+from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
-from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import (
-    CONFIG_LIMIT,
     emulating,
+    paths_of,
     read_cluster,
-    read_file,
     reading_options,
     rules_of,
     simulation_options,
 )
-from moorage.interfaces.cli.live.run_serving import live_release
+from moorage.interfaces.cli.live.run_serving import Ending, live_release
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup, DescribedCommand
 from moorage.interfaces.cli.questions.dump import write_parts
@@ -48,7 +42,6 @@ from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
-from moorage.laboratory.recording.replay import decision_moment
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.laboratory.redact.redaction import redact
 from moorage.live.client.credentials import Endpoint
@@ -62,11 +55,14 @@ from moorage.live.recording.watching import Watching
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.certificates import listen, serving
 from moorage.live.server.klog import Klog, adopt_other_loggers
-from moorage.report.style import cells, paragraph
+from moorage.report.style import cells, human, paragraph
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.simulate import Options, kinds_named
+from moorage.simulator.simulate import Options, kinds_named, load_options
 
 __all__ = ["record"]
+
+#: What other commands that decide have options for.
+_NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "skip", "no_quota": True, "seed": 0}
 
 
 # -- record cut --------------------------------------------------------------------------------------------------------
@@ -103,11 +99,13 @@ def cut(**given: Any) -> None:
     if not given["paths"]:
         raise click.UsageError("nothing to read: give -f LOG")
     collect_seldom()
-    options = simulation_options({**given, "algorithm_provider": "", "max_disks": None, "extenders": "skip", "no_quota": True})
+    options = simulation_options({**_NO_OTHERS, **given})
+    from moorage.interfaces.cli.questions.explain import before_binding  # rarely needed here
+
     key = given["pod_name"] if "/" in given["pod_name"] else f"default/{given['pod_name']}"
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        paths = tuple(_at_decision(path, key, given["moment"] or "") for path in given["paths"])
+        paths = paths_of(before_binding({**given, "pods": (key,)}))
         cluster = read_cluster(paths, given["recursive"], kinds_named(options), rules_of(given), progress)
         options = emulating(options, given, cluster)
         pod = next((one for one in cluster.pods if one.key == key), None)
@@ -135,16 +133,6 @@ def cut(**given: Any) -> None:
             err=True,
         )
         say(f"{found.pod.key} {found.outcome.sentence()}", err=True)
-
-
-def _at_decision(path: str, key: str, moment: str) -> str:
-    """Return a path that reads a log right before the decision on a pod; other paths as they are."""
-    if not os.path.isdir(path) or not is_log(path):
-        if moment:
-            raise InputError(f"{path}: --at needs a log of moorage record; this is none")
-        return path
-    log = ClusterLog(path)
-    return f"{path}@{moment_text(decision_moment(log, key, parse_moment(moment, *log.span())))}"
 
 
 def _unbound(pod: Pod) -> Pod:
@@ -190,8 +178,7 @@ def status(directory: str, verify: bool, output: str) -> int:
 
     Exits with 2 when decisions differ, when the recorder is behind or cannot write, or when --verify finds damage.
     """
-    log = ClusterLog(directory)
-    found = _document(log, log.faults() if verify else None)
+    found = _document(ClusterLog(directory), verify=verify)
     if output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
     else:
@@ -203,33 +190,29 @@ def status(directory: str, verify: bool, output: str) -> int:
     return PENDING if damaged or troubled or different else OK
 
 
-def _document(log: ClusterLog, faults: list[LogFault] | None) -> dict[str, Any]:
+def _document(log: ClusterLog, *, verify: bool) -> dict[str, Any]:
     """Return what is known of a log as plain data."""
     first, last = log.span()
     state = log.state_at(last)
     marks = {what: mark.facts for what, mark in state.marks.items()}
-    recorder = _recorder(log.directory)
+    recorder = read_status(log.directory)
+    if recorder is not None:
+        silent_s = time.time() - recorder.get("at", 0) / 1e6
+        recorder["running"] = silent_s < STATE_KEPT_S + max(0.0, -recorder.get("aheadSeconds", 0))
     return {
         "log": str(log.directory), "from": moment_text(first), "to": moment_text(last), "bytes": log.bytes_on_disk,
         "objects": len(state.objects), "started": marks.get(STARTED, {}), "recorder": recorder,
         "agreement": (recorder or {}).get("agreement") or marks.get("agreement", {}),
-        "faults": None if faults is None else [one._asdict() for one in faults],
+        "faults": [one._asdict() for one in log.faults()] if verify else None,
     }  # fmt: skip
-
-
-def _recorder(directory: Path) -> dict[str, Any] | None:
-    """Return the last state that the recorder wrote, and whether it runs; None if there is none."""
-    read = read_status(directory)
-    if read is None:
-        return None
-    return {**read, "running": time.time() - read.get("at", 0) / 1e6 < STATE_KEPT_S + max(0.0, -read.get("aheadSeconds", 0))}
 
 
 def _text(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for people."""
     started, recorder = found["started"], found["recorder"]
     about = f"{started.get('server') or 'a redacted cluster'}, decisions of {started.get('release', '?')}"
-    yield paragraph(one_line(f"{found['log']}: {found['from']} to {found['to']}, {_size(found['bytes'])}"), hanging="  ") + "\n"
+    size = f"{human('memory', found['bytes'])}B"
+    yield paragraph(one_line(f"{found['log']}: {found['from']} to {found['to']}, {size}"), hanging="  ") + "\n"
     yield paragraph(one_line(f"{counted(found['objects'], 'object')} at its end; {about}"), indent="  ", hanging="    ") + "\n"
     yield from _running(recorder)
     yield from _agreement(found["agreement"])
@@ -300,13 +283,6 @@ def _differences(log: str, differences: list[Mapping[str, Any]] | tuple[()]) -> 
     beside = f" --beside {last['node']}" if last.get("node") else ""
     yield f"Repeat one:\n  moorage record cut -f {log} --pod {last['pod']} \\\n"
     yield f"    --at {moment_text(last['at'])}{beside} -o case.json.gz\n"
-
-
-def _size(count: int) -> str:
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return counted(count, "byte")
 
 
 # -- record ------------------------------------------------------------------------------------------------------------
@@ -399,26 +375,15 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
 
 def _loaded(given: dict[str, Any], log: Klog) -> Loaded:
     """Return the configuration, without extenders."""
-    config = None if given["config"] is None else read_file(given["config"], CONFIG_LIMIT)
-    plugins = tuple(load(name) for name in given["plugins"])
-    where = given["config"] or "the default configuration"
-    loaded = load_source(ConfigSource(config, where, given["emulate"], "", given["feature_gates"], plugins))
+    loaded = load_options(simulation_options({**_NO_OTHERS, **given}))
     if loaded.configuration.extenders:
         log.warning("extenders are not asked, so decisions that they change are shown as differences")
     return replace(loaded, configuration=with_fields(loaded.configuration, extenders=()))
 
 
 async def _until_signal(watching: Watching, log: Klog) -> int:
-    """Record until the first signal; the second ends the process at once."""
-    running, loop = asyncio.ensure_future(watching.run()), asyncio.get_running_loop()
-
-    def end() -> None:
-        running.cancel()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, lambda: os._exit(ERROR))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+    running = asyncio.ensure_future(watching.run())
+    Ending(log, "Received a signal to terminate").listen(running)
     await asyncio.wait({running})
     watching.close()
     if running.cancelled():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import random
 import re
-import signal
 import socket
 import sys
 import time
@@ -28,7 +26,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
 from moorage.framework.profile import Profile
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
-from moorage.interfaces.cli.live.run_serving import Serving, ServingRules, metric_filter
+from moorage.interfaces.cli.live.run_serving import Ending, Serving, ServingRules, metric_filter
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Flag, Given
@@ -132,7 +130,7 @@ async def run_process(process: Process) -> int:
     connection = process.loaded.configuration.client_connection
     scheme, _, place = endpoint.server.partition("://")
     host = place.rpartition("@")[2]  # drop user name and password
-    ending = _Ending(log)
+    ending = Ending(log, "Received a signal to terminate: requests in progress finish first, then the lease is released")
     async with AsyncExitStack() as stack:
         rest = await stack.enter_async_context(
             Rest(
@@ -181,7 +179,7 @@ def _site(
     return LiveSite(live, profiles, explainer.answer, meter.plugin_times)
 
 
-async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Process) -> int:
+async def _outcome(running: asyncio.Future[None], ending: Ending, process: Process) -> int:
     await asyncio.wait({running})
     log = process.log
     if not running.cancelled():
@@ -252,7 +250,7 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
     return Delegate(await stack.enter_async_context(rest))
 
 
-def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending, explainer: LiveExplainer) -> Served:
+def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: Ending, explainer: LiveExplainer) -> Served:
     given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
     lease = _COMPONENT if process.leader is not None else ""
     health = Health(_checks(live, lease, ending), process.log, process.loaded.release)
@@ -295,7 +293,7 @@ def closed_pages(gates: Sequence[str]) -> frozenset[str]:
     return frozenset(path for path, name in names.items() if not set_gates.get(name, set_gates.get(f"kube:{name}", betas)))
 
 
-def _checks(live: Live, lease: str, ending: _Ending) -> dict[str, list[Check]]:
+def _checks(live: Live, lease: str, ending: Ending) -> dict[str, list[Check]]:
     def synced() -> str | None:
         return "handlers are not fully synchronized" if live.not_synced else None
 
@@ -320,29 +318,3 @@ def _known(live: Live, kind: Any) -> list[Any]:
 def _debug(live: Live, scheduler: Scheduler, log: Klog) -> None:
     compare(scheduler, _known(live, Node), _known(live, Pod), log)
     dump(scheduler, log)
-
-
-# -- signals ------------------------------------------------------------------------------------------------------------
-
-
-class _Ending:
-    """Shuts the process down gracefully on the first signal and immediately on the second."""
-
-    def __init__(self, log: Klog) -> None:
-        self.asked = False
-        self._log = log
-
-    def listen(self, running: asyncio.Future[None], debug: Any) -> None:
-        """Install the handlers: SIGTERM and SIGINT cancel ``running``, SIGUSR2 calls ``debug``."""
-
-        def end() -> None:
-            if self.asked:
-                os._exit(ERROR)
-            self.asked = True
-            self._log.info(0, "Received a signal to terminate: requests in progress finish first, then the lease is released")
-            running.cancel()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
-        loop.add_signal_handler(signal.SIGUSR2, debug)

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ from moorage.api.releases.release import Release
 from moorage.core.config.legacy_sets import Addresses, split_host_port
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, known_release, read_file
+from moorage.interfaces.cli.main import ERROR
 from moorage.interfaces.cli.pflag import Given
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
@@ -34,10 +36,11 @@ from moorage.live.client.rest import Rest, user_agent
 from moorage.live.server.authentication import FrontProxies
 from moorage.live.server.authorization import OpenPaths
 from moorage.live.server.certificates import ClientCaRules, ServingTls, TlsRules, given_or_made, listen, named_pair
+from moorage.live.server.klog import Klog
 from moorage.live.server.plugin_metrics import Filter
 
 __all__ = [
-    "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "endpoint_of_file",
+    "Ending", "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "endpoint_of_file",
     "live_release", "metric_faults", "metric_filter", "open_serving", "run_endpoint", "serving_rules",
 ]  # fmt: skip
 
@@ -292,3 +295,30 @@ def live_release(endpoint: Endpoint, note: Callable[[str], None]) -> Release:
 
 def _around(warn: Callable[[str], None]) -> ClientEnvironment:
     return ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=warn)
+
+
+# -- signals ------------------------------------------------------------------------------------------------------------
+
+
+class Ending:
+    """Shuts the process down gracefully on the first signal, which ``text`` logs, and immediately on the second."""
+
+    def __init__(self, log: Klog, text: str) -> None:
+        self.asked = False
+        self._log, self._text = log, text
+
+    def listen(self, running: asyncio.Future[None], debug: Callable[[], None] | None = None) -> None:
+        """Install the handlers: SIGTERM and SIGINT cancel ``running``, SIGUSR2 calls ``debug``."""
+
+        def end() -> None:
+            if self.asked:
+                os._exit(ERROR)
+            self.asked = True
+            self._log.info(0, self._text)
+            running.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        if debug is not None:
+            loop.add_signal_handler(signal.SIGUSR2, debug)

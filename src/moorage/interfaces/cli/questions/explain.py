@@ -200,7 +200,7 @@ def explain(**given: Any) -> int:
         raise click.UsageError("--pending prints text, JSON or YAML; --all -o html has a page for each pod")
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
-    given = _before_binding(given)
+    given = before_binding(given)
     of_nodes, jobs_named = names_nodes(given), kinds_of_jobs(given["pods"])
     kinds = (*jobs_named, *kinds_of_autoscaler(given))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
@@ -222,20 +222,24 @@ def explain(**given: Any) -> int:
     return exit_status(*found)
 
 
-def _before_binding(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters with the moment right before the pod was bound, if a log has that, and say so."""
+def before_binding(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the moment right before the pod was bound, if a log has that, and say so.
+
+    Raises  InputError where the log is damaged
+    """
     logs = [path for path in given["paths"] if is_log(path)]
     if len(logs) != 1 or len(given["pods"]) != 1:
         return given
-    from moorage.laboratory.recording.replay import history_of  # loads dynamics, which only logs need
+    from moorage.laboratory.recording.replay import binding_of  # loads dynamics, which only logs need
 
     log, (name,) = ClusterLog(logs[0]), given["pods"]
     key = name if "/" in name else f"{given['namespace'] or 'default'}/{name}"
-    found = history_of(log, key, parse_moment(given["moment"] or "", *log.span()))
-    if not found.bound:
+    bound, node = binding_of(log, key, parse_moment(given["moment"] or "", *log.span()))
+    if not bound:
         return given
-    say(f"note: bound to {found.node} at {moment_text(found.bound)}; this is the decision right before", err=True)
-    return {**given, "moment": moment_text(found.before)}
+    if not given["quiet"]:
+        say(f"note: bound to {node} at {moment_text(bound)}; this is the decision right before", err=True)
+    return {**given, "moment": moment_text(bound - 1)}
 
 
 def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:

@@ -85,7 +85,12 @@ def test_the_state_at_1000_random_moments_is_the_truth(tmp_path: Path) -> None:
         at, objects = truth.moments[index]
         between = chance.randrange(at, truth.moments[index + 1][0])
         assert log.state_at(between).objects == objects
-    assert len([*log.records(truth.moments[99][0], truth.moments[199][0])]) == 100
+    (since, before), (until, after) = truth.moments[99], truth.moments[199]
+    bodies = {key: body for key, (_, body) in before.items()}
+    for one in log.changes_between(since, until):
+        assert bodies.pop((one.kind, one.key), None) == one.before
+        bodies |= {} if one.after is None else {(one.kind, one.key): one.after}
+    assert bodies == {key: body for key, (_, body) in after.items()}
 
 
 @pytest.mark.slow

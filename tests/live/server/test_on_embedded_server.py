@@ -61,15 +61,16 @@ def wall():
 
 @asynccontextmanager
 async def live_on(store, name="me", reports=None, extenders=(), *, leads=True):
-    """A scheduler with the rights of kube-scheduler, and a client that looks at what it does. ``leads``: it stands for the lease."""
+    """A scheduler with kube-scheduler's rights, and a client that looks at what it does. ``leads``: it stands for the lease."""
     reports = [] if reports is None else reports
     bootstrap_cluster(store)
     users = {TOKEN: User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
     async with serving(store, Authenticator(users)) as port:
         own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", FixedCredentials(Identity(token))) for token in ("mine", TOKEN))
         async with Rest(own, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
+            settings = LiveSettings(LeaderSettings() if leads else None, extenders=asked)
             live = Live(
-                a_scheduler(extenders), mine, LiveSettings(LeaderSettings() if leads else None, extenders=asked), identity=name, wall=wall,
+                a_scheduler(extenders), mine, settings, identity=name, wall=wall,
                 chance=random.Random(1), observers=Observers(reports.append),
             )  # fmt: skip
             task = asyncio.create_task(live.run())

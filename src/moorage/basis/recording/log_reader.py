@@ -36,7 +36,7 @@ from moorage.errors import InputError
 
 __all__ = [
     "STARTED", "STATE_KEPT_S", "ClusterLog", "LogChange", "LogFault", "LogState", "is_log", "log_of", "moment_text",
-    "objects_at", "parse_moment",
+    "objects_at", "parse_moment", "parse_seconds",
 ]  # fmt: skip
 
 
@@ -44,9 +44,15 @@ __all__ = [
 # Moments of a log as text: ``2026-11-24T14:03:00Z``, ``2026-11-24 14:03``, ``14:03``, ``-10m``, ``now``. Times are UTC.
 
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,6})?))?Z?", re.ASCII)
-_BEFORE: Final = re.compile(r"-([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)", re.ASCII)
+_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FORMS: Final = "write 2026-11-24T14:03:00Z, 14:03 (the last one in the log), -10m (before its end) or now"
+
+
+def parse_seconds(text: str) -> float | None:
+    """Return the seconds of a duration such as ``7d`` or ``1.5h``; None if it is none."""
+    found = _DURATION.fullmatch(text)
+    return None if found is None else float(found[1]) * _SECONDS[found[2]]
 
 
 def parse_moment(text: str, first: int, last: int) -> int:
@@ -57,8 +63,8 @@ def parse_moment(text: str, first: int, last: int) -> int:
     text = text.strip()
     if text in {"", "now", "end"}:
         return last
-    if found := _BEFORE.fullmatch(text):
-        return last - round(float(found[1]) * _SECONDS[found[2]] * 1e6)
+    if text.startswith("-") and (before_s := parse_seconds(text[1:])) is not None:
+        return last - round(before_s * 1e6)
     if found := _TIME_OF_DAY.fullmatch(text):
         clock = timedelta(hours=int(found[1]), minutes=int(found[2]), seconds=float(found[3] or 0))
         day = datetime.fromtimestamp(last / 1e6, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -228,14 +234,6 @@ class ClusterLog:
         covers = " to ".join(map(moment_text, self.span()))
         raise InputError(f"{self.directory}: {moment_text(at)} is before the log begins; it covers {covers}")
 
-    def records(self, since: int, until: int) -> Iterator[Record]:
-        """Yield the records after ``since`` up to ``until``, in order.
-
-        Raises  InputError where the log is damaged
-        """
-        _, number = self._base(since)
-        return (record for record in self._records(number, until) if record.at > since)
-
     def changes_between(self, since: int, until: int) -> Iterator[LogChange]:
         """Yield the changes of objects after ``since`` up to ``until``, in order.
 
@@ -243,7 +241,9 @@ class ClusterLog:
         Raises  InputError where the log is damaged
         """
         state = self.state_at(since)
-        for record in self.records(since, until):
+        for record in self._records(self._base(since)[1], until):
+            if record.at <= since:
+                continue
             if isinstance(record, Mark) and record.what == STARTED:
                 now = self.state_at(record.at).objects
                 found = [(key, now.get(key)) for key in {**state.objects, **now} if state.objects.get(key) != now.get(key)]

@@ -143,6 +143,19 @@ class Decision(Struct, frozen=True):
         """Return the status that Filter gave a row of the table; None if it is feasible."""
         return None if self.verdicts is None else self.verdicts.status(row)
 
+    def margin_over(self, row: int, own: int | None) -> tuple[int | None, tuple[str, ...]]:
+        """Return by how much the chosen node, in row ``own``, outscores another one, and the plugins that score it higher.
+
+        The margin is None for a node that is refused, with the plugins that refuse it.
+        """
+        places = {} if self.scores is None else {at: place for place, at in enumerate(self.scores.rows.tolist())}
+        if self.scores is None or own is None or row not in places:
+            status = self.status_of(row)
+            return None, (status.plugin,) if status is not None and status.plugin else self.rejected_by
+        mine, its = places[own], places[row]
+        better = sorted(name for name, final in self.scores.final.items() if final[mine] > final[its])
+        return int(self.scores.total[mine] - self.scores.total[its]), tuple(better)
+
 
 # -- failures ----------------------------------------------------------------------------------------------------------
 # Failures: cached decisions for pods that fit nowhere, valid while the cluster does not change.

@@ -23,7 +23,7 @@ from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 from moorage.simulator.cluster_run import workload_names
 
-__all__ = ["input_digest", "input_of_runs", "priced", "with_pods_to_place_again"]
+__all__ = ["input_digest", "input_of_runs", "priced", "unplaced", "with_pods_to_place_again"]
 
 
 _TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -75,7 +75,7 @@ def with_pods_to_place_again(objects: Iterable[Object], schedulers: Collection[s
             others.append(obj)
             kept += 1
     again.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
-    return [*others, *map(_unplaced, again), *waiting], len(again), kept
+    return [*others, *map(unplaced, again), *waiting], len(again), kept
 
 
 def _may_be_placed_again(pod: Pod, schedulers: Collection[str]) -> bool:
@@ -88,7 +88,8 @@ def _may_be_placed_again(pod: Pod, schedulers: Collection[str]) -> bool:
     )
 
 
-def _unplaced(pod: Pod) -> Pod:
+def unplaced(pod: Pod) -> Pod:
+    """Return a pod as it waits for a node, before its first attempt."""
     return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus())
 
 

@@ -106,23 +106,13 @@ def outcome_of(decision: Decision, names: Sequence[str], beside: str) -> Outcome
     if decision.node is None:
         verdicts = decision.verdicts
         return Outcome("", frozenset(verdicts.histogram() if verdicts is not None else ()), decision.rejected_by)
-    scores, row_of = decision.scores, {name: row for row, name in enumerate(names)}
     if not beside:
         return Outcome(decision.node)
-    row = row_of.get(beside)
-    if row is None or scores is None:
+    if beside not in names or decision.scores is None:
         return None
-    status = decision.status_of(row)
-    at = np.flatnonzero(scores.rows == row).tolist()
-    if not at:
-        return Outcome(
-            decision.node, _NEVER, (status.plugin,) if status is not None else decision.rejected_by, beside, "is refused"
-        )
-    own = np.flatnonzero(scores.rows == row_of[decision.node]).tolist()[0]
-    if scores.total[own] == scores.total[at[0]]:
-        return Outcome(decision.node, _NEVER, (), beside, "ties")
-    better = tuple(sorted(name for name, final in scores.final.items() if final[own] > final[at[0]]))
-    return Outcome(decision.node, _NEVER, better, beside, "scores lower")
+    margin, plugins = decision.margin_over(names.index(beside), names.index(decision.node))
+    relation = "is refused" if margin is None else "scores lower" if margin else "ties"
+    return Outcome(decision.node, _NEVER, plugins if relation != "ties" else (), beside, relation)
 
 
 def cut_capsule(

@@ -17,7 +17,7 @@ from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.errors import InputError
-from moorage.laboratory.redact.redaction import redact_cluster
+from moorage.laboratory.redact.redaction import compared_keys, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import Tokens
 from moorage.live.recording.recorder import ObjectEncoder
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
@@ -51,7 +51,7 @@ class RedactingEncoder(ObjectEncoder):
         if isinstance(obj, StatefulSet):
             self._sets[obj.key] = obj
         elif isinstance(obj, Pod) and obj.spec.affinity is not None and obj.spec.affinity.node_affinity is not None:
-            self._compared |= _compared(msgspec.to_builtins(obj.spec.affinity.node_affinity))
+            self._compared |= compared_keys(msgspec.to_builtins(obj.spec.affinity.node_affinity))
 
     def key(self, obj: Object) -> str:
         return self._redacted(obj)[0]
@@ -92,11 +92,3 @@ class RedactingEncoder(ObjectEncoder):
         metadata = document["metadata"]
         space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
         return f"{space}{metadata['name']}", msgspec.json.encode(document)
-
-
-def _compared(value: Any) -> set[str]:
-    """Return the label keys whose values are compared as numbers in an affinity."""
-    if isinstance(value, dict):
-        own = {str(value.get("key"))} if value.get("operator") in {"Gt", "Lt"} else set()
-        return own.union(*map(_compared, value.values()))
-    return set().union(*map(_compared, value)) if isinstance(value, list | tuple) else set()

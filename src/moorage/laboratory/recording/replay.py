@@ -69,9 +69,9 @@ class LogEvents:
         if self._quotas:
             engine.on_end = in_turn(engine.on_end, lambda record: self._free(record.pod))
         for one in self._log.changes_between(self._start, self._end):
-            decode: Callable[[bytes | None], Any] = _DECODERS[one.kind]
-            before, after = (body if body is None else decode(body) for body in (one.before, one.after))
-            at = (one.at - self._start) / 1e6
+            at, decode = (one.at - self._start) / 1e6, _DECODERS[one.kind]
+            before: Any = None if one.before is None else decode(one.before)
+            after: Any = None if one.after is None else decode(one.after)
             if one.kind != "Pod":
                 self.counts["node" if one.kind == "Node" else "other"] += 1
                 self._engine.at(at, Gone(before) if after is None else Seen(after))

@@ -27,7 +27,7 @@ from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["Redacted", "read_configuration", "redact", "redact_cluster"]
+__all__ = ["Redacted", "compared_keys", "read_configuration", "redact", "redact_cluster"]
 
 
 # -- redaction config --------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def redact_cluster(
     objects = list(_objects(cluster))
     documents = [(obj, _document(obj)) for obj in objects]
     every = [*(document for _, document in documents), *configurations]
-    tokens = Tokens(key, set(compared).union(*map(_compared, every)))
+    tokens = Tokens(key, set(compared).union(*map(compared_keys, every)))
     names = _Names(tokens, cluster)
     made = []
     for obj, document in documents:
@@ -206,14 +206,14 @@ def _document(obj: Object) -> dict[str, Any]:
     return document
 
 
-def _compared(value: Any) -> set[str]:
+def compared_keys(value: Any) -> set[str]:
     """Return the label keys whose values are compared as numbers somewhere in an object."""
     if isinstance(value, list | tuple):
-        return set().union(*map(_compared, value))
+        return set().union(*map(compared_keys, value))
     if not isinstance(value, dict):
         return set()
     own = {str(value.get("key"))} if value.get("operator") in {"Gt", "Lt"} else set()
-    return own.union(*map(_compared, value.values()))
+    return own.union(*map(compared_keys, value.values()))
 
 
 class _Names:

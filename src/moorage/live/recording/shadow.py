@@ -501,25 +501,20 @@ def _bindings_compared(
     if row is None:
         return None
     status, scores = decision.status_of(row), decision.scores
-    at = [] if scores is None else np.flatnonzero(scores.rows == row).tolist()
-    if scores is None or not at:
-        plugins = (status.plugin,) if status is not None and status.plugin else decision.rejected_by
+    margin, plugins = decision.margin_over(row, table.row_of.get(ours))
+    if scores is None or margin is None:
         why = ", ".join(status.reasons) if status is not None else ""
         return ComparedDecision(
             pod.key, pod.uid, Match.DIFFERENT, node, ours, our_message=why or decision.message, plugins=plugins
         )
-    index = at[0]
-    margin = int(scores.total.max() - scores.total[index])
     if not margin:
         return ComparedDecision(pod.key, pod.uid, Match.EQUAL_SCORE, node, ours)
-    if _is_best_of_a_sample(scores, index, table, percentage):
+    if _is_best_of_a_sample(scores, row, table, percentage):
         return ComparedDecision(pod.key, pod.uid, Match.SAMPLED, node, ours, margin=margin)
-    best = int(np.flatnonzero(scores.rows == table.row_of[ours])[0])
-    plugins = tuple(sorted(name for name, final in scores.final.items() if final[best] > final[index]))
     return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, node, ours, plugins=plugins, margin=margin)
 
 
-def _is_best_of_a_sample(scores: Scores, index: int, table: NodeTable, percentage: int) -> bool:
+def _is_best_of_a_sample(scores: Scores, row: int, table: NodeTable, percentage: int) -> bool:
     """Return whether a row is the best of as many feasible rows in turn as kube-scheduler scores, from some start on.
 
     Source  schedule_one.go, findNodesThatPassFilters
@@ -527,7 +522,7 @@ def _is_best_of_a_sample(scores: Scores, index: int, table: NodeTable, percentag
     wanted = feasible_nodes_to_find(percentage, len(table))
     place = np.full(len(table), -1, dtype=np.intp)
     place[scores.rows] = np.arange(len(scores.rows))
-    turn = place[table.rows_in_turn()]
+    turn, index = place[table.rows_in_turn()], place[row]
     turn = turn[turn >= 0]
     better = np.flatnonzero(scores.total[turn] > scores.total[index])
     own = int(np.flatnonzero(turn == index)[0])

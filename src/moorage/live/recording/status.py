@@ -15,8 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from moorage.basis.files import put_file
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text
-from moorage.errors import InputError
+from moorage.errors import ConfigError, InputError
 from moorage.live.recording.shadow import reasons_in
 from moorage.live.recording.watching import Watching
 
@@ -78,14 +79,10 @@ def count_on(watching: Watching) -> None:
 
 def write_status(watching: Watching) -> None:
     """Write the file as a whole; a disk that is full leaves the last one."""
-    path = watching.recorder.writer.directory / STATUS_FILE
-    beside = path.with_suffix(".new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(status_of(watching))))
-        os.replace(beside, path)
-    except OSError as error:
+        content = msgspec.json.format(msgspec.json.encode(status_of(watching)))
+        put_file(watching.recorder.writer.directory / STATUS_FILE, content)
+    except (OSError, ConfigError) as error:
         watching.write_error = str(error)
 
 

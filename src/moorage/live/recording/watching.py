@@ -26,7 +26,7 @@ from moorage.live.recording.shadow import ComparedDecision, Shadow
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Log, Observers
 from moorage.live.runtime.inbox import FactSource, Inbox
 
-__all__ = ["RunRecording", "Watching"]
+__all__ = ["BEHIND_S", "RunRecording", "Watching"]
 
 
 #: Facts in one turn of the task; then others run.

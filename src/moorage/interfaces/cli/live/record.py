@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from socket import socket
@@ -17,10 +17,9 @@ import msgspec
 from msgspec.structs import replace as with_fields
 
 from moorage import __version__
-from moorage.api.core import Pod
 from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted, one_line
-from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text
+from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text, parse_seconds
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
@@ -51,7 +50,7 @@ from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import Match, Shadow
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
-from moorage.live.recording.watching import Watching
+from moorage.live.recording.watching import BEHIND_S, Watching
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.certificates import listen, serving
 from moorage.live.server.klog import Klog, adopt_other_loggers
@@ -100,7 +99,8 @@ def cut(**given: Any) -> None:
         raise click.UsageError("nothing to read: give -f LOG")
     collect_seldom()
     options = simulation_options({**_NO_OTHERS, **given})
-    from moorage.interfaces.cli.questions.explain import before_binding  # rarely needed here
+    from moorage.interfaces.cli.questions.explain import before_binding  # these are rarely needed here
+    from moorage.laboratory.compare.run_inputs import unplaced
 
     key = given["pod_name"] if "/" in given["pod_name"] else f"default/{given['pod_name']}"
     with Progress(quiet=given["quiet"]) as progress:
@@ -112,7 +112,7 @@ def cut(**given: Any) -> None:
         if pod is None:
             raise InputError(f"pod {key} not found at {cluster.report.taken_at or 'that moment'}")
         found = cut_capsule(
-            cluster, _unbound(pod), options, given["beside"],
+            cluster, unplaced(pod) if pod.spec.node_name else pod, options, given["beside"],
             lambda made, left: progress.say(f"{counted(made, 'trial')}, {counted(left, 'object')} left …"),
         )  # fmt: skip
     documents = found.documents()
@@ -133,14 +133,6 @@ def cut(**given: Any) -> None:
             err=True,
         )
         say(f"{found.pod.key} {found.outcome.sentence()}", err=True)
-
-
-def _unbound(pod: Pod) -> Pod:
-    """Return a pod as it waits for a node."""
-    if not pod.spec.node_name:
-        return pod
-    spec = msgspec.structs.replace(pod.spec, node_name="")
-    return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(pod.status, phase="Pending", conditions=()))
 
 
 def _redacted(found: Capsule, key: bytes, options: Options) -> tuple[list[dict[str, Any]], str]:
@@ -185,7 +177,7 @@ def status(directory: str, verify: bool, output: str) -> int:
         sys.stdout.write("".join(_text(found)))
     recorder = found["recorder"] or {}
     damaged = any(not one["torn"] for one in found["faults"] or ())
-    troubled = recorder.get("writeError") or recorder.get("behindSeconds", 0) >= 5
+    troubled = recorder.get("writeError") or recorder.get("behindSeconds", 0) >= BEHIND_S
     different = found["agreement"].get("share") not in {None, 1.0}
     return PENDING if damaged or troubled or different else OK
 
@@ -207,78 +199,70 @@ def _document(log: ClusterLog, *, verify: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _line(text: str, indent: str = "  ") -> str:
+    return paragraph(one_line(text), indent=indent, hanging=indent + "  ") + "\n"
+
+
 def _text(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for people."""
-    started, recorder = found["started"], found["recorder"]
+    started, recorder, faults = found["started"], found["recorder"], found["faults"]
     about = f"{started.get('server') or 'a redacted cluster'}, decisions of {started.get('release', '?')}"
-    size = f"{human('memory', found['bytes'])}B"
-    yield paragraph(one_line(f"{found['log']}: {found['from']} to {found['to']}, {size}"), hanging="  ") + "\n"
-    yield paragraph(one_line(f"{counted(found['objects'], 'object')} at its end; {about}"), indent="  ", hanging="    ") + "\n"
-    yield from _running(recorder)
+    yield _line(f"{found['log']}: {found['from']} to {found['to']}, {human('memory', found['bytes'])}B", indent="")
+    yield _line(f"{counted(found['objects'], 'object')} at its end; {about}")
+    if recorder is None:
+        yield _line("there is no status of moorage record; moorage run --record writes none")
+    else:
+        yield from _running(recorder)
     yield from _agreement(found["agreement"])
     yield from _differences(found["log"], (recorder or {}).get("differences") or ())
-    if found["faults"] is not None:
-        damaged = [one for one in found["faults"] if not one["torn"]]
-        torn = [one for one in found["faults"] if one["torn"]]
+    if faults is not None:
+        damaged = [one for one in faults if not one["torn"]]
+        torn = len(faults) - len(damaged)
         yield f"\n{'No damage' if not damaged else counted(len(damaged), 'damaged place')}"
-        yield f"; {counted(len(torn), 'file')} ended by a kill.\n" if torn else ".\n"
-        for one in damaged:
-            yield paragraph(one_line(f"{one['file']}: byte {one['offset']}: {one['why']}"), indent="  ", hanging="    ") + "\n"
+        yield f"; {counted(torn, 'file')} ended by a kill.\n" if torn else ".\n"
+        yield from (_line(f"{one['file']}: byte {one['offset']}: {one['why']}") for one in damaged)
 
 
-def _running(recorder: Mapping[str, Any] | None) -> Iterator[str]:
-    if recorder is None:
-        yield "  there is no status of moorage record; moorage run --record writes none\n"
-        return
+def _running(recorder: Mapping[str, Any]) -> Iterator[str]:
     what = "recording" if recorder["running"] else "the recorder does not run"
-    if recorder["running"] and recorder.get("behindSeconds", 0) >= 5:
+    if recorder["running"] and recorder.get("behindSeconds", 0) >= BEHIND_S:
         what = f"BEHIND by {recorder['behindSeconds']:.0f} s, {counted(recorder['waiting'], 'change')} to take"
-    if recorder.get("writeError"):
-        what = f"CANNOT WRITE: {recorder['writeError']}"
-    ahead = recorder.get("aheadSeconds") or 0
-    yield paragraph(one_line(what), indent="  ", hanging="    ") + "\n"
-    if ahead > 1:
-        yield f"  times are {ahead:.0f} s ahead of the time of day, which was set back\n"
-    causes = recorder.get("causes") or {}
+    yield _line(f"CANNOT WRITE: {recorder['writeError']}" if recorder.get("writeError") else what)
+    if (ahead := recorder.get("aheadSeconds") or 0) > 1:
+        yield _line(f"times are {ahead:.0f} s ahead of the time of day, which was set back")
     if recorder.get("pending"):
-        yield f"  {counted(recorder['pending'], 'pod')} pending\n"
-        yield "".join(f"    {count:>6}  {one_line(cause)}\n" for cause, count in list(causes.items())[:5])
+        yield _line(f"{counted(recorder['pending'], 'pod')} pending")
+        yield from (f"    {many:>6}  {one_line(cause)}\n" for cause, many in list((recorder.get("causes") or {}).items())[:5])
 
 
 def _agreement(agreement: Mapping[str, Any]) -> Iterator[str]:
-    compared, share = agreement.get("compared", 0), agreement.get("share")
+    share = agreement.get("share")
     if share is None:
         yield "\nNo decision was compared yet.\n"
         return
     percent = "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"  # never 100 % for less than all
-    yield f"\nMoorage agrees with {percent} of {counted(compared, 'decision')}:\n"
-    bindings, failures = agreement.get("bindings", {}), agreement.get("failures", {})
+    yield f"\nMoorage agrees with {percent} of {counted(agreement.get('compared', 0), 'decision')}:\n"
     rows = [("BINDINGS", "FAILURES", "MOORAGE CHOOSES")]
     for verdict, text in _VERDICTS.items():
-        if bindings.get(verdict.value) or failures.get(verdict.value):
-            rows.append((f"{bindings.get(verdict.value, 0):,}", f"{failures.get(verdict.value, 0):,}", text))
+        both = [agreement.get(what, {}).get(verdict.value, 0) for what in ("bindings", "failures")]
+        rows += [(f"{both[0]:,}", f"{both[1]:,}", text)] if any(both) else []
     yield cells(rows, (10, 10, 56)) + "\n"
-    plugins = agreement.get("plugins") or {}
-    if plugins:
+    if plugins := agreement.get("plugins"):
         yield "Differences by plugin: " + ", ".join(f"{name} {count:,}" for name, count in sorted(plugins.items())) + ".\n"
-    uncompared = agreement.get("uncompared") or {}
-    if uncompared:
+    if uncompared := agreement.get("uncompared"):
         reasons = "; ".join(f"{count:,}: {why}" for why, count in sorted(uncompared.items()))
-        yield paragraph(one_line(f"Not compared: {reasons}."), hanging="  ") + "\n"
+        yield _line(f"Not compared: {reasons}.", indent="")
 
 
-def _differences(log: str, differences: list[Mapping[str, Any]] | tuple[()]) -> Iterator[str]:
-    """Yield the last differences, each with the command that cuts it out of the log."""
+def _differences(log: str, differences: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the last differences, and the command that cuts the last one out of the log."""
     if not differences:
         return
     yield "\nLast differences:\n"
     for one in differences[-5:]:
-        at, plugins = moment_text(one["at"]), ", ".join(one.get("plugins") or ())
-        theirs = one.get("node") or "pending"
-        ours = one.get("ours") or "pending"
-        why = f" ({plugins})" if plugins else ""
-        line = one_line(f"{at} {one['pod']}: {theirs}, Moorage {ours}{why}")
-        yield paragraph(line, indent="  ", hanging="    ") + "\n"
+        why = f" ({', '.join(one['plugins'])})" if one.get("plugins") else ""
+        where = f"{one.get('node') or 'pending'}, Moorage {one.get('ours') or 'pending'}{why}"
+        yield _line(f"{moment_text(one['at'])} {one['pod']}: {where}")
     last = differences[-1]
     beside = f" --beside {last['node']}" if last.get("node") else ""
     yield f"Repeat one:\n  moorage record cut -f {log} --pod {last['pod']} \\\n"
@@ -296,8 +280,7 @@ _EPILOG = """Examples:
 
 All that is recorded, and what never is: moorage help record
 """
-_AMOUNT: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]|[MG]i?B?)", re.ASCII)
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SIZE: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([MG])i?B?", re.ASCII)
 #: Requests of a recorder are lists and watches only.
 _QPS, _BURST = 20.0, 40
 
@@ -396,14 +379,12 @@ async def _until_signal(watching: Watching, log: Klog) -> int:
 def _limits(texts: tuple[str, ...]) -> LogLimits:
     limits = LogLimits()
     for text in texts:
-        found = _AMOUNT.fullmatch(text)
-        if found is None:
-            raise click.UsageError(f"--keep {text}: write an age as 7d, 12h or 30m, or a size as 500MiB or 20GiB")
-        number, unit = float(found[1]), found[2]
-        if unit in _SECONDS:
-            limits = replace(limits, kept_s=number * _SECONDS[unit])
+        if (age_s := parse_seconds(text)) is not None:
+            limits = replace(limits, kept_s=age_s)
+        elif found := _SIZE.fullmatch(text):
+            limits = replace(limits, kept_bytes=round(float(found[1]) * (1 << (30 if found[2] == "G" else 20))))
         else:
-            limits = replace(limits, kept_bytes=round(number * (1 << (30 if unit[0] == "G" else 20))))
+            raise click.UsageError(f"--keep {text}: write an age as 7d, 12h or 30m, or a size as 500MiB or 20GiB")
     return limits
 
 

@@ -31,7 +31,7 @@ from moorage.basis.recording.frames import (
     frames_in,
     unpacked,
 )
-from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, began_at, log_files
+from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, began_at, log_end, log_files
 from moorage.errors import InputError
 
 __all__ = [
@@ -190,15 +190,7 @@ class ClusterLog:
             raise InputError(
                 f"{self.directory}: the log has no complete snapshot yet; wait until the recorder has listed all kinds"
             )
-        return starts[0], max(starts[-1], self._last_at())
-
-    def _last_at(self) -> int:
-        for _, path in reversed(self.changes):
-            frames = [one for one in frames_in(path.read_bytes()) if not isinstance(one, Damage) and one.kind == CHANGES]
-            for frame in reversed(frames):
-                if frame.body is not None:
-                    return unpacked(frame)[-1].at
-        return 0
+        return starts[0], max(starts[-1], log_end(self.directory)[1])
 
     # -- a moment ------------------------------------------------------------------------------------------------------
 

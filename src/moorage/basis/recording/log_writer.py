@@ -10,14 +10,15 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from moorage.basis.recording.frames import BEGIN, CHANGES, END, OBJECTS, Damage, Mark, Put, Record, frames_in, packed
+from moorage.basis.recording.frames import BEGIN, CHANGES, END, OBJECTS, Damage, Mark, Put, Record, frames_in, packed, unpacked
 from moorage.errors import InputError
 
-__all__ = ["CHANGES_SUFFIX", "SNAPSHOT_SUFFIX", "LogLimits", "LogWriter", "SnapshotWriter", "began_at", "log_files"]
+__all__ = ["CHANGES_SUFFIX", "SNAPSHOT_SUFFIX", "LogLimits", "LogWriter", "SnapshotWriter", "began_at", "log_end", "log_files"]
 
 CHANGES_SUFFIX: Final = ".changes"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
@@ -61,7 +62,7 @@ class LogWriter:
             raise InputError(f"{self.directory}: another recorder writes there; give each its own directory") from None
         for left in self.directory.glob(f"*{_UNFINISHED}"):
             left.unlink()
-        self.number, self.last_at = _after(self.directory)
+        self.number, self.last_at = log_end(self.directory)
         self._waiting: list[Record] = []
         self._file: BinaryIO | None = None
         self._since_at = 0
@@ -221,14 +222,16 @@ def began_at(path: Path) -> int | None:
     return None if first is None or isinstance(first, Damage) else first.at
 
 
-def _after(directory: Path) -> tuple[int, int]:
-    """Return the number after the last record of a log, and the time of the last frame; 0 and 0 for an empty log."""
+def log_end(directory: Path) -> tuple[int, int]:
+    """Return the number after the last record of a log, and the time of that record; 0 and 0 for an empty log."""
     number, at = 0, 0
-    for _, path in sorted(log_files(directory))[-2:]:
-        for frame in frames_in(path.read_bytes()):
-            if not isinstance(frame, Damage):
-                after = frame.number + (frame.size if frame.kind == CHANGES else 0)
-                number, at = max(number, after), max(at, frame.at)
-    for start, _ in log_files(directory):
+    for start, path in sorted(log_files(directory))[-2:]:
         number = max(number, start)
+        for frame in frames_in(path.read_bytes()):
+            if isinstance(frame, Damage) or frame.kind == BEGIN:  # the records that it announces may be lost
+                continue
+            number, at = max(number, frame.number + frame.size * (frame.kind == CHANGES)), max(at, frame.at)
+            if frame.kind == CHANGES and frame.body is not None:
+                with suppress(ValueError):
+                    at = max(at, unpacked(frame)[-1].at)
     return number, at

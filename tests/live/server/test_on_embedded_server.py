@@ -74,7 +74,7 @@ async def live_on(store, name="me", reports=None, extenders=(), *, leads=True):
                 chance=random.Random(1), observers=Observers(reports.append),
             )  # fmt: skip
             task = asyncio.create_task(live.run())
-            outside.reports, outside.live = reports, live
+            outside.reports, outside.live, outside.running = reports, live, task
             try:
                 yield outside
             finally:

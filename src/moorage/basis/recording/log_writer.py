@@ -228,10 +228,9 @@ def log_end(directory: Path) -> tuple[int, int]:
     for start, path in sorted(log_files(directory))[-2:]:
         number = max(number, start)
         for frame in frames_in(path.read_bytes()):
-            if isinstance(frame, Damage) or frame.kind == BEGIN:  # the records that it announces may be lost
+            if isinstance(frame, Damage) or frame.kind in {BEGIN, OBJECTS}:  # what they announce may be lost
                 continue
-            number, at = max(number, frame.number + frame.size * (frame.kind == CHANGES)), max(at, frame.at)
-            if frame.kind == CHANGES and frame.body is not None:
-                with suppress(ValueError):
-                    at = max(at, unpacked(frame)[-1].at)
+            number = max(number, frame.number + frame.size * (frame.kind == CHANGES))
+            with suppress(ValueError):
+                at = max(at, at if frame.body is None else unpacked(frame)[-1].at)
     return number, at

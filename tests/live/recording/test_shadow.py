@@ -183,7 +183,7 @@ def test_what_differs_around_a_list_cannot_be_judged(told_until, early, differen
     shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
     shadow.take(*waits_then("before", "n2"), now=0.5, settled=False)
     shadow.settle(told_until)
-    shadow.lost_order(3.0)
+    shadow.lost_order(3.0, 0)
     found, _ = shadow.take(*waits_then("a", "n2"), now=31.0, early=early)
     assert (found, shadow.agreement.uncompared.total()) == ({"different": different} if different else {}, 2 - different)
     assert all(why.startswith("cannot be judged: ") for why in shadow.agreement.uncompared)
@@ -299,3 +299,15 @@ def test_a_scheduler_may_know_of_its_last_bindings_and_of_no_other_change_since(
     before = Seen(old), Seen(a_pod("stays", "2", node="n2")), b, Seen(with_port("c", "10m")), Seen(with_port("a", "3"))
     _, found = shadow.take(*before, *changes)
     assert found == {"same in another order": 1}
+
+
+@pytest.mark.parametrize(("version", "judged"), [("7", False), ("12", True)])
+def test_what_a_watch_tells_late_is_as_old_as_its_resource_version(version, judged):
+    """The watch of pods tells at 60 s, as if it were news, of a decision from before the list of nodes of 20 s."""
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    waits, bound = waits_then("a", "n2", version=version)
+    shadow.take(waits)
+    shadow.lost_order(20.0, 9)
+    shadow.take(Seen(a_node("n3", "1", version="9")), now=20.0)
+    found, _ = shadow.take(bound, now=60.0)
+    assert (found, shadow.agreement.uncompared.total()) == (({"different": 1}, 0) if judged else ({}, 1))

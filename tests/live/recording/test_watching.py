@@ -150,6 +150,7 @@ class Recording:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200 if LONG else 300)  # a timeout ends one task of the loop, such as the scheduler
 def test_the_log_is_what_the_server_had_and_decisions_agree(tmp_path, monkeypatch):
     monkeypatch.setattr("moorage.live.client.reflector.Backoff.pause", lambda self, at_least_s=None: 0.02)
 

@@ -17,7 +17,7 @@ observer can know the state of the cluster then, so what differs around it count
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -215,6 +215,8 @@ class Shadow:
         self._open: deque[_Open] = deque()
         #: Until when the watches had told everything, and until when a list leaves the order of changes unknown.
         self._sure = self._unordered_until = float("-inf")
+        #: Up to which resource version.
+        self._unordered_version = 0
         #: How many states may be tried now; below 0 after many differences.
         self._tries: float = _TRIES_KEPT
         #: Facts that the engine could not take.
@@ -229,9 +231,9 @@ class Shadow:
         """Yield why each pending pod that was tried is unschedulable."""
         return (message for message in self._waiting.values() if message)
 
-    def lost_order(self, now: float) -> None:
-        """Note that the next fact comes from a list: what happened since the last news is known, but not its order."""
-        self._unordered_until = now + _LATE_S
+    def lost_order(self, now: float, version: int) -> None:
+        """Note that the next fact comes from a list of a version: what happened since the last news has no known order."""
+        self._unordered_until, self._unordered_version = now + _LATE_S, max(self._unordered_version, version)
         self._open = deque(one if one.soon <= self._sure else one._replace(is_ordered=False) for one in self._open)
 
     def observe(self, fact: Seen | Gone, now: float, at: int, early: float | None = None, *, compares: bool = True) -> None:
@@ -304,8 +306,11 @@ class Shadow:
         elif len(self._open) >= _WAITING:
             self.agreement.uncompared[_UNTOLD] += 1
         else:
-            is_ordered = early >= self._unordered_until
-            self._open.append(_Open(found, waited, nominated, _version(pod), at, early, now + _SOON_S, is_ordered))
+            version, later = _version(pod), bisect_right(self._changes, _version(pod), key=_version_of)
+            # A watch may tell for long of what happened while it was interrupted; it happened before what has later versions.
+            early = min(early, *(one.now for one in self._changes[later:])) if later < len(self._changes) else early
+            is_ordered = early >= self._unordered_until and version > self._unordered_version
+            self._open.append(_Open(found, waited, nominated, version, at, early, now + _SOON_S, is_ordered))
 
     def _judged(self, pod: PodInfo, nominated: Nominated, node: str, message: str) -> ComparedDecision | None:
         """Return the comparison on the state as it is; None if there can be none."""
@@ -351,7 +356,7 @@ class Shadow:
 
     def end(self) -> None:
         """Judge what waits, at the end."""
-        self.lost_order(self._sure)
+        self.lost_order(self._sure, 0)
         while self.settle(float("inf")):
             pass
 

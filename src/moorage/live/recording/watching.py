@@ -134,7 +134,7 @@ class Watching:
             if (ordered := self._ordered.get(type(fact.obj))) is not None:
                 early = min(now, ordered[1].told_until)
                 if ordered[0].is_listing:
-                    self.shadow.lost_order(now)
+                    self.shadow.lost_order(now, ordered[1].told_version)
             self.shadow.observe(fact, now, self.recorder.writer.last_at, early, compares=compares)
             self.recorder.observe(fact)
 

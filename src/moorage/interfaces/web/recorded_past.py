@@ -16,8 +16,8 @@ from moorage.api.core import Node, Pod
 from moorage.basis.recording.log_reader import ClusterLog, LogChange
 from moorage.errors import InputError
 from moorage.interfaces.web.hub import TimelineRows
-from moorage.interfaces.web.mirror import Mirror, SnapshotRows
-from moorage.interfaces.web.rows import PodRow, node_row, pod_row
+from moorage.interfaces.web.mirror import Mirror, PriceOf, SnapshotRows
+from moorage.interfaces.web.rows import PodRow, pod_row
 
 __all__ = ["RecordedPast"]
 
@@ -30,11 +30,11 @@ _MOST_GONE: Final = 500_000
 class RecordedPast:
     """The part of a log that ends at a moment, in microseconds since 1970.
 
-    ``span``: its first and its last moment, in seconds since 1970
+    ``span``: its first and its last moment, in seconds since 1970; ``price_of`` says what a node costs
     """
 
-    def __init__(self, log: ClusterLog, until: int) -> None:
-        self._log, self._first, self._last = log, log.span()[0], until
+    def __init__(self, log: ClusterLog, until: int, price_of: PriceOf | None = None) -> None:
+        self._log, self._first, self._last, self._price_of = log, log.span()[0], until, price_of
         self.span = self._first / 1e6, until / 1e6
         self._reading = Lock()
         self._rows: TimelineRows | None = None
@@ -71,7 +71,7 @@ class RecordedPast:
 
     def _read(self) -> TimelineRows:
         mirror = Mirror()
-        mirror.gone = deque(maxlen=_MOST_GONE)
+        mirror.gone, mirror.price_of = deque(maxlen=_MOST_GONE), self._price_of
         #: What each node offers now, and since when; and what nodes offered from when to when.
         nodes: dict[str, tuple[float, Mapping[str, int]]] = {}
         offered: list[tuple[float, float, Mapping[str, int]]] = []
@@ -80,7 +80,11 @@ class RecordedPast:
         for one in chain(listed, self._log.changes_between(self._first, self._last)):
             at = one.at / 1e6
             if one.kind == "Node":
-                amounts = None if one.after is None else node_row(_node(one.after)).allocatable
+                if one.after is None:
+                    mirror.drop_node(one.key, at)
+                else:
+                    mirror.put_node(_node(one.after))
+                amounts = None if one.after is None else mirror.nodes[one.key].allocatable
                 since, before = nodes.get(one.key, (at, None))
                 if before is not None and before != amounts:
                     offered.append((since, at, before))
@@ -94,7 +98,7 @@ class RecordedPast:
                 if waited is None or waited.node is None:  # later changes of a pod are no news here
                     mirror.put_pod(_timed(pod_row(_pod(one.after)), waited, at, is_listed=one.at == self._first), at)
         offered += ((since, float("inf"), amounts) for since, amounts in nodes.values())
-        return TimelineRows(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), offered, self.span[0])
+        return replace(TimelineRows.of(mirror), capacity=offered, began=self.span[0])
 
 
 def _timed(pod: PodRow, waited: PodRow | None, at: float, *, is_listed: bool) -> PodRow:

@@ -74,7 +74,7 @@ async def serve_cluster(
     Raises  InputError if the port cannot be listened on
     """
     sessions: Sessions[_Reader] = Sessions()
-    past = RecordedPast(*logs[0]) if len(logs) == 1 else None
+    past = RecordedPast(*logs[0], price_of) if len(logs) == 1 else None
     hub = Hub(source, time.time if past is None else lambda: past.span[1], price_of, past)
     if past is not None:
         Thread(target=past.read_ahead, daemon=True).start()

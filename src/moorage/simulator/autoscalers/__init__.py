@@ -5,12 +5,22 @@
 ``PoolCluster`` and on new ones, and a ``Disruptor`` judges which nodes can go.
 """
 
-from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, read_price_list
-from moorage.simulator.autoscalers.karpenter.consolidation import Disruptor, candidate_of
-from moorage.simulator.autoscalers.karpenter.judgement import Karpenter, NodeVerdict
-from moorage.simulator.autoscalers.karpenter.scene import KINDS, ExistingNode, PoolCluster, ProvisioningPool, read_node_pools
-from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
-from moorage.simulator.autoscalers.key_requirements import KeyRequirement, Requirements
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, read_price_list
+    from moorage.simulator.autoscalers.karpenter.consolidation import Disruptor, candidate_of
+    from moorage.simulator.autoscalers.karpenter.judgement import Karpenter, NodeVerdict
+    from moorage.simulator.autoscalers.karpenter.scene import (
+        KINDS,
+        ExistingNode,
+        PoolCluster,
+        ProvisioningPool,
+        read_node_pools,
+    )
+    from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
+    from moorage.simulator.autoscalers.key_requirements import KeyRequirement, Requirements
 
 __all__ = [
     "KINDS",
@@ -32,3 +42,22 @@ __all__ = [
     "read_price_list",
     "solve",
 ]
+
+#: The modules, loaded when a name of theirs is asked for: instance types alone need no Karpenter.
+_MODULES: Final = (
+    "instance_types",
+    "karpenter.consolidation",
+    "karpenter.judgement",
+    "karpenter.scene",
+    "karpenter.solve",
+    "key_requirements",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            found = import_module(f"{__name__}.{module}")
+            if name in found.__all__:
+                return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

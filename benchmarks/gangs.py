@@ -1,7 +1,8 @@
 """Measure gangs as Kubernetes 1.37 schedules them: gangs that preempt, and gangs that share racks, on a thousand nodes.
 
 The shapes are those of upstream's benchmarks of group preemption: nodes that are full of small pods of low priority, singly or
-in groups, and gangs of high priority that need many of them gone; and a few large gangs on empty nodes.
+in groups, and gangs of high priority that need many of them gone; and gangs on empty nodes: a few large ones, many small ones (upstream's
+loads have 5,000 nodes), and as many in trees, two below each composite group.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ GANG_SHAPES: Final[dict[str, tuple[int, int, int, bool, str, bool]]] = {
     "gangs-preempt-groups": (100, 10, 3000, True, "all", False),
     "large-gangs": (5, 200, 3000, False, "", False),
     "large-gangs-in-racks": (5, 100, 3000, False, "", True),
+    "many-gangs": (1000, 3, 100, False, "", False),
+    "huge-gangs": (3, 1000, 100, False, "", False),
+    "many-trees": (1000, 3, 100, False, "", False),
 }
 
 
@@ -38,12 +42,15 @@ def measure_gangs(name: str, nodes: int, gangs: int | None = None) -> dict[str, 
     if full:
         documents += [_small(at, beside, mode, nodes) for at in range(nodes) for beside in range(10)]
         documents += [_group(f"low-{at}", 10, 0, mode) for at in range(nodes if mode else 0)]
+    trees = name.endswith("-trees")
+    documents += [_tree(f"tree-{at}") for at in range(number // 2 if trees else 0)]
     for gang in range(number):
-        documents.append(_group(f"gang-{gang}", size, 1000, "", in_racks=in_racks))
+        above = f"tree-{gang // 2}" if trees else ""
+        documents.append(_group(f"gang-{gang}", size, 1000, "", in_racks=in_racks, above=above))
         documents += [_pod(f"gang-{gang}-{at}", cpu_milli, 1000, f"gang-{gang}") for at in range(size)]
     before = loop_us()
     cluster = read_given(documents)
-    options = Options(emulate="1.37", feature_gates=_GATES)
+    options = Options(emulate="1.37", feature_gates=f"{_GATES},CompositePodGroup=true" if trees else _GATES)
     began = process_time()
     prepared = prepare(options)
     _, run = simulate_cluster(cluster, options, prepared=prepared)
@@ -84,10 +91,18 @@ def _pod(name: str, cpu_milli: int, priority: int, group: str) -> dict[str, Any]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def _group(name: str, least: int, priority: int, mode: str, *, in_racks: bool = False) -> dict[str, Any]:
+def _tree(name: str) -> dict[str, Any]:
+    spec = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}, "priority": 1000}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup", "metadata": meta, "spec": spec}
+
+
+def _group(name: str, least: int, priority: int, mode: str, *, in_racks: bool = False, above: str = "") -> dict[str, Any]:
     spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": least}}, "priority": priority}
     if mode:
         spec["disruptionMode"] = {mode: {}}
+    if above:
+        spec["parentCompositePodGroupName"] = above
     if in_racks:
         spec["schedulingConstraints"] = {"topology": [{"key": "rack"}]}
     return {"apiVersion": _API, "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"}, "spec": spec}

@@ -148,6 +148,9 @@ GANGS = {
     "gangs-preempt-groups": (20, 260),
     "large-gangs": (0, 0),
     "large-gangs-in-racks": (0, 0),
+    "many-gangs": (6, 0),
+    "huge-gangs": (1000, 0),
+    "many-trees": (6, 0),
 }
 
 
@@ -156,4 +159,4 @@ GANGS = {
 def test_gangs_preempt_and_fit_or_wait(name):
     figures = measure_gangs(name, 30, 2)
     assert (figures["placed"], figures["evicted"]) == GANGS[name]
-    assert figures["scaled_s"] > 0
+    assert figures["ms_a_gang"] > 0

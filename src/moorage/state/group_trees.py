@@ -133,9 +133,38 @@ def below(group: AnyGroup, snapshot: Snapshot) -> GroupNode:
     """
     if isinstance(group, PodGroup):
         return GroupNode(group)
-    kinds = snapshot.objects(CompositePodGroup), snapshot.objects(PodGroup)
-    children: list[AnyGroup] = []
-    for known in kinds:
-        children += sorted((one for one in known.values() if one.parent_key == group.key), key=lambda one: one.name)
-    children.sort(key=lambda one: one.metadata.creation_timestamp or "")
-    return GroupNode(group, tuple(below(one, snapshot) for one in children))
+    return GroupNode(group, tuple(below(one, snapshot) for one in snapshot.index(_Children).of(group.key)))
+
+
+class _Children:
+    """The groups below each composite group; follows the changes of groups."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._read: dict[type[AnyGroup], int] = {}
+        self._parents: dict[tuple[type[AnyGroup], str], str] = {}
+        self._below: dict[str, dict[tuple[type[AnyGroup], str], AnyGroup]] = {}
+
+    def of(self, key: str) -> list[AnyGroup]:
+        """Return the groups directly below a composite group, by age; of one age, composite groups first, and by name."""
+        self._follow(CompositePodGroup)
+        self._follow(PodGroup)
+        return sorted(self._below.get(key, {}).values(), key=_by_age)
+
+    def _follow(self, kind: type[AnyGroup]) -> None:
+        journal, known = self._snapshot.changes_of(kind), self._snapshot.objects(kind)
+        before = self._read.get(kind)
+        if before == journal.position:
+            return
+        changed = None if before is None else journal.since(before)
+        for name in [*known, *(name for of, name in self._parents if of is kind)] if changed is None else changed:
+            group: AnyGroup | None = known.get(name)
+            self._below.get(self._parents.pop((kind, name), ""), {}).pop((kind, name), None)
+            if group is not None and (parent := group.parent_key) is not None:
+                self._parents[kind, name] = parent
+                self._below.setdefault(parent, {})[kind, name] = group
+        self._read[kind] = journal.position
+
+
+def _by_age(group: AnyGroup) -> tuple[str, bool, str]:
+    return group.metadata.creation_timestamp or "", isinstance(group, PodGroup), group.name

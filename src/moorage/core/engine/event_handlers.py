@@ -128,7 +128,8 @@ class EventHandlers:
         elif not self.answers.is_outdated(obj):
             self.answers.end(obj)
             old = self._set(obj)
-            self._regroup(obj)
+            if old is None or getattr(old, "parent_key", None) != getattr(obj, "parent_key", None):
+                self._regroup(obj)
             self._wake(object_events(old, obj), old, obj)
 
     def _regroup(self, obj: Object) -> None:

@@ -1,8 +1,8 @@
 """Measure gangs as Kubernetes 1.37 schedules them: gangs that preempt, and gangs that share racks, on a thousand nodes.
 
 The shapes are those of upstream's benchmarks of group preemption: nodes that are full of small pods of low priority, singly or
-in groups, and gangs of high priority that need many of them gone; and gangs on empty nodes: a few large ones, many small ones (upstream's
-loads have 5,000 nodes), and as many in trees, two below each composite group.
+in groups, and gangs of high priority that need many of them gone; and gangs on empty nodes: a few large ones, many small ones
+(upstream's loads have 5,000 nodes), and as many in trees, two below each composite group.
 """
 
 from __future__ import annotations

@@ -332,20 +332,16 @@ def _others(
     """Return the queues that may lose workloads, and the nodes that cannot, whatever happens to others before.
 
     A share only falls while victims are found. So a node loses nothing whose share is smaller already than that of the asking
-    side without all candidates below their common Cohort.
+    side without all that could go below it.
     """
     found: list[ClusterQueueNode] = []
     hopeless: set[int] = set()
     node: QuotaNode = asking.queue
-    more = asking.requests
-    less: Amounts = defaultdict(int)
-    counted: list[ClusterQueueNode] = [asking.queue]
+    more, gone = asking.requests, _total(waiting[node.name])
     for parent in node.ancestors() if asking.queue.preemption.reclaim != "Never" else ():
-        for one in (each for queue in counted for each in waiting[queue.name]):
-            for key, amount in one.usage.items():
-                less[key] += amount
-        least = (0, -1.0) if entitled else node.share_with({key: amount - less[key] for key, amount in more.items()}).rank
-        counted = []
+        least = (0, -1.0)
+        if not entitled:
+            least = node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank
         children: list[CohortNode | ClusterQueueNode] = [*parent.cohorts, *parent.queues]
         for child in children:
             if child is node:
@@ -353,11 +349,20 @@ def _others(
             share = child.share()
             if not share.borrowed or share.rank < least:
                 hopeless.add(id(child))
-            else:
-                counted += child.subtree_queues()
-        found += counted
+                continue
+            found += child.subtree_queues()
+            for key, used in child.usage.items():
+                gone[key] = gone.get(key, 0) + used
         more, node = node.overflow(more), parent
     return found, hopeless
+
+
+def _total(workloads: Iterable[Workload]) -> Amounts:
+    total: Amounts = {}
+    for one in workloads:
+        for key, amount in one.usage.items():
+            total[key] = total.get(key, 0) + amount
+    return total
 
 
 def _first_strategy(

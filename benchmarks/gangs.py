@@ -31,6 +31,7 @@ GANG_SHAPES: Final[dict[str, tuple[int, int, int, bool, str, bool]]] = {
     "many-gangs": (1000, 3, 100, False, "", False),
     "huge-gangs": (3, 1000, 100, False, "", False),
     "many-trees": (1000, 3, 100, False, "", False),
+    "huge-trees": (6, 500, 100, False, "", False),
 }
 
 

@@ -151,6 +151,7 @@ GANGS = {
     "many-gangs": (6, 0),
     "huge-gangs": (1000, 0),
     "many-trees": (6, 0),
+    "huge-trees": (1000, 0),
 }
 
 

@@ -92,7 +92,7 @@ class GangSchedulingV137(GangScheduling, PlacementFeasiblePlugin):
 
     def wakes_on(self) -> Iterator[Wake]:
         if self._knows_trees:
-            yield Wake(POD_ADDED, when=self._share_a_tree)
+            yield Wake(POD_ADDED, when=self._share_a_tree, whom=self._completes_a_group)
             yield Wake(GROUP_ADDED, when=self._share_a_tree)
             yield Wake(TREE_ADDED, when=self._share_a_tree)
             yield Wake(GROUP_CHANGED, when=lambda pod, old, new: _needs_fewer(old, new) and self._share_a_tree(pod, None, new))

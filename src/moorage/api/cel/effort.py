@@ -14,7 +14,7 @@ from moorage.api.cel.functions.operators import BINARY
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select, children
-from moorage.api.cel.values import Growing, GrowingMap, Map, Optional, Url, Value
+from moorage.api.cel.values import Format, Growing, GrowingMap, Map, Optional, Url, Value
 
 __all__ = [
     "CONTAINERS",
@@ -41,7 +41,7 @@ _COPIED: Final = 64
 _COMPARED: Final = 2
 #: The work of comparing one element with a value; a value that compares only with its own type makes an error each time.
 _COMPARISON: Final = 24
-_REFUSED_COMPARISON: Final = 80
+_REFUSED_COMPARISON: Final = 112
 #: One unit is charged for this many characters read.
 _READ: Final = 10
 #: So many characters and elements are covered by the cost of a call.
@@ -122,8 +122,8 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
     """
     if isinstance(within, Map):
         return
-    parsed = isinstance(wanted[0], PARSED) if isinstance(wanted, list | tuple) and wanted else False
-    frame.work(len(within) * (_REFUSED_COMPARISON if parsed else _COMPARISON))
+    refuses = isinstance(wanted[0], (*PARSED, Format)) if isinstance(wanted, list | tuple) and wanted else False
+    frame.work(len(within) * (_REFUSED_COMPARISON if refuses else _COMPARISON))
     inner = _counted(frame, wanted) * len(within)
     if inner:
         _strain(frame, min(inner, _counted(frame, within) * len(wanted)))

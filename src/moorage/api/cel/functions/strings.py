@@ -32,6 +32,8 @@ __all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
 
 _CLAUSE: Final = re.compile(r"%(?:\.(\d{1,4}))?(.?)", re.DOTALL)
 _PRECISION: Final = 6
+#: The work of a clause.
+_CLAUSE_WORK: Final = 8
 
 
 def formatted(text: str, args: Sequence[Value]) -> str:
@@ -60,6 +62,11 @@ def formatted(text: str, args: Sequence[Value]) -> str:
         used += 1
     made.append(text[at:])
     return _joined(made)
+
+
+def _format(frame: Frame, text: str, args: Sequence[Value]) -> str:
+    frame.work(text.count("%") * _CLAUSE_WORK)
+    return formatted(text, args)
 
 
 def _joined(parts: Iterable[str], separator: str = "") -> str:
@@ -373,5 +380,5 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("join", "list<string> . -> string", _join, _built),
     ("join", "list<string> . string -> string", _join, _built),
     ("strings.quote", "string -> string", _quote, _scan),
-    ("format", "string . list<dyn> -> string", formatted, _built_text),
+    ("format", "string . list<dyn> -> string", Metered(_format), _built_text),
 ]

@@ -147,6 +147,7 @@ async def up(home, *flags):
 def test_each_program_of_the_examples_has_a_plugin():
     # The plugins of fgd are moorage.plugins.gpu_sharing; the others simulate, or learn with built-in ones.
     assert {folder for folder, plugins in PLUGINS.items() if not plugins} == {
+        "cluster-autoscaler",
         "fgd",
         "karpenter",
         "learn-openb",

@@ -48,7 +48,8 @@ def test_dashboards_and_alerts_use_metrics_that_exist(name):
     used = set(re.findall(r"moorage_record_\w+", text))
     source = (Path(metrics_app.__code__.co_filename)).read_text()
     names = {f"moorage_record_{one}" for one in re.findall(r'"([a-z_]+)": \("', source)}
-    names |= {f"moorage_record_{one}_total" for one in re.findall(r'_counter\("([a-z_]+)"', source)}
+    families = re.findall(r'_family\("([a-z_]+)".*?(, GaugeMetricFamily)?\)$', source, re.MULTILINE)
+    names |= {f"moorage_record_{one}" if gauge else f"moorage_record_{one}_total" for one, gauge in families}
     names |= set(re.findall(r'"(moorage_record_[a-z_]+)"', source))
     assert used
     assert used <= names

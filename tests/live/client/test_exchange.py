@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from moorage.errors import ClusterError, MoorageError
-from moorage.live.client.exchange import ConnectionPool, RequestBatch, UnsentError
+from moorage.live.client.exchange import ConnectionPool, RequestBatch
+from moorage.live.client.pooled_connection import UnsentError
 from moorage.live.client.response_stream import ServerAddress
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))

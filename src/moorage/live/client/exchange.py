@@ -284,7 +284,7 @@ class ConnectionPool:
                     lambda: PooledConnection(to.tls, to.server_name, self._session, self._release),
                     to.host,
                     to.port,
-                    happy_eyeballs_delay=0.25,
+                    happy_eyeballs_delay=to.race_s,
                 )
                 await self._wait_until_ready(connection)
         except BaseException:

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 from moorage.errors import UNREACHABLE, ClusterError
@@ -37,6 +38,18 @@ class ServerAddress(NamedTuple):
     port: int
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
+
+    @property
+    def race_s(self) -> float | None:
+        """After how long another address of the name is tried, too; None for an IP address.
+
+        A race that is cancelled when a connection is just made leaves it open.
+        """
+        try:
+            ip_address(self.host)
+        except ValueError:
+            return 0.25
+        return None
 
 
 @asynccontextmanager
@@ -77,7 +90,7 @@ async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> Async
     """
     async with connecting():
         reader, writer = await asyncio.open_connection(
-            to.host, to.port, ssl=to.tls, server_hostname=to.server_name, happy_eyeballs_delay=0.25, limit=MAX_HEAD
+            to.host, to.port, ssl=to.tls, server_hostname=to.server_name, happy_eyeballs_delay=to.race_s, limit=MAX_HEAD
         )
     try:
         keep_alive(writer.get_extra_info("socket"))

@@ -23,12 +23,13 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
 __all__ = [
-    "REPLACING", "REPLACING_ELSEWHERE", "Claimed", "compiled", "controller_of", "is_active", "owner_reference",
-    "replacement",
+    "REPLACING", "REPLACING_ELSEWHERE", "Claimed", "compiled", "controller_of", "is_active", "is_mirror",
+    "owner_reference", "replacement",
 ]  # fmt: skip
 
 
 T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
+_MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
@@ -47,6 +48,11 @@ def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerR
 def is_active(pod: Pod) -> bool:
     """Return True for a pod that counts as a replica: neither finished nor terminating."""
     return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Return True for a mirror pod, which a kubelet created for a static pod."""
+    return _MIRROR in pod.metadata.annotations
 
 
 def compiled(selector: LabelSelector | None, title: str) -> Selector:

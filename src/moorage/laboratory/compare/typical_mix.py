@@ -13,15 +13,14 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, Container, Pod, PodStatus
 from moorage.laboratory.metrics import WorkShape
 from moorage.laboratory.trial.feasibility import feasibility_of
+from moorage.simulator.owners import is_mirror
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo, infos_of, parts_of
 
-__all__ = ["MIRROR", "RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
+__all__ = ["RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
 
 #: Shapes with a smaller share of the pods are merged.
 RARE: Final = 0.01
-#: The annotation of mirror pods, which the kubelet of their node makes.
-MIRROR: Final = "kubernetes.io/config.mirror"
 _Requested = tuple[tuple[str, int], ...]
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -38,7 +37,7 @@ class PodShape(NamedTuple):
 def is_bound_to_its_node(pod: Pod) -> bool:
     """Return True for a pod that exists because of its node: of a DaemonSet, or made by the kubelet."""
     owners = (owner for owner in pod.metadata.owner_references if owner.controller)
-    return MIRROR in pod.metadata.annotations or any(owner.kind in {"DaemonSet", "Node"} for owner in owners)
+    return is_mirror(pod) or any(owner.kind in {"DaemonSet", "Node"} for owner in owners)
 
 
 def typical_mix(pods: Iterable[Pod], rare: float = RARE) -> list[PodShape]:

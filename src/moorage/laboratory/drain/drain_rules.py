@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_of, is_mirror
 
 __all__ = [
     "DrainFlags", "DrainRule", "DrainVerdict", "judge_pod", "judge_pods", "leaving_for", "refusals_as_kubectl",
@@ -37,7 +37,6 @@ DrainRule = Literal["", "terminating", "DaemonSet", "orphan", "mirror", "emptyDi
 #: What happens to a pod: kubectl evicts it, leaves it on its node, or refuses to drain the node.
 DrainAction = Literal["evict", "stay", "refuse"]
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _DAEMON_FATAL: Final = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)"
 _DAEMON_WARNING: Final = "ignoring DaemonSet-managed Pods"
 _STORAGE_FATAL: Final = "Pods with local storage (use --delete-emptydir-data to override)"
@@ -109,7 +108,7 @@ def judge_pod(pod: Pod, flags: DrainFlags, daemon_sets: Container[str], terminat
         warned = _of_daemon_set(pod, owner, flags, daemon_sets)
         if warned.action != "evict":
             return warned
-    if _MIRROR in pod.metadata.annotations:
+    if is_mirror(pod):
         return DrainVerdict(pod, "stay", "mirror")
     if not finished and any(volume.empty_dir is not None for volume in pod.spec.volumes):
         if not flags.delete_emptydir_data:

@@ -20,9 +20,9 @@ import numpy as np
 from moorage.framework.profile import Profile
 from moorage.laboratory.capacity.capacity_bound import FIT
 from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
-from moorage.laboratory.survive.failures import is_mirror
 from moorage.laboratory.trial.trials import of_daemon_set
 from moorage.plugins.node_resources_fit import RequestedResource
+from moorage.simulator.owners import is_mirror
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

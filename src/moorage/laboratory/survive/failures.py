@@ -23,27 +23,21 @@ from moorage.laboratory.trial.history import Ran, Step, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.plan import MovedPod
 from moorage.report.survival_report import NodeLoss
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, replacement
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_mirror, replacement
 from moorage.simulator.pod_books import PodRecord, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = [
-    "UNREACHABLE", "FailureMode", "NodeFailures", "class_of", "is_mirror", "pods_by_node", "reachable_node", "replacement_of",
+    "UNREACHABLE", "FailureMode", "NodeFailures", "class_of", "pods_by_node", "reachable_node", "replacement_of",
     "tolerated_s", "unreachable_node",
 ]  # fmt: skip
 
 FailureMode: TypeAlias = Literal["deleted", "unreachable"]
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _TAINTS: Final = tuple(Taint(key=UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
 #: The seconds for which pods tolerate the taint, by the toleration that admission adds.
 _TOLERATED_S: Final = 300.0
-
-
-def is_mirror(pod: Pod) -> bool:
-    """Return True for a mirror pod, which a kubelet created for a static pod."""
-    return _MIRROR in pod.metadata.annotations
 
 
 def class_of(pod: Pod) -> str:

@@ -20,11 +20,11 @@ from moorage.api.selectors import compile_label_selector
 from moorage.errors import InputError
 from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, DefaultEvictorArgs, DeschedulerPolicy
 from moorage.simulator.descheduler.scene import NO_EVICTION, Scene
+from moorage.simulator.owners import is_mirror
 
 __all__ = ["CycleLimits", "DefaultEvictor", "EvictionOutcome", "Evictor", "PlannedEviction", "PluginRun", "RefusedEviction"]
 
 _EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _SOURCE: Final = "kubernetes.io/config.source"
 
 
@@ -131,7 +131,7 @@ class DefaultEvictor:
         annotations = pod.metadata.annotations
         if self._args.no_eviction_policy == "Mandatory" and NO_EVICTION in annotations:
             yield f"pod has the annotation {NO_EVICTION}"
-        if _MIRROR in annotations:
+        if is_mirror(pod):
             yield "pod is a mirror pod"
         if annotations.get(_SOURCE, "api") != "api":
             yield "pod is a static pod"

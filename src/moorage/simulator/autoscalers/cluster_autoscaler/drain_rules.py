@@ -18,7 +18,7 @@ from msgspec import Struct
 from moorage.api.core import Pod
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_of, is_mirror
 
 __all__ = [
     "RULES", "DrainContext", "DrainOptions", "DrainStatus", "MovesOfPods", "drain_status", "is_daemon_pod",
@@ -28,7 +28,6 @@ __all__ = [
 _SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 _DAEMON: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _REPLICATED: Final = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
 #: Seconds after its grace period for which a terminating pod still counts.
 _LONG_TERMINATING_S: Final = 30.0
@@ -142,7 +141,7 @@ def drain_status(pod: Pod, options: DrainOptions, context: DrainContext) -> Drai
 
 def _mirror(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
     del options, context
-    return DrainStatus("skip") if _MIRROR in pod.metadata.annotations else _UNDEFINED
+    return DrainStatus("skip") if is_mirror(pod) else _UNDEFINED
 
 
 def _long_terminating(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:

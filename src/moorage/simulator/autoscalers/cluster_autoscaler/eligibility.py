@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from moorage.api.core import Node, Pod
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import is_daemon_pod, is_long_terminating
+from moorage.simulator.owners import is_mirror
 from moorage.state.pod_requests import amount, pod_requests
 
 __all__ = ["ScaleDownFlags", "Utilisation", "unremovable_reason", "utilisation"]
 
 _DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 _KEPT: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _DELETION_S: Final = 300.0
 
 
@@ -98,7 +98,7 @@ def _share(node: Node, pods: Iterable[Pod], resource: str, flags: ScaleDownFlags
     asked, apart = 0, 0
     for pod in pods:
         request = pod_requests(pod).requests.get(resource, 0)
-        if (flags.ignore_daemons and is_daemon_pod(pod)) or (flags.ignore_mirrors and _MIRROR in pod.metadata.annotations):
+        if (flags.ignore_daemons and is_daemon_pod(pod)) or (flags.ignore_mirrors and is_mirror(pod)):
             apart += request
         elif not is_long_terminating(pod, now_s):
             asked += request

@@ -26,10 +26,10 @@ from moorage.simulator.autoscalers.cluster_autoscaler.expanders import Expander
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import AGAIN, Packer, PackingSnapshot, unplaced
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, ScaleDownPlanner, cropped, is_ready
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, ScaleUp, ScaleUpFlags, least_sizes, scale_up
+from moorage.simulator.owners import is_mirror
 
 __all__ = ["AutoscalerLoop", "LoopFlags", "Round", "RoundView"]
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _DELAY: Final = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 #: Younger pods are not yet a reason to scale up, unless older ones wait, too.
 _NEW_S: Final = 2.0
@@ -194,7 +194,7 @@ class AutoscalerLoop:
 
 
 def _is_recreated(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is None and not is_daemon_pod(pod) and _MIRROR not in pod.metadata.annotations
+    return pod.metadata.deletion_timestamp is None and not is_daemon_pod(pod) and not is_mirror(pod)
 
 
 def _again(pod: Pod) -> Pod:

@@ -11,17 +11,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
-from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import DaemonSet
 from moorage.cluster.controllers.workloads.daemon_set import runs_on
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import is_daemon_pod
 from moorage.simulator.autoscalers.cluster_autoscaler.estimator import NodeTemplate
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import DELETED, is_ready
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_of, is_mirror, owner_reference
 
 __all__ = ["Templates"]
 
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _TEMPLATE: Final = "cluster-autoscaler.kubernetes.io/template-node"
 #: Taints that say something of one node, and not of its group.
 _CONDITIONS: Final = frozenset({
@@ -78,7 +77,7 @@ def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[Daem
     made = replace(node, metadata=meta, spec=replace(node.spec, taints=taints))
     held = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
     running = {owner.uid for pod in held if (owner := controller_of(pod.metadata)) is not None and owner.kind == "DaemonSet"}
-    found = [pod for pod in held if is_daemon_pod(pod) or _MIRROR in pod.metadata.annotations]
+    found = [pod for pod in held if is_daemon_pod(pod) or is_mirror(pod)]
     found += [
         _pod_of(one) for one in daemons
         if one.metadata.uid not in running and (forced or one.spec.template.spec.priority_class_name == _CRITICAL)
@@ -89,9 +88,8 @@ def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[Daem
 
 def _pod_of(daemon: DaemonSet) -> Pod:
     meta, template = daemon.metadata, daemon.spec.template
-    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=meta.name, uid=meta.uid, controller=True)
     made = ObjectMeta(
         name=meta.name, namespace=meta.namespace, uid=f"daemon of {meta.namespace}/{meta.name}",
-        labels=template.metadata.labels, owner_references=(owner,),
+        labels=template.metadata.labels, owner_references=(owner_reference("apps/v1", "DaemonSet", meta),),
     )  # fmt: skip
     return Pod(metadata=made, spec=template.spec)

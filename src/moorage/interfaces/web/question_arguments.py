@@ -285,10 +285,13 @@ def _filed(field: str, name: str, option: str = "") -> Callable[[_Reader], None]
     def read(reader: _Reader) -> None:
         given = reader.file(name, reader.take(field, str | dict[str, Any], ""))
         (reader.options if option else reader.positional).append(f"--{option}={given}" if option else given)
-        if field == "deschedule":
-            reader.number("cycles", "cycles", 1, 100)
 
     return read
+
+
+def _deschedule(reader: _Reader) -> None:
+    _filed("deschedule", "policy.yaml", "policy")(reader)
+    reader.number("cycles", "cycles", 1, 100)
 
 
 def _simulate(reader: _Reader) -> None:
@@ -344,7 +347,7 @@ _QUESTIONS: Final = (
     _Question("survive", "Survival", "survive", _survive),
     _Question("compare", "Comparison", "compare", _compare),
     _Question("check", "PolicyReport", "check", _filed("check", "policy.yaml", "policy")),
-    _Question("deschedule", "DescheduleReport", "deschedule", _filed("deschedule", "policy.yaml", "policy")),
+    _Question("deschedule", "DescheduleReport", "deschedule", _deschedule),
     _Question("rightsize", "RightsizeReport", "rightsize", _filed("rightsize", "usage.txt", "usage")),
     _Question("simulate", "Simulation", "simulate", _simulate),
     _Question("sweep", "Sweep", "sweep", _sweep),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,7 +14,16 @@ import msgspec
 from msgspec import Struct
 
 from moorage.api.core import Node, NodeSpec, NodeStatus
-from moorage.interfaces.web.rows import BOUND, NodeRow, PodRow, TypicalShape, node_row, stranded_shares, typical_shapes
+from moorage.interfaces.web.rows import (
+    BOUND,
+    NodeRow,
+    PodRow,
+    TypicalShape,
+    node_row,
+    seconds_of,
+    stranded_shares,
+    typical_shapes,
+)
 from moorage.laboratory.node_groups import groups_by_node
 
 #: Maximum number of causes to list; pods with other causes are counted together.
@@ -115,8 +123,7 @@ class Mirror:
         self._grouped[node.name] = slim
         if node.name not in self.node_lives:
             price = self.price_of(node.labels) if self.price_of is not None else None
-            born = node.metadata.creation_timestamp
-            self.node_lives[node.name] = NodeLife(datetime.fromisoformat(born).timestamp() if born else 0.0, price)
+            self.node_lives[node.name] = NodeLife(seconds_of(node.metadata.creation_timestamp), price)
         if self.nodes.get(node.name) != row:
             self.nodes[node.name] = row
             self._nodes_changed[node.name] = None

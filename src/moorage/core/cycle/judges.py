@@ -47,7 +47,7 @@ class Steps:
         self.rule_for: Callable[[PodInfo], Rule | None] = _no_rule
         if maker is not None and all(step.name in shares for step in (*pre_filter, *pre_score)):
             parts = [
-                (share.part(point, self.weights.get(step.name, 1))) for step, point in judging if (share := step.reuse.share)
+                share.part(point, self.weights.get(step.name, 1)) for step, point in judging if (share := step.reuse.share)
             ]
             if None not in parts:
                 self.rule_for = maker(parts)

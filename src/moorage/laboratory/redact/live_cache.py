@@ -34,7 +34,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
 if TYPE_CHECKING:
-    from moorage.live.client.rest import Rest  # imports aiohttp
+    from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
 
 __all__ = ["CachedReading", "LiveCache", "cache_folder"]
 

@@ -105,9 +105,7 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: Reading |
     """
     from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
 
-    began = datetime.now(UTC)
-
-    found = Pages()
+    began, found = datetime.now(UTC), Pages()
 
     async def read() -> None:  # returns nothing: asyncio.run makes a text of what a task returns
         async with Rest(endpoint, agent="moorage-laboratory") as rest:

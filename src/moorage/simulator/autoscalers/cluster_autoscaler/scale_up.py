@@ -216,14 +216,8 @@ def are_similar(one: NodeTemplate, other: NodeTemplate) -> bool:
     """Return True if nodes have the same capacity and labels, but for small differences, the zone and the host's name."""
     if _labels(one.node) != _labels(other.node):
         return False
-    capacities, allocatables, free = (
-        [_amounts(held) for held in pair]
-        for pair in (
-            (one.node.status.capacity, other.node.status.capacity),
-            (one.node.status.allocatable, other.node.status.allocatable),
-            ({}, {}),
-        )
-    )
+    capacities = [_amounts(held.node.status.capacity) for held in (one, other)]
+    allocatables = [_amounts(held.node.status.allocatable) for held in (one, other)]
     free = [_free(held, offered) for held, offered in zip((one, other), allocatables, strict=True)]
     if capacities[0].keys() != capacities[1].keys():
         return False

@@ -21,7 +21,7 @@ from moorage.api.core import Node, NodeCondition, Pod, Service
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
 from moorage.core.engine.facts import Gone, Seen
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -60,6 +60,7 @@ _STANDS_IN: Mapping[str, str] = {
     "cycle": "moorage.core.cycle",
     "dynamics": "moorage.laboratory.dynamics",
     "engine": "moorage.core.engine",
+    "framework.features": "moorage.framework.feature_gates",
     "gpu_sharing": "moorage.plugins.gpu_sharing",
     "inputs": "moorage.basis.inputs",
     "kueue": "moorage.simulator.kueue",

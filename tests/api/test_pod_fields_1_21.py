@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
 from moorage.framework.dropped_fields import pod_reader
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
 

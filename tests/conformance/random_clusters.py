@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from moorage.api.releases import ALPHA, Release, find_release
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from tests.conformance.random_configurations import configuration
 from tests.conformance.test_recorded import documents
 

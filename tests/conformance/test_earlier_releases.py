@@ -15,7 +15,7 @@ import pytest
 
 from moorage.api.releases import CURRENT, EARLIER, LATER, RELEASES
 from moorage.core.cycle.cycle import Cycle
-from moorage.framework import features
+from moorage.framework import feature_gates
 from moorage.plugins.shared.releases import VARIANTS
 from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
 from tools.recordings.answers import answer
@@ -156,7 +156,7 @@ def test_recordings_differ_under_the_newer_rule(name, rule):
 @contextmanager
 def nothing_resolved():
     """Resolve gates and the default configuration again, which a process otherwise does once for each release."""
-    opened = features._opened_by_default
+    opened = feature_gates._opened_by_default
     opened.cache_clear()
     with mock.patch("moorage.core.building.loading._DEFAULTS", {}):
         yield

@@ -11,7 +11,7 @@ import pytest
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.cycle import Cycle
 from moorage.framework.events import Action, Resource
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold, Reject

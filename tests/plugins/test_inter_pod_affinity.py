@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.api.core import Namespace
 from moorage.api.meta import ObjectMeta
 from moorage.framework.events import Action, Resource
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Skip, Status
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moorage.api.core import TopologySpreadConstraint
 from moorage.api.meta import LabelSelector
 from moorage.errors import Fault, PluginError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Skip, Status
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.state.view import NodeView

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.events import Action, Resource
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing.builders import a_cluster, a_node, a_pod

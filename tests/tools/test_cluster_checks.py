@@ -13,7 +13,7 @@ import pytest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from tools.cluster_checks.checks import CHECKS, check_cluster

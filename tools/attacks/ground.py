@@ -24,7 +24,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Targ
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, RUNTIME_CONFIG, Review, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from tools.attacks.routes import CLOSED, OPEN, SEEDED
 

@@ -20,7 +20,7 @@ from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 from moorage.errors import ConfigError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from tools.attacks.ground import ADMIN, ROBOT_NAME, USER, granted_rights, signing_key
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from tools.attacks.routes import CLOSED, OPEN, SEEDED, object_path

@@ -18,7 +18,7 @@ from typing import Any
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.errors import MoorageError, PluginError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status

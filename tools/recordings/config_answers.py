@@ -13,7 +13,7 @@ from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.show import listed
 from moorage.errors import ConfigError, MoorageError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["answer"]
 

@@ -20,7 +20,7 @@ from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
 from moorage.errors import InputError
 from moorage.framework.dropped_fields import pod_reader
-from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.feature_gates import TODAY, FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
 from moorage.state.cluster import ClusterState, Snapshot

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.runtime.loop import USUAL, LoopLimits
 from moorage.live.server.live import LeaderSettings

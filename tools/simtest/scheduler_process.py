@@ -26,7 +26,7 @@ from moorage.core.engine.outbox import Decided, Output
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Evict
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.loop import USUAL, LoopLimits

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from moorage.errors import ClusterError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.live import LeaderSettings
 from moorage.testing.virtual_time import run_virtually

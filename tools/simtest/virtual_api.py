@@ -28,7 +28,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Resp
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError, MoorageError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import BINDING, OTHER, Rest
 from tools.simtest.arriving import Arrivals

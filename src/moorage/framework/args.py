@@ -7,7 +7,7 @@ from typing import Annotated, Self, TypeAlias
 import msgspec
 
 from moorage.errors import Fault
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["Duration", "Int32", "PluginArgs"]
 

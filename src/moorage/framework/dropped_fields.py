@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from moorage.api.core import Container, ContainerStatus, Pod, TopologySpreadConstraint
 from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21, selecting_no_namespaces
 from moorage.basis.printable import counted, some
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["ignored_fields_note", "pod_reader"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 

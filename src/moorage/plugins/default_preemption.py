@@ -27,7 +27,7 @@ from moorage.core.preemption.row_importance import Ranking
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import (
     Attachable,
     Attempt,

@@ -30,7 +30,7 @@ from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import (
     NOTHING_TO_DO,
     Attachable,

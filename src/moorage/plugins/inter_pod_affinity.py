@@ -26,7 +26,7 @@ from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import (
     Attachable,
     Domains,

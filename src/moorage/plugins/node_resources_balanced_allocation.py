@@ -21,7 +21,7 @@ from moorage.api.devices import DeviceClass
 from moorage.errors import Fault
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip

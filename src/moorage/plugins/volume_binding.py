@@ -25,7 +25,7 @@ from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import (
     Attachable,
     EnqueueExtensions,

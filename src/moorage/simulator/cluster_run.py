@@ -10,7 +10,7 @@ from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
 from moorage.basis.printable import counted, some
 from moorage.framework.dropped_fields import ignored_fields_note
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.job_groups import create_for

@@ -22,7 +22,7 @@ from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Timer
 from moorage.plugins import builtin_registry
 from moorage.report.obstacles import ScoreLog, scoring_of

@@ -7,7 +7,7 @@ import pytest
 from moorage.api.releases import LATER, LEGACY
 from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, gates_of
 from moorage.errors import ConfigError
-from moorage.framework.features import GATES, TODAY, FeatureGates
+from moorage.framework.feature_gates import GATES, TODAY, FeatureGates
 
 GATE = "CloudControllerManagerWebhook"
 OLD_RELEASES = [one.name for one in LEGACY]

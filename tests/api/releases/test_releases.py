@@ -12,7 +12,7 @@ from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODA
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.api_versions import API_VERSIONS
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins import builtin_registry
 
 SRC = Path(__file__).parents[3] / "src" / "moorage"

@@ -10,7 +10,7 @@ from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.schema.request_bodies import Body, form_of_kind, normalized_body, object_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 
 def pod(container=None, meta=None, **spec):

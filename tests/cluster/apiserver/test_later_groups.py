@@ -4,7 +4,7 @@ import pytest
 
 from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, find_served, group_versions
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 OPEN = "GenericWorkload=true"
 SERVED = {"1.36": ["v1alpha2"], "1.37.1": ["v1alpha3", "v1beta1"]}

@@ -18,7 +18,7 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.tables.tables import table
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 GROUPS = find_kind("podgroups", "scheduling.k8s.io", "v1alpha2")
 WORKLOADS = find_kind("workloads", "scheduling.k8s.io", "v1alpha2")

@@ -17,7 +17,7 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from tools.attacks.differences import masked
 from tools.attacks.objects import valid_object
 

@@ -7,7 +7,7 @@ import pytest
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 
 def workload(kind, spec):

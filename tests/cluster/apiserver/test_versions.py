@@ -31,7 +31,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
 )
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 #: The resources of the OpenAPI documents of Kubernetes 1.37, by group and version.
 PUBLISHED = """

@@ -13,7 +13,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.nodes.kubelets import Kubelets
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 START = 1_750_000_000.0
 _KINDS = {kind.resource: kind for kind in reversed(KINDS)}

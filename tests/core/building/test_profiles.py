@@ -7,7 +7,7 @@ import pytest
 import moorage
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.simulator.simulate import Options
 
 CONFIG = b"""

@@ -9,7 +9,7 @@ from moorage.core.config.profiles import catalogue, resolve
 from moorage.core.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.errors import ConfigError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN, builtin_registry

@@ -16,7 +16,7 @@ from moorage.core.config.profiles import resolve
 from moorage.core.config.scheduler_document import default_configuration, load
 from moorage.core.config.show import as_document, as_table, listed
 from moorage.errors import ConfigError, InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.plugins.earlier.resource_scores import NodeResourcesLeastAllocatedV122
 

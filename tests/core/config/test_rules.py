@@ -15,7 +15,7 @@ from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import ConfigError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins import builtin_registry
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -14,7 +14,7 @@ from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.show import as_document, as_table
 from moorage.errors import ConfigError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry

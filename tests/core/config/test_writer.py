@@ -12,7 +12,7 @@ from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.core.config.scheduler_document import load_any
 from moorage.core.config.show import as_written
 from moorage.errors import ConfigError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 
 V1 = "kubescheduler.config.k8s.io/v1"

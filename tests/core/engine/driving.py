@@ -14,7 +14,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.testing.builders import a_node, a_pod
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

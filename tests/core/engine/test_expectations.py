@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.framework.effects import Call
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Wait
 from tests.core.engine.driving import Driven, Phase, bound, node, pod
 

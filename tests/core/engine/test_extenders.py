@@ -15,7 +15,7 @@ from moorage.core.engine.facts import Answered, Phase
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuePlace
 from moorage.framework.effects import BindPod, BindThrough, Evict
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.testing.builders import a_node, a_pod
 from tests.core.engine.driving import HEAD, Driven, Outputs, bound, node, pod
 

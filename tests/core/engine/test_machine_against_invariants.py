@@ -27,7 +27,7 @@ from moorage.core.engine.outbox import Decided
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Call, Evict
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Hold, Wait
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo

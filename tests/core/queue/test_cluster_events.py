@@ -8,7 +8,7 @@ import pytest
 from moorage.api.core import Namespace, Node, Pod, ReplicationController
 from moorage.api.releases import find_release
 from moorage.core.queue.cluster_events import assigned_pod_events, node_events, object_events, own_changes, pod_changes
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue
 from moorage.core.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod

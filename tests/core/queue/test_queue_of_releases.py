@@ -6,7 +6,7 @@ import pytest
 
 from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.testing.builders import a_pod
 
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)

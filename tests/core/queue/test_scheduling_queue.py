@@ -12,7 +12,7 @@ import pytest
 from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue, node_events
 from moorage.errors import StateError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Hold
 from moorage.plugins.node_resources_fit import NodeResourcesFit

@@ -13,7 +13,7 @@ from moorage.api.core import Node
 from moorage.api.custom_objects import CustomKind
 from moorage.core.engine.facts import Gone
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.client.reflector import Reflector
 from moorage.live.client.resources import WATCHED, WatchedResource, custom_resource, resource_of, watched
 from moorage.testing.virtual_time import run_virtually

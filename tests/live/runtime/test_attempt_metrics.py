@@ -13,7 +13,7 @@ from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Wait
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.inbox import Inbox

@@ -19,7 +19,7 @@ from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import UNREACHABLE, ClusterError
 from moorage.framework.effects import Call, Until, Write
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.attempt_metrics import SILENT, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.loop import Loop, LoopLimits

@@ -10,7 +10,7 @@ from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.server.cache_debugger import compare, dump
 from moorage.live.server.scheduler_metrics import pod_registry
 from moorage.plugins import builtin_registry

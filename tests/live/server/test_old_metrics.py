@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.releases import find_release
 from moorage.core.groups.group_cycle import GroupReport
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.server.plugin_metrics import Filter, Gauge
 from moorage.live.server.scheduler_metrics import SPECS, SchedulerMetrics, registry_of, specs_of
 

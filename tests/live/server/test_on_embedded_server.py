@@ -22,7 +22,7 @@ from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient

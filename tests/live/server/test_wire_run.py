@@ -18,7 +18,7 @@ from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.events import Action, Resource
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.in_tree_limits import AzureDiskLimits, CinderLimits, EBSLimits, GCEPDLimits
 from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocationV121

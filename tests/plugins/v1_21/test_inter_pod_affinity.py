@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Namespace
 from moorage.api.meta import ObjectMeta
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinityArgsV121, InterPodAffinityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod

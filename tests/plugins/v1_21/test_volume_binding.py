@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.errors import AttemptError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.v1_21.volume_binding import VolumeBindingArgsV121, VolumeBindingV121
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -23,7 +23,7 @@ from moorage.cluster.controllers.workloads.pod_autoscaler import PodAutoscalers
 from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
 from moorage.cluster.controllers.workloads.stateful_set import StatefulSets
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 #: kube-controller-manager's names for controllers that record their events under another name.
 _CALLED: Final = {

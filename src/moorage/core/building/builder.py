@@ -15,7 +15,7 @@ from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, MoorageError
 from moorage.framework.events import Wake
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.handle import Handle
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile

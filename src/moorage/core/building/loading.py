@@ -13,7 +13,7 @@ from moorage.api.releases import TODAY, find_release, why_unknown
 from moorage.core.config.algorithm import Algorithm, load_algorithm
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import declared_name
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry

@@ -38,7 +38,7 @@ from moorage.core.config.legacy_document import (
 )
 from moorage.core.config.legacy_sets import appended, overlaid, settled
 from moorage.core.config.plugin_sets import Expansion, expand
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["API_VERSIONS", "V1", "V1BETA1", "ApiVersion", "default_version", "v1_of", "v1beta1_over", "version_of"]
 

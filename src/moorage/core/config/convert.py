@@ -25,7 +25,7 @@ from moorage.core.config.release_1_36 import REMOVED_PLUGINS
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document
 from moorage.core.config.upgrade import changed_rules, gained_plugins, without_refused
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
 __all__ = ["Converted", "convert"]

@@ -29,7 +29,7 @@ from moorage.core.config.policy import (
     priority_name,
 )
 from moorage.errors import Fault
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
 __all__ = ["in_policy", "policy_configs", "policy_faults", "policy_plugins"]

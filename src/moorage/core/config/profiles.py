@@ -19,7 +19,7 @@ from moorage.core.config.configuration import Configuration, KubeSchedulerProfil
 from moorage.core.config.decoder import fields_of
 from moorage.core.config.plugin_sets import ALL_POINTS, Expansion
 from moorage.errors import ConfigError, Fault
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 

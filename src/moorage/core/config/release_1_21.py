@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moorage.core.config.configuration import PluginRef
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = [
     "API_VERSION", "DEFAULT_PROVIDER", "LOCKS", "PLUGIN_POINTS", "POINTS", "PROVIDERS", "Sets", "provider",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moorage.core.config.configuration import PluginRef
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["API_VERSION", "CHECKED_WHEN_LOADED", "KIND", "PLUGIN_POINTS", "REMOVED_PLUGINS", "default_plugins"]
 

@@ -37,7 +37,7 @@ from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalo
 from moorage.core.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
 from moorage.core.config.validation import validation_faults
 from moorage.errors import Fault, InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moorage.api.releases import CURRENT, Release
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_1_36 import default_plugins
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["changed_rules", "gained_plugins", "rules_between", "without_refused"]
 

@@ -25,7 +25,7 @@ from moorage.core.config.configuration import (
 )
 from moorage.core.config.plugin_sets import merge
 from moorage.errors import Fault
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 
 __all__ = ["extender_faults", "leader_election_faults", "validation_faults"]

@@ -12,7 +12,7 @@ from moorage.core.engine.bindings import Bindings
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Outbox
 from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo

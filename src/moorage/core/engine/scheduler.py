@@ -32,7 +32,7 @@ from moorage.core.engine.pod_run import Found
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
 from moorage.state.cluster import ClusterState, Snapshot

@@ -17,7 +17,7 @@ from moorage.api.devices import DeviceTaintRule
 from moorage.api.meta import Object, ObjectMeta, ResourceList
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
 

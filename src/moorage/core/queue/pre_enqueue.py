@@ -19,7 +19,7 @@ from moorage.core.queue.hints import wakes_of
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Hold

@@ -33,7 +33,7 @@ from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.core.queue.unschedulable_pods import Unschedulable
 from moorage.errors import PluginError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["FORCE_ACTIVATE", "UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]

@@ -47,7 +47,7 @@ __all__ = ["Digests", "StateCopy", "is_shared"]
 _CONSTANT: Final = (
     "moorage.api.", "moorage.api.releases.", "moorage.core.cycle.decision", "moorage.core.engine.facts",
     "moorage.framework.events",
-    "moorage.framework.features", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.state.pod_requests",
+    "moorage.framework.feature_gates", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.state.pod_requests",
     "moorage.state.pod_volumes", "moorage.state.affinity_terms",
 )  # fmt: skip
 _ATOMS: Final = (

@@ -19,7 +19,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import CSIStorageCapacity
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import ClusterError, MoorageError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 T = TypeVar("T", bound=Object)
 

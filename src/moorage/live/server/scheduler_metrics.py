@@ -26,7 +26,7 @@ from moorage.core.engine.facts import Phase
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.live.runtime.attempt_metrics import AttemptObserver, BoundPod
 from moorage.live.runtime.loop import Loop

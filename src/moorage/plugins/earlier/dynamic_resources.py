@@ -23,7 +23,7 @@ from msgspec import structs
 from moorage.api.core import Node
 from moorage.errors import AttemptError, Fault
 from moorage.framework.args import Duration, PluginArgs
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule

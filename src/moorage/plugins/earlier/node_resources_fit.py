@@ -26,7 +26,7 @@ from typing import Final
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.explaining import Detail
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject

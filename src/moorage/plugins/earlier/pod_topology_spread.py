@@ -17,7 +17,7 @@ from msgspec import structs
 
 from moorage.api.requirements import Requirement
 from moorage.api.selectors import Selector
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods

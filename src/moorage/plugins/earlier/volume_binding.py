@@ -25,7 +25,7 @@ from moorage.api.quantity import parse
 from moorage.api.storage import PersistentVolume
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PreScorePlugin, ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip

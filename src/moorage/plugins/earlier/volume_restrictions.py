@@ -8,7 +8,7 @@ Source    kube-scheduler 1.33.3, 1.28.8 and 1.26.15, plugins/volumerestrictions/
 
 from __future__ import annotations
 
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Skip

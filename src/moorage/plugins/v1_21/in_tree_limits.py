@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject

@@ -20,7 +20,7 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import (
     FilterPlugin,
     PreFilterExtensions,

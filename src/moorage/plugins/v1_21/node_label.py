@@ -15,7 +15,7 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.verdicts import Reject
 from moorage.plugins.affinity.node_affinity_reasons import labels_to_set

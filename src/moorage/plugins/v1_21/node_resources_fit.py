@@ -23,7 +23,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, RequestedResource, ignored_faults

@@ -26,7 +26,7 @@ from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import (
     FilterPlugin,
     PreFilterExtensions,

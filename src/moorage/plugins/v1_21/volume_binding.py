@@ -22,7 +22,7 @@ from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.plugins import volume_binding as today

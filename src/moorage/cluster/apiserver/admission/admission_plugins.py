@@ -39,7 +39,7 @@ from moorage.cluster.apiserver.admission.defaulting import apply_changes
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden, not_found, quoted
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
 #: The finalizer of pod groups; a controller removes it when the group has no pods left.

@@ -33,7 +33,7 @@ from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
     LimitRange: default_limit_range,

@@ -42,7 +42,7 @@ from moorage.cluster.apiserver.vocabulary.records import Document, key_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 #: Metadata that clients may change through the status subresource, unless the kind resets it.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")

@@ -18,7 +18,7 @@ from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 _CONDITIONAL: Final = frozenset(
     [

@@ -31,7 +31,7 @@ from moorage.cluster.apiserver.storage.event_apis import mirror_events
 from moorage.cluster.apiserver.storage.sqlite_log import SQLiteLog
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ConfigError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 #: Seconds that a stopping server waits for requests in progress.
 _SHUTDOWN_S: Final = 1.0

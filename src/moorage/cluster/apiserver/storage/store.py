@@ -67,7 +67,7 @@ from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Reco
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, group_versions, served
 from moorage.cluster.apiserver.vocabulary.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.errors import Fault
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 #: Maximum size of a stored object in bytes of JSON: the default limit of etcd.
 MAX_OBJECT: Final = 3 << 19

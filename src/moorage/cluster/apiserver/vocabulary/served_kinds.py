@@ -19,7 +19,7 @@ from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.validation.rbac import check_path_segment
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 
 # -- custom versions ---------------------------------------------------------------------------------------------------
 # The properties that only versions of custom kinds have: a schema, printer columns, replica paths and names.

@@ -35,7 +35,7 @@ from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, 
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files

@@ -17,7 +17,7 @@ from moorage.api.devices import DeviceClass, DeviceRequest, ExactDeviceRequest
 from moorage.api.meta import Quantity
 from moorage.api.names import is_extended_resource_name
 from moorage.api.quantity import milli_value, value
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.devices.extended_resource_claims import (
     ContainerMapping,
     ExtendedRequests,

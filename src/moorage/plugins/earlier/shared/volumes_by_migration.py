@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from moorage.api.storage import CSINode
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX, in_tree_plugins
 from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiVolume
 from moorage.state.cluster import Snapshot

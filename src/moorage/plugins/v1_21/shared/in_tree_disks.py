@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from moorage.api.core import Node, Volume
 from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.volumes.csi_migration import MigratedVolume, Migration, driver_of, translated
 from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes
 from moorage.state.columns import BoolArray, Column, IntArray

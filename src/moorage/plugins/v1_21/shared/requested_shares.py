@@ -22,7 +22,7 @@ from moorage.api.meta import ResourceList
 from moorage.api.quantity import value
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.features import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.resources.scoring_strategies import sub_path
 from moorage.state.columns import IntArray

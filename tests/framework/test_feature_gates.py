@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.releases import RELEASES
 from moorage.errors import ConfigError
-from moorage.framework.features import GATES, FeatureGates
+from moorage.framework.feature_gates import GATES, FeatureGates
 
 
 def faults_of(text):

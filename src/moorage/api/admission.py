@@ -23,12 +23,6 @@ from moorage.api.quantity import NANO_PER_UNIT, parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 
-__all__ = [
-    "SYSTEM_PRIORITY_CLASSES", "Admitted", "Overhead", "RuntimeClass", "RuntimeScheduling", "add_default_tolerations",
-    "apply_limit_ranges", "apply_runtime_class", "default_priority_class", "default_storage_class",
-    "out_of_claims_bounds", "resolve_group_priority", "resolve_priority", "set_default_storage_class",
-]  # fmt: skip
-
 
 class Overhead(Value):
     pod_fixed: ResourceList = {}

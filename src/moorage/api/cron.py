@@ -17,8 +17,6 @@ from datetime import tzinfo as TimeZone  # noqa: N812 (it is a class)
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["CronError", "Schedule", "parse_schedule", "zone_named"]
-
 
 class CronError(ValueError):
     """A schedule is invalid."""

@@ -46,12 +46,6 @@ from moorage.api.meta import LabelSelector, LabelSelectorRequirement, ResourceLi
 from moorage.api.names import is_hugepage_resource, is_native_resource
 from moorage.api.quantity import NANO_PER_UNIT, parse
 
-__all__ = [
-    "PodDefaults", "default_container", "default_limit_range", "default_namespace", "default_node", "default_pod",
-    "default_pod_spec", "default_replication_controller", "default_resource_claim", "default_resource_claim_template",
-    "merge_label_keys", "quantity_of_nano",
-]  # fmt: skip
-
 #: How many complete specs are remembered.
 _MOST_SPECS: Final = 4096
 _T = TypeVar("_T")

@@ -11,8 +11,6 @@ from typing import Final
 from moorage.api.quantity import INT64_MAX
 from moorage.errors import InputError
 
-__all__ = ["DurationError", "duration_seconds", "format_duration", "parse_duration"]
-
 NANO_PER_SECOND: Final = 10**9
 
 _UNITS: Final = {

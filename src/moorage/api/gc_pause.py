@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["collector_paused", "frozen_after_pauses"]
-
 
 class _Pauses:
     """The pauses of all threads. The end of the last one enables the collector again, if it was enabled before the first.

@@ -42,8 +42,6 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 
-__all__ = ["KINDS", "KIND_OF_TYPE", "Kind", "Reader", "find_kind"]
-
 
 class Reader(Flag):
     """Which programs read the objects of a kind, in addition to the embedded server."""

@@ -11,12 +11,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = [
-    "check_dns1035_label", "check_dns1123_label", "check_dns1123_subdomain", "check_label_value", "check_qualified_name",
-    "is_attachable_volume_resource", "is_extended_resource_name", "is_hugepage_resource", "is_native_resource",
-    "is_prefixed_native_resource", "is_scalar_resource_name",
-]  # fmt: skip
-
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"

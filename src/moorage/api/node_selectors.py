@@ -15,8 +15,6 @@ from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelector
 from moorage.api.requirements import NODE_OPERATORS, Requirement, aggregate, invalid, not_supported, requirement_faults
 from moorage.errors import Fault
 
-__all__ = ["NodeSelectorMatcher", "NodeTerm", "compile_node_selector", "compile_node_term"]
-
 _FIELD_OPERATORS = ("In", "NotIn")
 
 

@@ -20,8 +20,6 @@ from msgspec.structs import force_setattr, replace
 from moorage.api.core import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, Volume
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
 
-__all__ = ["PodDecoder", "PodText", "without_token_name"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -28,8 +28,6 @@ from moorage.api.core import (
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement, Quantity, ResourceList
 from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
 
-__all__ = ["OldFields", "as_kept_by_1_21", "selecting_no_namespaces"]
-
 _T = TypeVar("_T", bound=PodAffinity)
 
 

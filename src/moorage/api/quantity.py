@@ -20,12 +20,6 @@ from typing import Final, NamedTuple
 
 from moorage.errors import InputError
 
-__all__ = [
-    "INT64_MAX", "INT64_MIN", "Exact", "QuantityError", "canonical", "decimal_parts", "exact", "is_decimal_integer",
-    "milli_value", "parse", "parse_int64", "shown_amount", "sign", "value",
-]  # fmt: skip
-
-
 # -- integers ----------------------------------------------------------------------------------------------------------
 # Integers, parsed as Go's ``strconv.ParseInt(text, 10, 64)`` does.
 #

@@ -16,17 +16,6 @@ from moorage.api.names import check_label_value, check_qualified_name
 from moorage.api.quantity import parse_int64
 from moorage.errors import Fault, InputError
 
-__all__ = [
-    "LABEL_OPERATORS",
-    "NODE_OPERATORS",
-    "Requirement",
-    "SelectorError",
-    "aggregate",
-    "invalid",
-    "not_supported",
-    "requirement_faults",
-]
-
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 

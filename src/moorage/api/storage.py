@@ -13,15 +13,6 @@ from msgspec import field
 from moorage.api.core import NodeSelector
 from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
-__all__ = [
-    "ATTRIBUTES_PROTECTION", "CSIDriver", "CSIDriverSpec", "CSINode", "CSINodeDriver", "CSINodeSpec",
-    "CSIPersistentVolumeSource", "CSIStorageCapacity", "ObjectReference", "PersistentVolume", "PersistentVolumeClaim",
-    "PersistentVolumeClaimSpec", "PersistentVolumeClaimStatus", "PersistentVolumeClaimTemplate", "PersistentVolumeSpec",
-    "PersistentVolumeStatus", "StorageClass", "TopologySelectorLabelRequirement", "TopologySelectorTerm",
-    "TypedReference", "VolumeAttachment", "VolumeAttachmentSource", "VolumeAttachmentSpec", "VolumeAttachmentStatus",
-    "VolumeAttributesClass", "VolumeNodeAffinity", "VolumeNodeResources", "VolumeResourceRequirements",
-]  # fmt: skip
-
 #: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
 ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
 

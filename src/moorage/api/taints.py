@@ -16,8 +16,6 @@ from typing import Final
 from moorage.api.core import Taint, Toleration
 from moorage.api.quantity import is_decimal_integer, parse_int64
 
-__all__ = ["find_untolerated", "tolerance", "tolerates"]
-
 #: Pods with more tolerations look them up.
 _MANY: Final = 32
 

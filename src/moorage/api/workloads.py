@@ -7,12 +7,6 @@ from typing import Any
 from moorage.api.core import PodTemplateSpec
 from moorage.api.meta import LabelSelector, Object, ObjectMeta, Value
 
-__all__ = [
-    "CronJob", "CronJobSpec", "DaemonSet", "DaemonSetSpec", "Deployment", "DeploymentSpec", "Job", "JobSpec", "JobTemplateSpec",
-    "PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus", "PriorityClass", "ReplicaSet",
-    "ReplicaSetSpec", "StatefulSet", "StatefulSetOrdinals", "StatefulSetSpec", "WorkloadCondition", "WorkloadStatus",
-]  # fmt: skip
-
 
 class WorkloadCondition(Value):
     type: str = ""

@@ -21,12 +21,6 @@ from typing import Final
 
 from moorage.errors import ConfigError, InputError
 
-__all__ = [
-    "SMALL", "Warn", "check_data", "close_data", "content_of", "expanded", "home_folder", "kind_of",
-    "private_folder", "put_file", "read_bytes", "read_file", "read_private",
-]  # fmt: skip
-
-
 #: The default size limit, for keys, certificates and tokens, in bytes.
 SMALL: Final = 1 << 20
 _CHUNK: Final = 1 << 16

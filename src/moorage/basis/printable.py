@@ -14,9 +14,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["MOST_BYTES", "clip", "counted", "escape_json", "is_printable", "one_line", "some", "some_lines"]
-
-
 #: The maximum length of a text from a server or a plugin in an error or a log line.
 MOST_BYTES: Final = 1024
 

@@ -28,8 +28,6 @@ from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21, selecting_no
 from moorage.basis.printable import counted, some
 from moorage.framework.feature_gates import FeatureGates
 
-__all__ = ["ignored_fields_note", "pod_reader"]
-
 _STORAGE: Final = "ephemeral-storage"
 _Reader = Callable[[Pod], Pod]
 

@@ -17,8 +17,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo
 
-__all__ = ["Attempt", "Consult", "PostFilterResult", "PreFiltered", "WhatIf", "WhatIfs"]
-
 _C = TypeVar("_C")
 
 

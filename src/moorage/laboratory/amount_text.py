@@ -9,8 +9,6 @@ from moorage.api.meta import Quantity, ResourceList
 from moorage.api.quantity import shown_amount
 from moorage.state.pod_requests import amount
 
-__all__ = ["people_quantity", "quantity_of", "round_amount", "with_amount", "with_requests"]
-
 #: The least amount of bytes for each step to which amounts are rounded.
 _ROUND: Final = (
     (64 << 30, 4 << 30), (4 << 30, 1 << 30), (1 << 30, 256 << 20), (256 << 20, 64 << 20), (16 << 20, 16 << 20), (0, 1),

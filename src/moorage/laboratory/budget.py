@@ -14,8 +14,6 @@ from typing import Final, TypeVar
 from moorage.errors import InputError
 from moorage.report.answer import Stopped
 
-__all__ = ["POLL_S", "BudgetSpentError", "TimeBudget", "results_of", "usual_limit_s"]
-
 _T = TypeVar("_T")
 #: Seconds between two questions whether the budget is spent, while other processes work.
 POLL_S: Final = 0.1

@@ -14,8 +14,6 @@ from moorage.laboratory.present import text_of
 from moorage.simulator.cluster_reader import ReadRules
 from moorage.simulator.simulate import Options
 
-__all__ = ["ClusterOptions", "ConfigLike", "cluster_options", "refuse_unpicklable", "rules_for"]
-
 #: A KubeSchedulerConfiguration or a Policy: a path, or its text.
 ConfigLike = str | PathLike[str] | bytes | None
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from moorage.state.pod_info import PodInfo
     from moorage.state.table import NodeTable
 
-__all__ = ["ColumnFrame", "frame_of", "nodes_frame", "pods_frame", "unit_name"]
-
 Column = npt.NDArray[Any]
 #: How many rows a notebook shows.
 _SHOWN = 20

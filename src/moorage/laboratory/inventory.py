@@ -15,8 +15,6 @@ from moorage.errors import InputError
 from moorage.laboratory.present import key_of
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["Inventory", "PresentObjects", "served_as"]
-
 
 @cache
 def _kinds() -> Mapping[str, Kind]:

@@ -21,9 +21,6 @@ from moorage.state.node_tree import zone_of
 from moorage.state.pod_requests import amount
 from moorage.state.table import NodeTable
 
-__all__ = ["counts_for_metrics", "group_nodes", "groups_by_node", "over_time", "pool_of", "time_weighted", "use_of_nodes"]
-
-
 #: Labels by which providers and autoscalers name the pool of a node.
 POOL_LABELS: Final = (
     "karpenter.sh/nodepool", "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name",

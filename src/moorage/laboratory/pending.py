@@ -38,8 +38,6 @@ from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
 from moorage.simulator.owners import controller_of
 
-__all__ = ["PendingSearch", "SmallestSet", "grouped"]
-
 #: How many ways are tried for a group.
 _WAYS: Final = 3
 #: The least share of the time in which ways are searched for. In the rest they are made for all pods: so much for each.

@@ -21,13 +21,6 @@ from moorage.simulator.cluster_reader import USUAL_RULES, ReadRules, read_object
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = [
-    "ASIDE", "NOTHING_AROUND", "ListedObjects", "ObjectLike", "Surroundings", "aside_of", "cluster_input",
-    "documents", "flat_objects", "is_implied", "is_simulated", "key_of", "kind_name", "present_objects",
-    "read_given", "text_of",
-]  # fmt: skip
-
-
 # -- objects -----------------------------------------------------------------------------------------------------------
 # Convert the forms in which programs give objects (API structs, dicts, YAML text, paths) into one.
 #

@@ -23,8 +23,6 @@ from moorage.framework.verdicts import Hold, Wait
 from moorage.state.pod_groups import group_key, same_group
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["GangScheduling"]
-
 # kube-scheduler's own texts, kept word for word: people search for them.
 NO_GROUP: Final = 'waiting for pods\'s pod group "{}" to appear in scheduling queue'
 TOO_FEW: Final = "waiting for minCount pods from a gang to appear in scheduling queue"

@@ -12,9 +12,6 @@ from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.style import WIDTH, cells, columns, human, paragraph
 
-__all__ = ["Capacity", "CapacityGain", "CapacityGroup", "CapacityPart", "StopReason", "capacity_history"]
-
-
 # -- capacity values ---------------------------------------------------------------------------------------------------
 # The values of a capacity: how many instances of a pod fit, where, and what stops the next one.
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from moorage.report.style import PLAIN, Style, columns
 
-__all__ = ["DeviceOutcome", "PodGroupOutcome", "VolumeOutcome", "claim_data", "claim_tables", "group_data", "group_table"]
-
-
 # -- claim report ------------------------------------------------------------------------------------------------------
 # Volumes bound and devices allocated to claims in a run: as values, as tables, and as parts of the report document.
 

@@ -26,20 +26,6 @@ from moorage.report.gates import (
 )
 from moorage.report.style import columns, paragraph, some_pods
 
-__all__ = [
-    "ComparisonValues",
-    "MoveCount",
-    "PodMove",
-    "ReleaseChange",
-    "TextChange",
-    "comparison_summary",
-    "comparison_text",
-    "gates_text",
-    "interval_text",
-    "only_on_one_side",
-]  # fmt: skip
-
-
 # -- comparison values -------------------------------------------------------------------------------------------------
 # The answer of ``moorage compare``: the differences between A and B, how certain they are, and the gates.
 #

@@ -12,9 +12,6 @@ from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, Assumption, Proof, plain
 from moorage.report.style import columns, paragraph, some_pods
 
-__all__ = ["DrainReport", "DrainedNode", "DrainedPod", "LossInstead", "RefusedPod", "cordon_summary", "drain_summary"]
-
-
 # -- drain values ------------------------------------------------------------------------------------------------------
 # The values of a drain: what happens to each node and pod, and what would happen if the nodes were lost instead.
 #

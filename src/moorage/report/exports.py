@@ -16,9 +16,6 @@ from moorage.basis.printable import escape_json, one_line
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import moments
 
-__all__ = ["as_open_metrics", "as_trace", "trace_events"]
-
-
 # -- trace events ------------------------------------------------------------------------------------------------------
 # A run as Chrome trace events, which Perfetto and chrome://tracing show: pods on their nodes over simulated time.
 #

@@ -15,12 +15,6 @@ from msgspec import Struct
 from moorage.basis.printable import escape_json, one_line, some_lines
 from moorage.report.gates import GateResult, UnplacedPod
 
-__all__ = [
-    "MOST_SUMMARY_BYTES", "GateReport", "PendingFinding", "SourceLine", "as_github", "as_junit", "as_sarif",
-    "github_summary",
-]  # fmt: skip
-
-
 # -- gate report -------------------------------------------------------------------------------------------------------
 # The results of a comparison or a simulation for a pipeline: gates, and pending pods with their manifests.
 

@@ -15,12 +15,6 @@ from msgspec import Struct
 
 from moorage.errors import InputError
 
-__all__ = [
-    "GateResult", "MeasuredRun", "MetricComparison", "PipelineGate", "RunMeasures", "UnplacedPod", "amount_text",
-    "difference_text", "evaluate", "json_number", "kind_of", "parse_gate", "title_of",
-]  # fmt: skip
-
-
 # -- metric names ------------------------------------------------------------------------------------------------------
 # The metrics of runs: their titles, how values are formatted, and whether more is better.
 

@@ -12,12 +12,6 @@ from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, plain
 from moorage.report.style import columns, human, paragraph, some_pods
 
-__all__ = [
-    "CycleReport", "DescheduleOutcome", "DescheduleReport", "DescheduledPod", "NodePressure", "OscillatingPod",
-    "RequestChange", "RightsizeReport", "RightsizeStep", "deschedule_summary", "rightsize_summary",
-]  # fmt: skip
-
-
 # -- deschedule report -------------------------------------------------------------------------------------------------
 # ``DescheduleReport``: what a descheduler evicts in some cycles, where the pods go, and whether it comes to an end.
 

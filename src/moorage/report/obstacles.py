@@ -18,9 +18,6 @@ from moorage.framework.profile import Profile
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.style import PLAIN, Style, columns, paragraph
 
-__all__ = ["EVERY", "EventLog", "Narrowing", "NodeScoring", "ScoreLog", "obstacle_lines", "scoring_of"]
-
-
 _HEAD: Final = re.compile(r"(?<!\S)0/\d+ nodes are available: ")
 #: Each reason starts with the number of its nodes.
 _BETWEEN_REASONS: Final = re.compile(r", (?=\d+ )")

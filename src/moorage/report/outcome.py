@@ -17,8 +17,6 @@ from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, Vol
 from moorage.report.gates import RunMeasures
 from moorage.report.queue_report import QueueReport
 
-__all__ = ["InputNote", "NodeOutcome", "PodOutcome", "QuotaAmount", "RefusedPods", "Run"]
-
 
 class PodOutcome(Struct, frozen=True, gc=False):
     """One pod. ``state`` is Placed, Pending, Finished, Preempted or Deleted; ``message`` says why it is pending."""

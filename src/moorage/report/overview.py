@@ -15,12 +15,6 @@ from moorage.report.answer import Answer
 from moorage.report.queue_report import QueueReport
 from moorage.report.style import columns, human, paragraph, some_pods, without_own
 
-__all__ = [
-    "OverviewValues", "PendingCause", "PlaceUse", "ResourceUse", "ShapeRoom", "overview_csv", "overview_summary",
-    "overview_text",
-]  # fmt: skip
-
-
 # -- overview values ---------------------------------------------------------------------------------------------------
 # The answer of ``moorage report``: how full a cluster is, how evenly, what is pending and why, and what still fits.
 #

@@ -14,8 +14,6 @@ from moorage.report.answer import Answer
 from moorage.report.explanation_values import AtomReport
 from moorage.report.style import paragraph, together
 
-__all__ = ["PendingGroup", "PendingReport", "PendingWay", "summary_of"]
-
 #: How many names and changes a line has.
 _SHOWN: Final = 4
 

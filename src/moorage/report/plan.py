@@ -14,9 +14,6 @@ from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.style import WIDTH, cells, cut, human, paragraph, some_pods
 
-__all__ = ["BlockingPod", "LeftPods", "MovedPod", "NodePlan", "NodeSet", "UnplaceablePods", "WhyNot"]
-
-
 # -- plan values -------------------------------------------------------------------------------------------------------
 # The values of a plan: which nodes to buy, or which to remove, and how good the answer is.
 

@@ -11,8 +11,6 @@ from moorage.report.answer import Answer, plain
 from moorage.report.gates import GateResult, UnplacedPod
 from moorage.report.style import paragraph
 
-__all__ = ["PolicyReport", "RuleResult", "policy_summary"]
-
 _SIGNS = {True: "✓", False: "✗", None: "?"}
 #: How many findings of a rule the text shows; the wide text and the document have all.
 _SHOWN = 5

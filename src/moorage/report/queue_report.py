@@ -13,17 +13,6 @@ from moorage.api.quantity import canonical
 from moorage.basis.printable import counted
 from moorage.report.style import columns, fitted
 
-__all__ = [
-    "CohortFigures",
-    "QueueAmounts",
-    "QueueFigures",
-    "QueueReport",
-    "QueueWaits",
-    "WorkloadFigures",
-    "amount_text",
-    "time_text",
-]
-
 #: Up to this many workloads are listed in a text; of more, those that wait come first.
 _LISTED: Final = 40
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

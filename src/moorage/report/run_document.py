@@ -22,12 +22,6 @@ from moorage.report.obstacles import EventLog, ScoreLog, obstacle_lines
 from moorage.report.outcome import PodOutcome, RefusedPods, Run
 from moorage.report.style import PLAIN, Style, yaml_text
 
-__all__ = [
-    "API_VERSION", "StoredReport", "as_data", "as_json", "as_yaml", "json_pieces", "moments", "read_stored",
-    "refused_data", "refused_lines",
-]  # fmt: skip
-
-
 # -- run course --------------------------------------------------------------------------------------------------------
 # The course of a run: pending pods and resources in use, at each time at which they change.
 

@@ -20,12 +20,6 @@ from msgspec.structs import replace
 
 from moorage.basis.printable import is_printable, one_line
 
-__all__ = [
-    "COLOURS", "PLAIN", "WIDTH", "Style", "cells", "columns", "cut", "fitted", "human", "lines_of", "paragraph",
-    "shared_end", "some_pods", "text_width", "together", "without_end", "without_own", "yaml_text",
-]  # fmt: skip
-
-
 #: The width of texts for files and pipes, and in a wider terminal.
 WIDTH: Final = 100
 _width: Final = ContextVar("width", default=WIDTH)

@@ -12,9 +12,6 @@ from moorage.report.answer import Answer, plain
 from moorage.report.plan import MovedPod
 from moorage.report.style import cells, cut, human, paragraph, some_pods
 
-__all__ = ["FailureReport", "NodeLoss", "SpareReport", "Survival", "SurvivalFix", "failure_summary", "survival_summary"]
-
-
 # -- outage values -----------------------------------------------------------------------------------------------------
 # The values of outages: what happens when nodes, zones or other domains are lost.
 

@@ -11,8 +11,6 @@ from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import refused_lines
 from moorage.report.style import PLAIN, Style, columns, fitted, human, lines_of, paragraph, shared_end, some_pods
 
-__all__ = ["FEW_PODS", "headline", "render"]
-
 #: Up to this many pods without a controller are listed one by one; more are summed up. So are changed and deleted pods.
 FEW_PODS = 20
 #: How many names are shown before the rest is only counted.

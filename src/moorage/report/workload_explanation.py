@@ -16,10 +16,6 @@ from moorage.report.answer import Answer, plain
 from moorage.report.queue_report import amount_text, time_text
 from moorage.report.style import cells, columns, paragraph, together
 
-__all__ = [
-    "Borrower", "GangDomain", "GangExplanation", "GangPart", "GangWay", "NeededQuota", "StartingChange", "WorkloadExplanation",
-]  # fmt: skip
-
 _STATES: Final = {
     "started": "runs",
     "nodes": "has quota and waits for nodes",

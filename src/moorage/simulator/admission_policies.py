@@ -33,8 +33,6 @@ from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenKey, Wri
 from moorage.simulator.owners import controller_of
 from moorage.simulator.quotas import Refused, is_new
 
-__all__ = ["PolicyAdmission"]
-
 _Claim = TypeVar("_Claim", bound=Object)
 _KINDS: Final = {kind.slot: kind for kind in KINDS}
 _WORKLOADS: Final = {_KINDS[slot].name: slot for slot in (

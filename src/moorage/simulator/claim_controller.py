@@ -32,9 +32,6 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, owner_reference
 from moorage.state.view import Snapshot
 
-__all__ = ["ClaimController", "DeviceDrivers", "StorageController", "add_claims"]
-
-
 # -- template claims ---------------------------------------------------------------------------------------------------
 # Claims that belong to pods: of ephemeral volumes, and of resource claim templates.
 #

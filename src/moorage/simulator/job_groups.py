@@ -25,8 +25,6 @@ from moorage.simulator.owners import Claimed, controller_of, owner_reference
 from moorage.simulator.pod_creation import CreatedPods, create_pods
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["create_for"]
-
 
 def create_for(given: ClusterInput, options: Options) -> CreatedPods:
     """Return a cluster with the pods that its controllers and its users create under these options.

@@ -25,9 +25,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import is_plain, pod_requests
 from moorage.state.table import NodeTable
 
-__all__ = ["closed_gate_notes", "collect", "refused_outcomes"]
-
-
 # -- claim outcomes ----------------------------------------------------------------------------------------------------
 # Claims in a finished simulation: volumes that were bound, devices that were allocated, and the pods that use them.
 

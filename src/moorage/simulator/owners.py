@@ -22,12 +22,6 @@ from moorage.api.workloads import Job, ReplicaSet
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
-__all__ = [
-    "REPLACING", "REPLACING_ELSEWHERE", "Claimed", "compiled", "controller_of", "is_active", "is_mirror",
-    "owner_reference", "replacement",
-]  # fmt: skip
-
-
 T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 

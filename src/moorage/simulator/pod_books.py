@@ -20,12 +20,6 @@ from moorage.errors import CopyError
 from moorage.simulator.pod_collector import PodCollector
 from moorage.state.pod_names import PodNames
 
-__all__ = [
-    "ArrivalKind", "Event", "FastPlacements", "LastAttempt", "Messages", "PodRecord", "SimulatedAttempt", "State",
-    "WaitingWork", "arrival_of", "in_turn", "timestamp", "wants_a_node",
-]  # fmt: skip
-
-
 # -- pod record --------------------------------------------------------------------------------------------------------
 # The record that a simulation keeps of each pod.
 

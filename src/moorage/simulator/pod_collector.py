@@ -11,8 +11,6 @@ from typing import Final
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.core.engine.facts import Done, Gone, News
 
-__all__ = ["PodCollector"]
-
 #: How long a node has to be missing before its pods are deleted, in seconds.
 QUARANTINE_S: Final = 40.0
 

@@ -29,8 +29,6 @@ from moorage.simulator.workloads import expand
 if TYPE_CHECKING:
     from moorage.simulator.admission_policies import PolicyAdmission
 
-__all__ = ["CreatedPods", "NotCreated", "PodCreation", "create_missing_pods", "create_pods"]
-
 _Claim = TypeVar("_Claim", PersistentVolumeClaim, ResourceClaim)
 
 

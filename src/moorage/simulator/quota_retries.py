@@ -18,8 +18,6 @@ from moorage.simulator.pod_books import PodRecord, in_turn
 from moorage.simulator.pod_creation import PodCreation
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["QuotaRetries"]
-
 
 class QuotaRetries:
     """Watches the end of pods in a simulation, and creates the refused pods that fit then."""

@@ -36,8 +36,6 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["QuotaLedger", "QuotaRoom", "QuotaShortage", "Refused", "is_new", "without_usage"]
-
 _PODS: Final = served("pods")
 _POD_USAGE: Final = cast(QuotaEvaluator, evaluator_for(_PODS))
 _ZERO: Final = exact("0")

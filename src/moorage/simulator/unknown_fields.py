@@ -25,8 +25,6 @@ from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.schema.protobuf import message_of, messages
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
 
-__all__ = ["FieldCheck", "Validation"]
-
 #: Objects of one kind that an API server printed are alike; this many of them are checked.
 _MOST_PRINTED: Final = 200
 #: Fields reported for one object.

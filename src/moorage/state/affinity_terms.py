@@ -15,9 +15,6 @@ from moorage.api.core import (
 )
 from moorage.api.selectors import Requirement, Selector, SelectorError, compile_label_selector
 
-__all__ = ["AffinityTerm", "AffinityTerms", "SpreadConstraint", "WeightedTerm", "compile_affinity", "compile_spread_constraint"]
-
-
 T = TypeVar("T")
 C = TypeVar("C")
 

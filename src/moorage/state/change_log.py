@@ -11,9 +11,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ChangeLog", "Journal", "Rearrangement", "RowLog"]
-
-
 #: The most spans of undone changes that a log keeps; a reader inside an older one judges more rows again.
 _SPANS_KEPT: Final = 512
 #: The most steps between two arrangements that caches follow.

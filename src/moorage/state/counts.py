@@ -24,8 +24,6 @@ from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
 from moorage.state.labels import IdCounts, LabelColumn, LabelColumns, Place, SelectorIndex, narrowest, places, places_of_pod
 from moorage.state.pod_info import AffinityTerm, PodInfo
 
-__all__ = ["Counts", "HeldTerm", "HeldTerms", "LabelClassKey", "MatchTerm", "PodCounts", "PodMatcher"]
-
 Counts = npt.NDArray[np.int32]
 #: Namespace, sorted labels, being deleted: see ``PodInfo.label_class``.
 LabelClassKey = tuple[str, tuple[tuple[str, str], ...], bool]

@@ -16,9 +16,6 @@ from moorage.state.change_log import ChangeLog, RowLog
 from moorage.state.columns import BoolArray, Column, RowSpace
 from moorage.state.node_tree import Ring
 
-__all__ = ["DistinctRooms", "RoomRows", "Rooms"]
-
-
 # -- rooms -------------------------------------------------------------------------------------------------------------
 # Rooms: all that plugins which read only sums can read of a row, as one number.
 #

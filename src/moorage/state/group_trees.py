@@ -17,8 +17,6 @@ from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["AnyGroup", "GroupInfo", "GroupNode", "Placement", "Proposal", "below", "entry_key", "root_of", "tree_of"]
-
 AnyGroup = PodGroup | CompositePodGroup
 
 #: Begins the key of a composite group, since a pod group may have the same name.

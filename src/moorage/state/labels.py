@@ -17,12 +17,6 @@ from moorage.api.core import Node
 from moorage.api.selectors import Requirement, Selector
 from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
 
-__all__ = [
-    "IdCounts", "Ids", "ImageHolders", "InternedColumn", "LabelColumn", "LabelColumns", "NodeImages", "Place",
-    "SelectorIndex", "narrowest", "places", "places_of_pod",
-]  # fmt: skip
-
-
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T", bound=Hashable)
 N = TypeVar("N", bound=np.generic)

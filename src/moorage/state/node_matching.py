@@ -23,11 +23,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "DO_NOT_SCHEDULE", "count_untolerated", "required_node_affinity", "required_node_affinity_rows",
-    "rows_labelled", "rows_matching", "rows_matching_term", "rows_tolerated",
-]  # fmt: skip
-
 
 class RequiredNodeAffinity(NamedTuple):
     """The nodes a pod may run on: nodes that have all ``labels`` and match any term of ``matcher`` (None: all nodes)."""

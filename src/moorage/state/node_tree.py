@@ -21,9 +21,6 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node
 
-__all__ = ["NodeTree", "Ring", "is_heartbeat", "zone_of"]
-
-
 _OLD_ZONE, _ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
 _OLD_REGION, _REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
 

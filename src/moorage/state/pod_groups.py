@@ -17,8 +17,6 @@ from moorage.state.pod_info import PodInfo
 if TYPE_CHECKING:
     from moorage.state.affinity_terms import AffinityTerm
 
-__all__ = ["GroupPods", "PodGroups", "Unheard", "group_key", "same_group"]
-
 
 def group_key(pod: PodInfo) -> str | None:
     """Return ``namespace/name`` of the pod's group; None if it names none."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from moorage.api.core import Pod
 
-__all__ = ["PodNames"]
-
 
 class PodNames:
     """UIDs by name, in one dictionary for each namespace, which needs no key of its own for each pod."""

@@ -21,11 +21,6 @@ from moorage.api.meta import Quantity, ResourceList
 from moorage.api.names import is_hugepage_resource, is_scalar_resource_name
 from moorage.api.quantity import milli_value, parse, value
 
-__all__ = [
-    "DEFAULT_CPU_MILLI", "DEFAULT_MEMORY", "PLACED", "PodRequests", "RequestOptions", "amount", "is_counted", "is_plain",
-    "pod_requests", "resize_is_infeasible",
-]  # fmt: skip
-
 #: The CPU with which scoring counts a container that requests none, in millicores.
 DEFAULT_CPU_MILLI = 100
 #: The same for memory, in bytes.

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Pod, Volume
 
-__all__ = ["ClaimUse", "Disk", "DiskKey", "PodVolumes", "pod_volumes"]
-
 #: Identifies a disk: its kind, and its name within the kind.
 DiskKey = tuple[str, ...]
 

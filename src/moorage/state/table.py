@@ -27,8 +27,6 @@ from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.usage import DivisorColumns, Divisors, Usage
 from moorage.state.volume_use import VolumeUse
 
-__all__ = ["NodeTable", "terms_held_by"]
-
 #: If more rows than this change between two uses of the ring, it is sorted again.
 _RING_CHANGES = 8
 #: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.

@@ -15,9 +15,6 @@ import numpy.typing as npt
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace
 
-__all__ = ["AT", "PLACES", "DivisorColumns", "Divisors", "SomeUsage", "Usage"]
-
-
 # -- divisors ----------------------------------------------------------------------------------------------------------
 # Divisors for shares of resources, kept as columns while nodes are added.
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import Disk, DiskKey
 
-__all__ = ["VolumeUse"]
-
 _NO_PODS: Mapping[str, PodInfo] = {}
 
 

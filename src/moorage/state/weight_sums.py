@@ -12,8 +12,6 @@ from moorage.state.columns import IntArray
 from moorage.state.labels import IdCounts
 from moorage.state.table import NodeTable
 
-__all__ = ["Summands", "WeightSum", "WeightSums"]
-
 #: Counts by the values of one label, each with its weight.
 Summands = tuple[tuple[IdCounts, int], ...]
 #: The most sums that are kept for one table.

@@ -20,8 +20,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 from moorage.testing.rule_checks import prepared, verdicts_of
 
-__all__ = ["check_reuse"]
-
 
 def check_reuse(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
     """Yield each promise in ``reuse`` that does not hold for this pod."""

@@ -23,9 +23,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView, Snapshot
 from moorage.testing.builders import failed_attempt
 
-__all__ = ["changes_by", "check_filter_forms", "check_score_forms", "check_what_ifs", "prepared", "verdicts_of"]
-
-
 Statuses = dict[str, Status | None]
 
 

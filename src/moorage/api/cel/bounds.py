@@ -11,13 +11,6 @@ from typing import Final
 
 from moorage.errors import InputError
 
-__all__ = [
-    "MAX_DIGITS", "MAX_EFFORT", "MAX_ITEMS", "MAX_PARSED", "MAX_PROGRAM", "MAX_STEPS", "MAX_TEXT", "MAX_WORK", "CelError",
-    "CompileError", "CostLimitError", "EvalError", "SourceError", "TooLargeError", "check_items", "check_parsed",
-    "check_sizes", "check_text", "check_work", "located",
-]  # fmt: skip
-
-
 # -- cel errors --------------------------------------------------------------------------------------------------------
 # The errors of an expression: at compilation, at evaluation, and at the cost limit.
 

@@ -13,12 +13,6 @@ from typing import Final, NamedTuple
 from moorage.api.cel.syntax import Expr, Literal
 from moorage.api.cel.types import Type
 
-__all__ = [
-    "ITEMS", "KEYS", "UNBOUNDED", "UNKNOWN", "VALUES", "CallEstimate", "DeclaredSize", "EstimatedCall", "FieldPath",
-    "Operand", "SizeLookup", "SizeRange", "estimate_call", "estimate_operator", "product", "scaled", "total",
-]  # fmt: skip
-
-
 # -- estimated sizes ---------------------------------------------------------------------------------------------------
 # Sizes that are known before an expression runs: of variables, by declaration, and of values derived from them.
 #

@@ -34,8 +34,6 @@ from moorage.api.cel.types import (
 )
 from moorage.api.cel.values import UInt, Value
 
-__all__ = ["NodeTypes", "check"]
-
 #: Struct types: name → field → type.
 Fields = Mapping[str, Mapping[str, Type]]
 

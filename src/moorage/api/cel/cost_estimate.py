@@ -36,8 +36,6 @@ from moorage.api.cel.macros import ACCUMULATOR
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 from moorage.api.cel.types import Type
 
-__all__ = ["estimate_cost"]
-
 _NEW_LIST: Final = 10
 _NEW_MAP: Final = 30
 _SCALARS: Final = frozenset(["bool", "double", "int", "uint"])

@@ -18,8 +18,6 @@ from moorage.api.cel.functions.times import Duration, Timestamp
 from moorage.api.cel.types import Type, typed
 from moorage.api.cel.values import CelAddress, CelNetwork, Format, Map, Optional, TypeValue, UInt, Url, Value
 
-__all__ = ["Cheap", "Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]
-
 #: The cost of a call, given its operands and its result.
 Cost = Callable[[list[Value], Value], int]
 

@@ -22,8 +22,6 @@ from moorage.api.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.api.cel.values import EMPTY_MAP, Map, Value, type_name
 from moorage.api.quantity import QuantityError
 
-__all__ = ["CompiledSelector", "DeviceFacts", "Version", "compile_selector", "device_variables", "estimated_selector_cost"]
-
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 

@@ -16,20 +16,6 @@ from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select, children
 from moorage.api.cel.values import Format, Growing, GrowingMap, Map, Optional, Url, Value
 
-__all__ = [
-    "CONTAINERS",
-    "ITERATION",
-    "SIZED",
-    "absorb",
-    "nested_parts",
-    "strain_of_failure",
-    "strain_of_operands",
-    "strain_operator",
-    "strain_search",
-    "weight",
-    "work_of_result",
-]
-
 #: The values that hold others.
 CONTAINERS: Final = (list, tuple, Map, Optional)
 #: The values that a text was parsed to, which may be as long.

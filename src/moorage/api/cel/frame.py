@@ -8,9 +8,6 @@ from typing import Final, NamedTuple, TypeAlias
 from moorage.api.cel.bounds import MAX_EFFORT, CostLimitError, EvalError
 from moorage.api.cel.values import NONE, Map, Optional, Value, show, type_name
 
-__all__ = ["EFFORT_PER_COST", "Failed", "Frame", "Lazy", "Qualifier", "Run", "attribute"]
-
-
 #: A unit of cost takes about a microsecond.
 EFFORT_PER_COST: Final = 20
 _TOO_LONG: Final = f"the evaluation takes more than {MAX_EFFORT} steps"

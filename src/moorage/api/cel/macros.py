@@ -13,8 +13,6 @@ from typing import Final
 from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 
-__all__ = ["ACCUMULATOR", "expand"]
-
 ACCUMULATOR: Final = "@result"
 #: cel-go's former name of the accumulator; no variable may have it.
 _OLD_ACCUMULATOR: Final = "__result__"

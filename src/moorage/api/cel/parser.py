@@ -17,9 +17,6 @@ from moorage.api.cel.macros import expand
 from moorage.api.cel.syntax import CallNode, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children
 from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
-__all__ = ["MAX_DEPTH", "Token", "parse", "scan", "unquoted"]
-
-
 # -- lexer -------------------------------------------------------------------------------------------------------------
 # The lexer: split CEL source into identifiers, numbers, strings and signs.
 #

@@ -44,8 +44,6 @@ from moorage.api.cel.values import (
     type_name,
 )
 
-__all__ = ["plan"]
-
 LIST_COST: Final = 10
 MAP_COST: Final = 30
 

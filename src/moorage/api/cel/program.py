@@ -24,9 +24,6 @@ from moorage.api.cel.syntax import CallNode, Expr, ListExpr, Literal, MapExpr, c
 from moorage.api.cel.types import DYN, Type, type_of
 from moorage.api.cel.values import Value
 
-__all__ = ["COST_LIMIT", "Program", "compile_expression", "compile_with_estimate"]
-
-
 # -- literal checks ----------------------------------------------------------------------------------------------------
 # Faults in literals that the type checker does not see: durations, times, patterns, and formats with their values.
 #

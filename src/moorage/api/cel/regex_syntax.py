@@ -9,18 +9,6 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = [
-    "Alternate",
-    "Assertion",
-    "Characters",
-    "Node",
-    "RegexError",
-    "RegexGroup",
-    "Repeat",
-    "Sequence",
-    "parse_regex",
-]  # fmt: skip
-
 MAX_REPEAT: Final = 1000
 MAX_DEPTH: Final = 100
 

@@ -10,8 +10,6 @@ from typing import TypeAlias
 
 from moorage.api.cel.values import Value
 
-__all__ = ["CallNode", "Expr", "Fold", "Ident", "ListExpr", "Literal", "MapEntry", "MapExpr", "Message", "Select", "children"]
-
 
 @dataclass(slots=True, eq=False)
 class Literal:

@@ -12,33 +12,6 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-__all__ = [
-    "ANY",
-    "BOOL",
-    "BYTES",
-    "DOUBLE",
-    "DURATION",
-    "DYN",
-    "ERROR",
-    "INT",
-    "NULL",
-    "QUANTITY",
-    "SEMVER",
-    "STRING",
-    "TIMESTAMP",
-    "UINT",
-    "Type",
-    "TypeBindings",
-    "format_call",
-    "list_of",
-    "map_of",
-    "most_general",
-    "optional_of",
-    "type_of",
-    "typed",
-    "unwrap_optional",
-]  # fmt: skip
-
 
 class Type(NamedTuple):
     """``kind`` is dyn, any, error, param, null, bool, bytes, double, int, string, uint, list, map, type, opaque or struct."""

@@ -21,13 +21,6 @@ from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.functions.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
 from moorage.api.cel.types import Type
 
-__all__ = [
-    "EMPTY_MAP", "INT_MAX", "INT_MIN", "NONE", "UINT_MAX", "CelAddress", "CelNetwork", "Format", "Growing",
-    "GrowingMap", "Map", "Optional", "TypeValue", "UInt", "Url", "Value", "compare", "equal", "go_type",
-    "no_such_overload", "show", "size_of", "type_name",
-]  # fmt: skip
-
-
 # -- network values ----------------------------------------------------------------------------------------------------
 # The values of Kubernetes' types for CEL: URLs, addresses, networks and named formats.
 

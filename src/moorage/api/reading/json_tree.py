@@ -19,8 +19,6 @@ import msgspec
 from moorage.api.reading.text_mistakes import to_utf8
 from moorage.errors import InputError
 
-__all__ = ["MAX_DEPTH", "MAX_REPEATS", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree", "refuse_depth"]
-
 #: Deepest nesting of lists and objects.
 MAX_DEPTH: Final = 100
 #: How many duplicate fields of a document an error lists, as Go's decoder does.

@@ -10,9 +10,6 @@ from typing import Final
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
 
-__all__ = ["explained", "to_utf8"]
-
-
 _TEMPLATE: Final = re.compile(rb"\{\{.{0,80}?\}\}")
 _MOST_WIDTH: Final = 100
 #: Larger files are dumps, which people do not edit by hand.

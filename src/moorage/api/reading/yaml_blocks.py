@@ -15,12 +15,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.reading.yaml_scalars import ScalarError, key_text, resolve_plain, to_json
 
-__all__ = [
-    "BLANK", "NESTED", "NO_ENTRIES", "NO_ITEMS", "OTHER", "BlockDocument", "BlockReader", "Item", "Line", "Mark",
-    "UnusualError", "parse_line",
-]  # fmt: skip
-
-
 # -- yaml lines --------------------------------------------------------------------------------------------------------
 # Parse one line of block-style YAML into its column, key and value, for ``yaml_blocks``.
 #

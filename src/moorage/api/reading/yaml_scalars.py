@@ -20,8 +20,6 @@ from typing import Final, TypeAlias
 
 from moorage.api.quantity import INT64_MAX, INT64_MIN
 
-__all__ = ["Scalar", "ScalarError", "key_text", "resolve_plain", "resolve_tagged", "to_json"]
-
 Scalar: TypeAlias = str | int | float | bool | None
 
 _UINT64_MAX = 2**64 - 1

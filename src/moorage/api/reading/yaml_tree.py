@@ -43,8 +43,6 @@ from moorage.api.reading.yaml_blocks import BlockDocument, BlockReader, UnusualE
 from moorage.api.reading.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
 from moorage.errors import InputError
 
-__all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_NODES", "read_tree"]
-
 #: The deepest nesting of lists and mappings.
 MAX_DEPTH: Final = 100
 #: The maximum number of scalars, lists and mappings in one stream. A 20 MB dump has about a million.

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from moorage.api.releases import RELEASES, Release, find_release
 
-__all__ = ["DetectedRelease", "detect_release"]
-
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
 

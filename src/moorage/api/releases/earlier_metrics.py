@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from moorage.api.releases.release import ALPHA, BETA, exponential
 
-__all__ = ["METRICS"]
-
 _Changes = Mapping[str, Mapping[str, Any]]
 
 _SLI: Final = "scheduler_pod_scheduling_sli_duration_seconds"

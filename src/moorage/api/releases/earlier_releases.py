@@ -15,9 +15,6 @@ from typing import Any, Final
 from moorage.api.releases.earlier_metrics import METRICS
 from moorage.api.releases.release import BETA, Gate, Release, gates_of
 
-__all__ = ["CURRENT", "EARLIER", "TODAY", "UNSORTED_SHAPE", "before_release", "of_minor"]
-
-
 # -- earlier releases --------------------------------------------------------------------------------------------------
 
 #: The release that is emulated by default.

@@ -14,8 +14,6 @@ from typing import Any, Final
 from moorage.api.releases.earlier_releases import CURRENT
 from moorage.api.releases.release import ALPHA, BETA, Release, exponential, gates_of
 
-__all__ = ["LATER"]
-
 _GROUPS: Final = "GenericWorkload"
 
 #: Gates that 1.37 no longer has → their value there.

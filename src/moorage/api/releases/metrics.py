@@ -10,9 +10,6 @@ from typing import Final
 from moorage.api.releases import RELEASES
 from moorage.api.releases.release import Spec, exponential
 
-__all__ = ["METRICS_1_36", "metrics_of"]
-
-
 # -- metrics 1 36 ------------------------------------------------------------------------------------------------------
 # The metrics of kube-scheduler 1.36: names, labels, meaning, stability and buckets.
 #

@@ -9,9 +9,6 @@ from typing import Final
 
 from moorage.api.releases.earlier_releases import EARLIER, before_release, of_minor
 
-__all__ = ["OLDER"]
-
-
 # -- older releases ----------------------------------------------------------------------------------------------------
 
 _DISK_LIMITS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")

@@ -12,9 +12,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ALPHA", "BETA", "STABLE", "Gate", "Release", "ReleaseGates", "Spec", "exponential", "gates_of"]
-
-
 ALPHA: Final = "ALPHA"
 BETA: Final = "BETA"
 STABLE: Final = "GA"

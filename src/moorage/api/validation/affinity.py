@@ -36,8 +36,6 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 
-__all__ = ["TAINT_EFFECTS", "affinity", "node_selector", "spread_constraints", "tolerations"]
-
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATOR: Final = "not a valid selector operator"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -37,8 +37,6 @@ from moorage.api.validation.faults import (
     required,
 )
 
-__all__ = ["device_class_faults", "resource_claim_faults", "resource_claim_template_faults", "resource_slice_faults"]
-
 _MODES: Final = ("All", "ExactCount")
 _REQUEST: Final = "must be the name of a request in the claim or the name of a request and a subrequest"
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")

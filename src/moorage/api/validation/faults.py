@@ -15,13 +15,6 @@ from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, chec
 from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.errors import Fault
 
-__all__ = [
-    "MAX_ANNOTATIONS", "Faults", "annotation_faults", "duplicate", "forbidden", "in_range", "int32", "invalid",
-    "label_name", "label_selector", "labels", "member", "named", "nonnegative", "object_meta", "one_of", "positive",
-    "positive_quantity", "quantity", "required", "too_long", "too_many", "unsupported",
-]  # fmt: skip
-
-
 Faults: TypeAlias = Iterator[Fault]
 INT32_MAX: Final = 2**31 - 1
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"

@@ -23,8 +23,6 @@ from moorage.api.validation.faults import (
 )
 from moorage.api.validation.resources import node_resources
 
-__all__ = ["limit_range_faults", "namespace_faults", "node_faults", "node_status_faults"]
-
 
 def node_faults(node: Node) -> Faults:
     """Yield the faults of a node. Faults of taints have the path ``metadata.taints``, as in the API server."""

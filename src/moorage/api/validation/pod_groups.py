@@ -27,8 +27,6 @@ from moorage.api.pod_groups import (
 )
 from moorage.api.validation.faults import Faults, duplicate, int32, invalid, named, object_meta, required, too_many, unsupported
 
-__all__ = ["pod_group_faults", "workload_faults"]
-
 _MOST_CLAIMS: Final = 4
 _MOST_TEMPLATES: Final = 8
 _MOST_CONSTRAINTS: Final = 1

@@ -43,9 +43,6 @@ from moorage.api.validation.faults import (
 )
 from moorage.api.validation.resources import container_resources, pod_resources
 
-__all__ = ["PodValidator", "pod_faults", "pod_level_faults", "pod_template_faults", "port_name_faults"]
-
-
 # -- pod level ---------------------------------------------------------------------------------------------------------
 # Pod-level resources: they must cover what the pod's containers request.
 #

@@ -11,8 +11,6 @@ from moorage.api.names import check_dns1123_subdomain
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from moorage.api.validation.faults import Faults, invalid, label_selector, named, object_meta, required, unsupported
 
-__all__ = ["GROUP", "check_path_segment", "cluster_role_faults", "role_binding_faults", "role_faults"]
-
 GROUP: Final = "rbac.authorization.k8s.io"
 
 

@@ -23,12 +23,6 @@ from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, object_meta, quantity, required, unsupported
 from moorage.errors import Fault
 
-__all__ = [
-    "container_name_faults", "container_resources", "node_resources", "pod_resources", "quota_faults",
-    "quota_status_faults", "quota_warnings", "standard_name_faults",
-]  # fmt: skip
-
-
 _CONTAINER: Final = frozenset(["cpu", "memory", "ephemeral-storage"])
 _POD: Final = ("cpu", "hugepages-", "memory")
 _COUNTED: Final = frozenset(

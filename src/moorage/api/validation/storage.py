@@ -38,11 +38,6 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 
-__all__ = [
-    "attributes_class_faults", "capacity_faults", "claim_faults", "claim_spec_faults", "csi_node_faults",
-    "storage_class_faults", "volume_faults",
-]  # fmt: skip
-
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
 _SINGLE: Final = "ReadWriteOncePod"

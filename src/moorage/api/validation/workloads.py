@@ -39,11 +39,6 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 
-__all__ = [
-    "budget_faults", "cron_job_faults", "daemon_set_faults", "deployment_faults", "job_faults", "pod_template_object_faults",
-    "priority_class_faults", "replica_set_faults", "replication_controller_faults", "stateful_set_faults",
-]  # fmt: skip
-
 _PERCENT = re.compile("[0-9]+%")
 _HIGHEST_PRIORITY: Final = 1_000_000_000
 #: A cron job's jobs have its name with eleven more characters.

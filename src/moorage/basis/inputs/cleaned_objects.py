@@ -18,9 +18,6 @@ from moorage.api.core import Pod
 from moorage.api.kinds import Kind, Reader
 from moorage.api.workloads import CronJob, StatefulSet
 
-__all__ = ["KINDS", "UNKNOWN_KIND", "ObjectCleaner", "find_kind", "json_decoder", "list_parts", "why_unused"]
-
-
 #: Annotations that scheduling or a controller reads.
 _READ: Final = frozenset({
     "batch.kubernetes.io/job-completion-index",

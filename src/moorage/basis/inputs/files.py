@@ -18,8 +18,6 @@ from typing import BinaryIO, Final
 
 from moorage.errors import InputError
 
-__all__ = ["LARGE", "MAX_BYTES", "PROJECT_FILE", "Budget", "InputFile", "LargeFile", "open_sources"]
-
 #: The maximum number of bytes to read in total, after decompression.
 MAX_BYTES: Final = 4 << 30
 #: From this size on, a file is read in pieces if it is a List in JSON.

@@ -25,11 +25,6 @@ from moorage.errors import InputError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = [
-    "MAX_LIST_DEPTH", "SERVER_VERSION", "FileLine", "FoundObject", "ListFrame", "NotInPiecesError", "ObjectKey",
-    "Payload", "find_frame", "find_objects", "find_positions", "items_in", "line_of", "plain_object",
-]  # fmt: skip
-
 
 # -- large lists -------------------------------------------------------------------------------------------------------
 # Read the items of a large List in JSON piece by piece, so that the whole text is never in memory with the objects.

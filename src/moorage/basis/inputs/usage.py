@@ -18,8 +18,6 @@ from moorage.api.reading.manifests import read_documents
 from moorage.basis.files import read_file
 from moorage.errors import InputError
 
-__all__ = ["MeasuredUsage", "read_usage", "usage_of"]
-
 #: A pod or workload and a container; "" for all containers of a pod together.
 _Key = tuple[str, str]
 _Amounts = dict[str, int]

@@ -23,11 +23,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = [
-    "BEGIN", "CHANGES", "END", "OBJECTS", "Damage", "Dropped", "LogFrame", "Mark", "Put", "Record", "Touched", "frames_in",
-    "packed", "unpacked",
-]  # fmt: skip
-
 _HEADER: Final = struct.Struct("<4sB3xIIqQII")
 _MAGIC: Final = b"\xabMRL"
 #: What a frame holds: the begin of a file, changes, objects of a snapshot, the end of a snapshot.

@@ -34,12 +34,6 @@ from moorage.basis.recording.frames import (
 from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, began_at, log_end, log_files
 from moorage.errors import InputError
 
-__all__ = [
-    "STARTED", "STATE_KEPT_S", "ClusterLog", "LogChange", "LogFault", "LogState", "is_log", "log_of", "moment_text",
-    "objects_at", "parse_moment", "parse_seconds",
-]  # fmt: skip
-
-
 # -- moments -----------------------------------------------------------------------------------------------------------
 # Moments of a log as text: ``2026-11-24T14:03:00Z``, ``2026-11-24 14:03``, ``14:03``, ``-10m``, ``now``. Times are UTC.
 

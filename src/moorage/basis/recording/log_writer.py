@@ -18,8 +18,6 @@ from typing import BinaryIO, Final
 from moorage.basis.recording.frames import BEGIN, CHANGES, END, OBJECTS, Damage, Mark, Put, Record, frames_in, packed, unpacked
 from moorage.errors import InputError
 
-__all__ = ["CHANGES_SUFFIX", "SNAPSHOT_SUFFIX", "LogLimits", "LogWriter", "SnapshotWriter", "began_at", "log_end", "log_files"]
-
 CHANGES_SUFFIX: Final = ".changes"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 _UNFINISHED: Final = ".unfinished"

@@ -17,8 +17,6 @@ from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Binding"]
-
 
 class Binding(Struct, eq=False):
     """An assumed pod between its decision and its binding.

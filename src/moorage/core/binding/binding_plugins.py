@@ -16,8 +16,6 @@ from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
 
-__all__ = ["MAX_PERMIT_WAIT_S", "bind_effects", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve"]
-
 MAX_PERMIT_WAIT_S = 15 * 60.0
 
 

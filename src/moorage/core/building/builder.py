@@ -23,9 +23,6 @@ from moorage.framework.registry import Registry
 from moorage.framework.verdicts import MessageForm
 from moorage.plugins.earlier.shared.waking import Waking
 
-__all__ = ["build_profiles", "build_resolved", "build_scheduler"]
-
-
 # -- profiles ----------------------------------------------------------------------------------------------------------
 # From a configuration to profiles that run: resolve the names, build the plugins, report what is missing.
 

@@ -18,8 +18,6 @@ from moorage.framework.profile import declared_name
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 
-__all__ = ["ConfigSource", "load_source", "registry_with"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:

@@ -21,8 +21,6 @@ from moorage.core.config.scheduler_document import POLICY, Loaded, ReleaseRules,
 from moorage.errors import ConfigError, InputError
 from moorage.framework.registry import Registry
 
-__all__ = ["Algorithm", "load_algorithm"]
-
 _AFFINITY = "InterPodAffinity"
 _HINT = f"apiVersion: {V1BETA1.name} and kind: {KIND}"
 _POLICY_HINT = f"apiVersion: v1 and kind: {POLICY}"

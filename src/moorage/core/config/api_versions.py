@@ -40,9 +40,6 @@ from moorage.core.config.legacy_sets import appended, overlaid, settled
 from moorage.core.config.plugin_sets import Expansion, expand
 from moorage.framework.feature_gates import FeatureGates
 
-__all__ = ["API_VERSIONS", "V1", "V1BETA1", "ApiVersion", "default_version", "v1_of", "v1beta1_over", "version_of"]
-
-
 # -- release 1 24 ------------------------------------------------------------------------------------------------------
 # The defaults of a v1beta3 configuration: those of kube-scheduler 1.23 and 1.24, as one list for all extension points.
 #

@@ -19,12 +19,6 @@ from moorage.api.releases import RELEASES, TODAY
 from moorage.core.extenders.consultation import HTTPExtender, in_order
 from moorage.framework.args import Duration, Int32
 
-__all__ = [
-    "ClientConnection", "Configuration", "Extender", "ExtenderTLSConfig", "KubeSchedulerProfile", "LeaderElection",
-    "ManagedResource", "PluginConfig", "PluginRef", "PluginSet", "Plugins", "extenders_of",
-]  # fmt: skip
-
-
 #: A 32-bit float on the wire; a larger number is a decoding error.
 Float32: TypeAlias = Annotated[float, Meta(ge=-3.4028234663852886e38, le=3.4028234663852886e38)]
 

@@ -28,8 +28,6 @@ from moorage.core.config.upgrade import changed_rules, gained_plugins, without_r
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
-__all__ = ["Converted", "convert"]
-
 _FIT: Final = "NodeResourcesFit"
 _AFFINITY: Final = "NodeAffinity"
 #: Score plugin → the strategy of NodeResourcesFit that replaces it.

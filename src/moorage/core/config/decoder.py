@@ -30,9 +30,6 @@ from moorage.core.config import configuration
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.args import PluginArgs
 
-__all__ = ["KIND", "SchedulerText", "decode", "fields_of", "is_duration", "not_registered", "read_text", "refuse"]
-
-
 # -- go types ----------------------------------------------------------------------------------------------------------
 # The Go names of the configuration types, which kube-scheduler's messages contain.
 

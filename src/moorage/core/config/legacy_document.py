@@ -29,11 +29,6 @@ from moorage.core.config.legacy_sets import is_ip, plain_addresses, socket_fault
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
-__all__ = [
-    "V1Beta1Document", "V1Beta2Document", "V1Beta2DocumentV122", "V1Beta2DocumentV127", "V1Beta3Document",
-    "V1Beta3DocumentV128", "V1DocumentV125", "V1DocumentV127", "V1DocumentV135", "address_faults", "as_configuration",
-]  # fmt: skip
-
 P = TypeVar("P", bound="_Plugins")
 
 

@@ -18,12 +18,6 @@ from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, faults_at, me
 from moorage.core.config.release_1_21 import POINTS, Sets
 from moorage.errors import Fault
 
-__all__ = [
-    "DEFAULT_HOST", "DEFAULT_PORT", "Addresses", "appended", "is_ip", "join_host_port", "overlaid",
-    "plain_addresses", "settled", "socket_faults", "split_host_port",
-]  # fmt: skip
-
-
 _MAX_SCORE: Final = 100
 _INT64: Final = 2**64
 

@@ -19,8 +19,6 @@ from moorage.api.quantity import INT64_MAX, INT64_MIN
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.errors import Fault
 
-__all__ = ["ALL_POINTS", "Expansion", "expand", "faults_at", "merge", "overflow", "quoted", "weights_of"]
-
 #: Every extension point that a profile may configure, in the order kube-scheduler visits them.
 ALL_POINTS: Final = (
     "preFilter", "filter", "postFilter", "reserve", "preScore", "score", "preBind", "bind", "postBind", "permit", "preEnqueue",

@@ -22,12 +22,6 @@ from moorage.core.config.validation import extender_faults
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
-__all__ = [
-    "DEFAULT_PREDICATES", "DEFAULT_PRIORITIES", "EQUAL_PRIORITY", "MANDATORY_PREDICATES", "PREDICATES",
-    "PRIORITIES", "Policy", "Predicate", "Priority", "predicate_name", "priority_name", "read_policy",
-]  # fmt: skip
-
-
 # -- policy names ------------------------------------------------------------------------------------------------------
 # The names that a Policy may use, and the plugins they map to.
 #

@@ -32,8 +32,6 @@ from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
-__all__ = ["in_policy", "policy_configs", "policy_faults", "policy_plugins"]
-
 #: The plugins of points that a Policy does not configure.
 _ALWAYS = (("queueSort", "PrioritySort"), ("postFilter", "DefaultPreemption"), ("bind", "DefaultBinder"))
 #: The path of a fault in a weight.

@@ -23,8 +23,6 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 
-__all__ = ["ResolvedProfile", "args_of", "catalogue", "resolution_faults", "resolve"]
-
 _FIT = "NodeResourcesFit"
 
 

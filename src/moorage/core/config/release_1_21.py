@@ -14,10 +14,6 @@ from typing import Final
 from moorage.core.config.configuration import PluginRef
 from moorage.framework.feature_gates import FeatureGates
 
-__all__ = [
-    "API_VERSION", "DEFAULT_PROVIDER", "LOCKS", "PLUGIN_POINTS", "POINTS", "PROVIDERS", "Sets", "provider",
-]  # fmt: skip
-
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta1"
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 PROVIDERS: Final = (DEFAULT_PROVIDER, "ClusterAutoscalerProvider")

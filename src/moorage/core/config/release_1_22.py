@@ -15,8 +15,6 @@ from moorage.core.config.configuration import PluginRef, PluginSet
 from moorage.core.config.release_1_21 import API_VERSION as V1BETA1
 from moorage.errors import Fault
 
-__all__ = ["ADDED_BY_1_27", "API_VERSION", "CHECKED_IN_V1BETA1", "DEFAULTS", "PLUGIN_POINTS", "REMOVED_PLUGINS", "conflicts"]
-
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta2"
 
 #: Plugin → the extension points it implements.

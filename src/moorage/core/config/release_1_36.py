@@ -14,8 +14,6 @@ from typing import Final
 from moorage.core.config.configuration import PluginRef
 from moorage.framework.feature_gates import FeatureGates
 
-__all__ = ["API_VERSION", "CHECKED_WHEN_LOADED", "KIND", "PLUGIN_POINTS", "REMOVED_PLUGINS", "default_plugins"]
-
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 

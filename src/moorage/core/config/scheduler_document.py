@@ -40,12 +40,6 @@ from moorage.errors import Fault, InputError
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
-__all__ = [
-    "POLICY", "Loaded", "ReleaseRules", "default_configuration", "from_policy", "from_provider", "load", "load_any",
-    "load_as", "load_default",
-]  # fmt: skip
-
-
 # -- arguments ---------------------------------------------------------------------------------------------------------
 # Plugin arguments: decode those of known plugins, and keep those of unknown plugins as plain data.
 #

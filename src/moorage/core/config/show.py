@@ -37,9 +37,6 @@ from moorage.core.config.release_1_36 import default_plugins
 from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.points import POINTS
 
-__all__ = ["as_document", "as_table", "as_written", "listed", "plain_struct"]
-
-
 _HIDDEN = b"REDACTED"
 
 

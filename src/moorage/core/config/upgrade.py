@@ -13,8 +13,6 @@ from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_1_36 import default_plugins
 from moorage.framework.feature_gates import FeatureGates
 
-__all__ = ["changed_rules", "gained_plugins", "rules_between", "without_refused"]
-
 _FIT: Final = "NodeResourcesFit"
 _STRATEGY: Final = "scoringStrategy"
 _DISK_LIMITS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")

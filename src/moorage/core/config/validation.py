@@ -28,9 +28,6 @@ from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 
-__all__ = ["extender_faults", "leader_election_faults", "validation_faults"]
-
-
 # -- extender validation -----------------------------------------------------------------------------------------------
 # Validation of scheduler extenders.
 #

@@ -26,8 +26,6 @@ from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
 from moorage.state.view import FewRows, NodeView
 
-__all__ = ["FEW", "REFUSED", "Columns", "FewWorths", "KeyColumn", "Varying", "has_many_rows"]
-
 #: Stands in for the score of a refused row. Sums of columns with it are negative and do not overflow.
 REFUSED: Final = -(1 << 52)
 #: Up to this many changed rows are judged one by one; more are judged as columns.

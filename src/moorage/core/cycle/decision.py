@@ -21,9 +21,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NO_NODES", "Decision", "Failures", "Feasible", "Quick"]
-
-
 #: kube-scheduler's own text for an empty cluster.
 NO_NODES = "no nodes available to schedule pods"
 

@@ -17,8 +17,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_tree import Ring
 from moorage.state.table import NodeTable
 
-__all__ = ["REFUSED", "DomainPlaces", "Domains", "OpenPlaces", "selected"]
-
 #: Some ids of a label's values, as an index of arrays with one entry for each value.
 Domains = npt.NDArray[np.intp] | slice
 

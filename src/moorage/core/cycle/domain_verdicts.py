@@ -32,9 +32,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["ByDomain", "Pick"]
-
-
 #: Added to the total of a row in a closed domain, once per key: makes any total negative and cannot overflow.
 _CLOSED: Final = -(1 << 52)
 #: Up to this many domains are compared in plain Python: each NumPy call has a fixed cost.

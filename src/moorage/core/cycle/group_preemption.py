@@ -24,8 +24,6 @@ from moorage.state.group_trees import AnyGroup
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["Fits", "group_victims"]
-
 # kube-scheduler's own texts, kept word for word.
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"

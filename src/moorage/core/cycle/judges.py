@@ -18,8 +18,6 @@ from moorage.state.columns import BoolArray, lazy
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Judges", "Plan", "PreFilters", "Steps", "ask_pre_filters", "both", "close_refused"]
-
 
 def _no_rule(pod: PodInfo) -> None:
     del pod

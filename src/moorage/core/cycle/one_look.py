@@ -18,8 +18,6 @@ from moorage.framework.answer_forms import Rule
 from moorage.framework.post_filter import PreFiltered
 from moorage.state.cluster import Snapshot
 
-__all__ = ["OneLook"]
-
 
 class OneLook:
     """What is the same for pods with some keys, while no node changes: the ``rule`` of the rows, and PreFilter's results."""

@@ -20,8 +20,6 @@ from moorage.framework.reuse import Scope
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NarrowLook", "PinnedPods"]
-
 _encode: Final = msgspec.msgpack.Encoder().encode
 #: Shapes whose class is kept; all are dropped when there are more.
 _KEPT: Final = 1024

@@ -23,8 +23,6 @@ from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["KnownShape", "Positions", "Recent", "ShapeRoute", "Signed", "Signer"]
-
 _OWN: Final = "moorage."
 #: Shapes cached, and numbers of signatures of plugins that read only nodes, and of all others.
 _CAPACITY: Final = 2048

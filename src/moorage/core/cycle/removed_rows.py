@@ -15,9 +15,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["GONE", "NewRows", "NominatedRows", "Rivals", "new_rows"]
-
-
 #: Stands for the former row of a node that had none.
 GONE: Final = -1
 #: Up to this many changed rows are judged one by one.

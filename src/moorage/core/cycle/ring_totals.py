@@ -19,8 +19,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
 from moorage.state.table import NodeTable
 
-__all__ = ["RingTotals"]
-
 #: The most ``CountedPlaces`` that one sheet keeps, and the most rows in all of them together.
 _COUNTED_KEPT: Final = 64
 _COUNTED_ROWS_KEPT: Final = 2_000_000

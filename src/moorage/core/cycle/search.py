@@ -22,17 +22,6 @@ import numpy.typing as npt
 from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.table import NodeTable
 
-__all__ = [
-    "EVERYWHERE",
-    "NodeOrder",
-    "SearchScope",
-    "draw",
-    "draw_by_name",
-    "feasible_nodes_to_find",
-    "first_from",
-    "ring_position",
-]
-
 _PLACES = 2**64
 
 

@@ -31,8 +31,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Sheet"]
-
 #: Answers about rooms with nominated pods that one sheet caches.
 _CROWDED_KEPT: Final = 4096
 

@@ -27,8 +27,6 @@ from moorage.framework.reuse import Scope
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["CachedPath", "Sheets"]
-
 #: Rows kept in all sheets together, at about 50 bytes each.
 _ROWS_KEPT: Final = 4_000_000
 #: The most routes that are cached; all are dropped when there are more.

@@ -17,9 +17,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.table import NodeTable
 
-__all__ = ["CountedPlaces", "SummedPlaces"]
-
-
 #: If scores span more steps than this, the nodes are scored one by one.
 _MOST_CELLS: Final = 1024
 #: Up to this many changes are followed one by one: each NumPy call has a fixed cost.

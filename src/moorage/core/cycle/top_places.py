@@ -14,8 +14,6 @@ import numpy as np
 from moorage.state.columns import IntArray
 from moorage.state.node_tree import Ring
 
-__all__ = ["TopPlaces"]
-
 #: Fewer tied places than this are not worth keeping: they are used up after as many pods.
 _WORTH_KEEPING: Final = 8
 #: How many searches compare all totals after one that found too few tied places, or after many changes at once.

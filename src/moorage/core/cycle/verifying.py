@@ -28,8 +28,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["PromiseError", "Verification", "VerifiedPath"]
-
 _NONE: Nominated = MappingProxyType({})
 _OWN: Final = "moorage."
 

@@ -20,8 +20,6 @@ from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.profile import Profile
 
-__all__ = ["PodAttempt", "SchedulingAttempt", "let_go"]
-
 
 class SchedulingAttempt(Protocol):
     """A pod or a pod group that left the queue. ``key`` is ``namespace/name``."""

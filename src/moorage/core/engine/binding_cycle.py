@@ -34,8 +34,6 @@ from moorage.framework.effects import Effect
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
 
-__all__ = ["BindingCycle"]
-
 
 class BindingCycle:
     """Runs the binding cycles of all pods."""

@@ -9,8 +9,6 @@ from moorage.core.binding.binding import Binding
 from moorage.core.engine.facts import Phase
 from moorage.core.queue.queued_pod import save_fields
 
-__all__ = ["Bindings"]
-
 
 class Bindings:
     """All bindings by pod UID, and the work that is under way for them.

@@ -17,8 +17,6 @@ from moorage.framework.profile import Profile
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["STANDARD_PARTS", "EngineParts", "EngineState"]
-
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:

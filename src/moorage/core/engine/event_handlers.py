@@ -25,9 +25,6 @@ from moorage.framework.events import ClusterEvent
 from moorage.state.pod_info import PodInfo, infos_of
 from moorage.state.pod_names import PodNames
 
-__all__ = ["Answers", "EventHandlers"]
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 # The API server's answers to our own writes, until a watch reports them.
 #

@@ -15,8 +15,6 @@ from moorage.core.extenders.consultation import Asking, ExtenderAnswer
 from moorage.core.extenders.wire import shown
 from moorage.framework.effects import Question
 
-__all__ = ["ExtenderSession"]
-
 #: Seconds beyond an extender's own timeout after which the engine stops waiting: the driver failed to bring the answer.
 _GRACE_S: Final = 1.0
 #: Go's text for a client timeout.

@@ -23,9 +23,6 @@ from moorage.framework.placements import GroupInfo
 from moorage.framework.post_filter import PostFilterResult
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FailureHandler", "PreemptionExecutor"]
-
-
 # -- preemption executor -----------------------------------------------------------------------------------------------
 # Preemption after the decision: which victims are evicted, and when the preemptors are tried again.
 #

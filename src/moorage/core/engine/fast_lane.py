@@ -24,8 +24,6 @@ from moorage.framework.profile import Profile
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.state.cluster import ClusterState
 
-__all__ = ["FastLane"]
-
 #: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
 _QUIET_POINTS = ("reserve", "permit", "preBind", "postBind")
 _NONE: Nominated = MappingProxyType({})

@@ -17,8 +17,6 @@ from moorage.errors import MoorageError
 from moorage.framework.effects import Effect, Evict
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Cancel", "Decided", "GroupAttempted", "Outbox", "Output", "PluginFault", "Preempted", "Revoked", "Skipped"]
-
 
 class Decided(Struct, frozen=True):
     """An attempt for one pod ended with this decision."""

@@ -54,8 +54,6 @@ from moorage.state.group_trees import GroupNode, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["GroupAttempt", "GroupScheduler"]
-
 # kube-scheduler's own texts, kept word for word.
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
 _ALL: Final = "all pods in a single pod group should have"

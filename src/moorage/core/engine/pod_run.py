@@ -24,9 +24,6 @@ from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Found", "PodRun", "is_copy"]
-
-
 # -- placement ---------------------------------------------------------------------------------------------------------
 # What the fast lane found for a pod: its node, and what is needed to place it there.
 

@@ -40,8 +40,6 @@ from moorage.state.group_trees import tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Scheduler"]
-
 #: As a tuple: making a union costs more than the test.
 _NEWS: Final = (Seen, Gone)
 

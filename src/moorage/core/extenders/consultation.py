@@ -45,8 +45,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["Asking", "Consultation", "ExtenderAnswer", "HTTPExtender", "binder_of", "in_order", "without_asking"]
-
 T = TypeVar("T")
 
 #: Extenders score up to 10, plugins up to 100.

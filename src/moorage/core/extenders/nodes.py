@@ -19,8 +19,6 @@ from moorage.state.labels import ImageHolders
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["BareNode", "BareView"]
-
 
 class BareView(NodeView):
     """A view of some rows of a node table, with no pods and no images on the nodes."""

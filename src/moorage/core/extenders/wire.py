@@ -20,11 +20,6 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.printable import clip
 from moorage.errors import AttemptError
 
-__all__ = [
-    "EXTENDER", "ExtenderError", "FilterReply", "MetaVictims", "Whole", "bind_args", "check_bind_reply", "node_args", "partial",
-    "preempt_args", "read_filter_reply", "read_preempt_reply", "read_priorities", "shown",
-]  # fmt: skip
-
 #: Returns an object's full JSON; None if it is not known. Objects in this process hold only the fields that scheduling reads.
 Whole: TypeAlias = Callable[[Node | Pod], bytes | None]
 #: The plugin name that stands for all extenders.

@@ -39,12 +39,6 @@ from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "SCHEDULED", "UNSCHEDULABLE", "WAITING", "AssumedMember", "GroupCycle", "GroupOutcome", "GroupReport", "MemberAttempt",
-    "QueuedGroup", "refused",
-]  # fmt: skip
-
-
 # -- group outcome -----------------------------------------------------------------------------------------------------
 # The pods and the result of one attempt to place a pod group.
 #

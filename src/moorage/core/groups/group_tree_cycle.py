@@ -32,8 +32,6 @@ from moorage.state.group_trees import GroupNode
 from moorage.state.pod_groups import group_key
 from moorage.state.view import NodeView
 
-__all__ = ["TreeCycle"]
-
 _CHILD_FAILED = "composite pod group evaluation failed due to child error: {}"
 
 

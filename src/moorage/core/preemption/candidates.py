@@ -23,8 +23,6 @@ from moorage.core.preemption.victim_units import Units, select_units
 from moorage.framework.points import Attempt
 from moorage.framework.verdicts import Code, Status, Verdicts
 
-__all__ = ["HARMS", "NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates", "harm_key"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _NOBODY_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'

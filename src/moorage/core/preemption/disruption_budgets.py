@@ -14,8 +14,6 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.state.labels import SelectorIndex
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Budgets"]
-
 
 class Budgets:
     """The budgets of a cluster, by namespace. A budget whose selector is empty, absent or malformed matches no pod.

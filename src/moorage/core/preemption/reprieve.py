@@ -26,8 +26,6 @@ from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NOBODY_LESSER", "NO_VICTIMS", "EvictionAnswers", "Victims", "select_victims", "select_victims_everywhere"]
-
 #: kube-scheduler's own text, kept word for word: people search their events for it.
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NOBODY_LESSER: Final = Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))

@@ -15,9 +15,6 @@ from moorage.state.columns import BoolArray, IntArray, ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["NOT_STARTED", "RankedRows", "Ranking", "by_importance", "earliest_start", "started"]
-
-
 # -- importance --------------------------------------------------------------------------------------------------------
 # The importance of pods in preemption: higher priority first, then the earlier start.
 #

@@ -23,8 +23,6 @@ from moorage.state.group_trees import AnyGroup, below, entry_key
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Unit", "Units", "select_units"]
-
 
 @dataclass(slots=True, eq=False)
 class Unit:

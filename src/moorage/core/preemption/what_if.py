@@ -31,11 +31,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = [
-    "Contended", "ContendedRows", "FailedAttempt", "ManyNodes", "Nominated", "OneNode",
-    "contenders", "judge_nominated", "judge_with_nominated",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 #: Node name → pods nominated to it, most important first.

@@ -20,9 +20,6 @@ from moorage.core.queue.heap import LazyHeap
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.state.pod_groups import group_key
 
-__all__ = ["ActiveQueue", "BackoffQueue", "SleepingMembers", "SortKey"]
-
-
 # -- active ------------------------------------------------------------------------------------------------------------
 # The active queue: pods that are ready for a scheduling attempt, in the order of the QueueSort plugin.
 #

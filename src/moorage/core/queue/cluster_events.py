@@ -21,11 +21,6 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
 
-__all__ = [
-    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "assigned_pod_events", "is_repeat", "node_events",
-    "object_events", "own_changes", "pod_changes",
-]  # fmt: skip
-
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)

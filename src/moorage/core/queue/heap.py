@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
-__all__ = ["LazyHeap"]
-
 T = TypeVar("T")
 
 _SLACK = 64

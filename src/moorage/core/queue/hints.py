@@ -22,8 +22,6 @@ from moorage.framework.points import Plugin
 from moorage.framework.profile import declared_wakes, points_of
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["HintOutcome", "HintTimer", "Hints", "Interest", "is_for_everyone", "wakes_of"]
-
 #: Only plugins that run at these points can reject a pod in a way that an event can resolve.
 _REJECTING_POINTS = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from moorage.framework.events import ClusterEvent
 
-__all__ = ["Happening", "InFlight"]
-
 
 class Happening(NamedTuple):
     """A logged event, with its object before and after."""

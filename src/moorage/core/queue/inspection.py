@@ -11,8 +11,6 @@ from moorage.core.queue.in_flight import InFlight
 from moorage.core.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
 from moorage.core.queue.unschedulable_pods import Unschedulable
 
-__all__ = ["QueueInspection"]
-
 _POD_POPPED = "PodPopped"
 
 

@@ -20,8 +20,6 @@ from moorage.api.meta import ObjectMeta
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Nominator"]
-
 
 class Nominator:
     """UID to node, and back. ``pods`` is the queue's live mapping of pods by UID."""

@@ -25,8 +25,6 @@ from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ERRORS", "Gates", "QueueProfile", "queue_profile", "sort_key"]
-
 PreEnqueue = Callable[[PodInfo], Hold | None]
 
 

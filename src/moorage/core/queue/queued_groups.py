@@ -21,8 +21,6 @@ from moorage.framework.verdicts import Code
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["GroupEntry", "GroupsOfPods"]
-
 _ATTEMPT_FAILED = "ScheduleAttemptFailure"
 _REGROUPED = "PodGroupUpdate"
 

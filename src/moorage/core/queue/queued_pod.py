@@ -18,8 +18,6 @@ from msgspec import Struct
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["PendingPod", "QueuePlace", "QueuedPod", "save_fields"]
-
 _NONE: frozenset[str] = frozenset()
 
 

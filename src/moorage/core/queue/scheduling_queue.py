@@ -36,8 +36,6 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["FORCE_ACTIVATE", "UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]
-
 #: How often the queue scans unschedulable pods for those that waited too long.
 SCAN_INTERVAL_S: Final = 30.0
 

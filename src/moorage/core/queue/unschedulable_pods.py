@@ -16,8 +16,6 @@ from typing import NamedTuple
 from moorage.core.queue.heap import LazyHeap
 from moorage.core.queue.queued_pod import QueuedPod
 
-__all__ = ["Rejecter", "ShapeGroup", "Unschedulable"]
-
 #: Scheduler name and plugin name.
 Rejecter = tuple[str, str]
 

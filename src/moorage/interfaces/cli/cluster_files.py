@@ -30,13 +30,6 @@ from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_tr
 from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 
-__all__ = [
-    "CONFIG_LIMIT", "STDIN", "asking", "bundled_folder", "emulating", "keeping_what_is_read", "known_release",
-    "paths_of", "place_of", "project_setting", "read_cluster", "read_file", "read_once", "reading_options",
-    "refuse_nothing_to_place", "release_of_files", "rules_of", "simulation_options",
-]  # fmt: skip
-
-
 # -- bounded files -----------------------------------------------------------------------------------------------------
 # Files of commands: those that users name, up to a size limit, the project's file, and what travels with the package.
 

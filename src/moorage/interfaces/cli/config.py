@@ -23,8 +23,6 @@ from moorage.interfaces.cli.terminal import say
 from moorage.plugins import builtin_registry
 from moorage.report.style import yaml_text
 
-__all__ = ["config"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from moorage.interfaces.cli.terminal import output_style, print_styled
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options
 
-__all__ = ["demo", "examples_folder"]
-
 EPILOG = """Examples:
 
 \b

@@ -17,8 +17,6 @@ from moorage.interfaces.cli.cluster_files import bundled_folder
 from moorage.interfaces.cli.main import OK, DescribedCommand, cli
 from moorage.interfaces.cli.terminal import bare, output_style, shows_colour
 
-__all__ = ["docs_folder", "help_pages", "show_help"]
-
 EPILOG = """Examples:
 
 \b

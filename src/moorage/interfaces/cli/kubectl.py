@@ -18,8 +18,6 @@ from click.shell_completion import ShellComplete
 from moorage.interfaces.cli.main import COMMANDS, GROUPS, Commands, run_command
 from moorage.interfaces.cli.terminal import collect_seldom
 
-__all__ = ["complete", "kubectl", "main"]
-
 _NAME: Final = "kubectl moorage"
 #: What a completion asks of the shell: offer nothing else, or files.
 _NO_FILES, _FILES = 4, 0

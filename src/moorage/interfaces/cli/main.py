@@ -23,12 +23,6 @@ from moorage.errors import MoorageError
 from moorage.interfaces.cli.pflag import FlagError, parse_bool
 from moorage.interfaces.cli.terminal import guard, print_error, say, unguard
 
-__all__ = [
-    "COMMANDS", "ERROR", "INTERRUPTED", "OK", "PENDING", "UNDECIDED", "CommandGroup", "Commands",
-    "DescribedCommand", "cli", "main", "run_command",
-]  # fmt: skip
-
-
 # -- command help ------------------------------------------------------------------------------------------------------
 # Commands as users of kubectl expect them: options by section on the help page, and ``--flag=true`` or ``=false``.
 

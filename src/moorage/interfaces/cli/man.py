@@ -13,8 +13,6 @@ from moorage import __version__
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import OK, DescribedCommand, cli
 
-__all__ = ["man", "man_page", "man_pages"]
-
 EPILOG = """Examples:
 
 \b

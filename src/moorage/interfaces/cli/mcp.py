@@ -20,8 +20,6 @@ from moorage.interfaces.cli.terminal import Progress, say, unguard
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.redact.live_dump import endpoint_of
 
-__all__ = ["mcp"]
-
 EPILOG = """Examples:
 
 \b

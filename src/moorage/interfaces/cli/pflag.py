@@ -23,8 +23,6 @@ from moorage.api import quantity
 from moorage.api.durations import format_duration, parse_duration
 from moorage.errors import MoorageError
 
-__all__ = ["ASKS_HELP", "SHOWN", "Flag", "FlagCommand", "FlagError", "Given", "parse_bool", "read_flags"]
-
 
 class FlagError(click.ClickException):
     """A command-line error in pflag's words. ``unknown``: the name of a flag that does not exist, "" for other errors."""

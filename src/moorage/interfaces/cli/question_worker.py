@@ -15,8 +15,6 @@ from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
 from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe
 
-__all__ = ["ANSWERING", "absolute_plugin", "answer_question", "limit_process", "question_words"]
-
 #: Options of ``moorage up`` that questions have as well.
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}
 

@@ -11,12 +11,6 @@ from moorage.api.releases import LEGACY, find_release, why_unknown
 from moorage.core.config.release_1_21 import PROVIDERS
 from moorage.interfaces.cli.main import DescribedCommand
 
-__all__ = [
-    "AUTO", "EmulatedRelease", "TakesFiles", "TakesFilesAndFlags", "emulate_options", "emulated_cluster_option",
-    "emulated_cluster_options", "max_disks_option", "no_quota_option", "old_flag_options",
-]  # fmt: skip
-
-
 # -- file options ------------------------------------------------------------------------------------------------------
 # Commands that take input files with ``-f`` only: arguments without it, as in ``-f *.yaml``, are rejected with a hint.
 

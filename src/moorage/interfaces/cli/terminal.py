@@ -28,12 +28,6 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import one_line, some_lines
 from moorage.report.style import COLOURS, WIDTH, Style
 
-__all__ = [
-    "EscapingStream", "Progress", "bare", "collect_seldom", "guard", "keep_freed_memory", "leave_memory_at_exit",
-    "output_style", "print_error", "print_styled", "say", "send_progress_to", "shows_colour", "unguard",
-]  # fmt: skip
-
-
 _SEQUENCE = re.compile(r"(\x1b\[\d+m)")
 #: Narrower terminals get lines of this width, which they wrap.
 _LEAST_WIDTH = 40

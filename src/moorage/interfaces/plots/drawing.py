@@ -11,9 +11,6 @@ import numpy.typing as npt
 
 from moorage.errors import InputError
 
-__all__ = ["COLOURS", "Columns", "PlotData", "column_of", "columns_of", "new_figure", "plain_axes", "plot_curves"]
-
-
 Columns = Mapping[str, npt.NDArray[Any]]
 #: Colours that colour-blind people can tell apart (Okabe and Ito).
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from moorage.errors import InputError
 from moorage.interfaces.plots.drawing import COLOURS, Columns, PlotData, column_of, columns_of, new_figure, plain_axes
 
-__all__ = ["plot_fragmentation", "plot_pending", "plot_utilisation"]
-
 #: Unit, its length in seconds, and the shortest span in seconds for which it is used.
 _UNITS: Final = (
     ("days", 86_400.0, 4 * 86_400.0),

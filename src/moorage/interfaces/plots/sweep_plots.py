@@ -12,8 +12,6 @@ from moorage.laboratory.sweeps.grid import SEED
 from moorage.laboratory.sweeps.results import MetricSummary, SweepResult
 from moorage.report.gates import amount_text, kind_of, title_of
 
-__all__ = ["plot_decision_map", "plot_sweep"]
-
 #: Maximum number of points on a plot, each of which has a label.
 _MOST_POINTS = 40
 

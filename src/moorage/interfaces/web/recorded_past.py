@@ -19,8 +19,6 @@ from moorage.interfaces.web.hub import TimelineRows
 from moorage.interfaces.web.mirror import Mirror, PriceOf, SnapshotRows
 from moorage.interfaces.web.rows import PodRow, pod_row
 
-__all__ = ["RecordedPast"]
-
 _node: Final = msgspec.json.Decoder(Node).decode
 _pod: Final = msgspec.json.Decoder(Pod).decode
 #: How many pods that are gone are kept: those of a day of a large cluster.

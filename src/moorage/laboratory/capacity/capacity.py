@@ -47,9 +47,6 @@ from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["CapacityQuestion", "capacity_of"]
-
-
 # -- capacity quota ----------------------------------------------------------------------------------------------------
 # Resource quotas while instances are counted: whether the API server would create one more.
 

@@ -27,9 +27,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["InstanceCounter", "Placed", "Room", "Stop", "room_for"]
-
-
 FIT: Final = "NodeResourcesFit"
 #: Plugins whose Filter never accepts a later instance on a node where it refused the first one.
 _NEVER_OPEN: Final = frozenset([

@@ -28,8 +28,6 @@ from moorage.report.capacity import CapacityGain, CapacityGroup
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount
 
-__all__ = ["GainSearch"]
-
 #: Maximum number of instances to place by the engine to find gains; beyond it, gains come from arithmetic or are left out.
 MOST_INSTANCES: Final = 10_000
 #: The largest cluster, in nodes, for which the engine computes gains.

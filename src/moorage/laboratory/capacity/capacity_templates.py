@@ -27,8 +27,6 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import owner_reference
 from moorage.simulator.workloads import PodFactory, expand
 
-__all__ = ["CapacityTemplate", "TemplateSource", "read_template"]
-
 _SLOTS: Final = {kind.type: kind.slot for kind in KINDS}
 #: Owners of pods that the scheduler reads.
 _OWNERS: Final = (ReplicaSet, StatefulSet, ReplicationController)

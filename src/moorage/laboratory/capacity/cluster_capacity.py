@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _PAGES: Final = "moorage.interfaces.web.site"
 _MAPS: Final = "moorage.interfaces.web.pod_routes"
 
-__all__ = ["AskedCluster", "CapacityQuestions", "templates_of"]
-
 
 class AskedCluster(Protocol):
     """The methods of a cluster that these questions need."""

@@ -29,8 +29,6 @@ from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
 from moorage.simulator.owners import controller_of
 
-__all__ = ["KINDS", "LEFT_OUT", "Advice", "kind_of"]
-
 #: What people do, in the order in which they do it: kind → verbs.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "wait": ("wait",),

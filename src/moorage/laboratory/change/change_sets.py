@@ -13,8 +13,6 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.change.offers import ChangeSet
 
-__all__ = ["combined", "covers", "field_of", "is_numeric", "shape_of", "sort_key", "subsets", "weakened"]
-
 #: Numeric changes → the step that makes them one unit weaker.
 _WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1}
 #: Up to this many changes, every proper subset is tried.

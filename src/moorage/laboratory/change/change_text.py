@@ -26,8 +26,6 @@ from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.laboratory.present import NOTHING_AROUND, Surroundings
 from moorage.simulator.owners import controller_of
 
-__all__ = ["command_of", "describe", "workload_of"]
-
 #: Workloads whose template can be changed.
 _PATCHED: Final[Mapping[str, type[Object]]] = {
     kind.__name__: kind for kind in (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController)

@@ -15,8 +15,6 @@ from moorage.laboratory.change.change_sets import combined, field_of, is_numeric
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
 from moorage.laboratory.costs import Costs
 
-__all__ = ["Choices", "LeastCosts", "NodeChoices", "all_are_minimal", "combinations"]
-
 #: Maximum number of combinations to queue for one node.
 _MOST_SETS: Final = 512
 #: For each constraint of a node, sets of changes that lift it.

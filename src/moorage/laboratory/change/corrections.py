@@ -25,8 +25,6 @@ from moorage.framework.changes import Change, term_text
 from moorage.laboratory.present import Surroundings
 from moorage.plugins.volumes.pod_claims import class_of_claim
 
-__all__ = ["CORRECTED", "Corrections", "closest", "required_labels"]
-
 #: The least similarity of two names, and how much more similar the closest name must be than the next one.
 _CLOSE: Final = 0.6
 _CLEAR: Final = 0.04

@@ -16,8 +16,6 @@ from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trial
 from moorage.report.style import together
 
-__all__ = ["all_who_make", "effects_of", "who_makes"]
-
 NO_PRICES: Final[Mapping[str, float]] = {}
 _OWNER: Final = "the owner of "
 _TEAMS: Final = {"node": "the node team", "cluster": "the cluster team", "config": "the owner of the scheduler"}

@@ -40,8 +40,6 @@ from moorage.laboratory.present import ListedObjects, Surroundings
 from moorage.laboratory.trial.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["OWNERS", "ChangeAnswers", "Remedy", "find_least_change"]
-
 OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
 #: More than the rounding of a sum of costs.
 _ROUNDING: Final = 0.001

@@ -30,9 +30,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import Snapshot
 
-__all__ = ["NO_OFFERS", "ChangeSet", "FirstLook", "NodeOffers", "Offers", "offers_of", "refusals_of"]
-
-
 # -- added nodes -------------------------------------------------------------------------------------------------------
 # Nodes that could be added to a cluster, one more of each group, and what refuses a pod even on an empty one.
 

@@ -39,8 +39,6 @@ from moorage.state.pod_info import PodInfo
 if TYPE_CHECKING:
     from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
 
-__all__ = ["RunInput", "RunSeries", "frames_of_run", "measure_run"]
-
 
 _MEASURES: Final = MeasureSetting()
 

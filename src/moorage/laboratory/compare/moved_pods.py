@@ -13,8 +13,6 @@ from moorage.report.comparison import MoveCount, PodMove
 from moorage.report.gates import MeasuredRun, MetricComparison, UnplacedPod
 from moorage.state.node_tree import zone_of
 
-__all__ = ["Moves", "NodePlaces", "count_moves", "moved_metrics", "moves_of", "new_pending", "new_pending_metric"]
-
 
 class NodePlaces(NamedTuple):
     """The group and the zone of each node, by its name."""

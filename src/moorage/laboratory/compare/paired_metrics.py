@@ -12,9 +12,6 @@ import numpy.typing as npt
 
 from moorage.report.gates import MeasuredRun, MetricComparison
 
-__all__ = ["Draws", "bca_interval", "compare_pairs", "draw_rows", "mean_difference", "paired_metrics", "sign_flip_p"]
-
-
 # -- intervals ---------------------------------------------------------------------------------------------------------
 # How certain the mean of paired differences is: a bootstrap interval, and an exact test of the signs.
 #

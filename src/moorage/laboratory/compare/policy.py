@@ -40,8 +40,6 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import workload_names
 from moorage.simulator.simulate import Options
 
-__all__ = ["CheckPolicy", "check_policy", "read_policy"]
-
 API_VERSION: Final = "moorage.dev/v1"
 #: The share of the time that is left which one question may take.
 _SHARE: Final = 0.5

@@ -26,8 +26,6 @@ from moorage.plugins import builtin_registry
 from moorage.report.comparison import PodMove
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["SEVERAL", "with_causes"]
-
 SEVERAL: Final = "several changes together, or chance"
 _GROUPS: Final = "groups_as_one"
 #: Fields of a release that no decision depends on, or that have rows of their own.

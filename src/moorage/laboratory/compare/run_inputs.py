@@ -23,9 +23,6 @@ from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 from moorage.simulator.cluster_run import workload_names
 
-__all__ = ["input_digest", "input_of_runs", "priced", "unplaced", "with_pods_to_place_again"]
-
-
 _TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 

@@ -29,8 +29,6 @@ from moorage.simulator.pod_books import PodRecord, State
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["WAITS", "MeasureSetting", "RunMeter", "fullness", "pending_metrics", "state_metrics", "wait_metrics"]
-
 #: The percentiles of waits.
 WAITS: Final = (50, 90, 99)
 

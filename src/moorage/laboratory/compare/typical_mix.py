@@ -17,8 +17,6 @@ from moorage.simulator.owners import is_mirror
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo, infos_of, parts_of
 
-__all__ = ["RARE", "PodShape", "eligible_shapes", "is_bound_to_its_node", "typical_mix", "unplaced_copy"]
-
 #: Shapes with a smaller share of the pods are merged.
 RARE: Final = 0.01
 _Requested = tuple[tuple[str, int], ...]

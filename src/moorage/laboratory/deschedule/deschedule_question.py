@@ -39,8 +39,6 @@ from moorage.simulator.descheduler.policy import DefaultEvictorArgs, Descheduler
 from moorage.simulator.descheduler.scene import PodReport, Scene
 from moorage.simulator.pod_books import State
 
-__all__ = ["DescheduleOptions", "deschedule_report", "read_pod_reports"]
-
 _TERMINATING = "1970-01-01T00:00:00Z"
 
 

@@ -20,8 +20,6 @@ from moorage.api.workloads import Deployment, PodDisruptionBudget, ReplicaSet, S
 from moorage.cluster.controllers.machinery.object_fields import scaled
 from moorage.simulator.owners import controller_of, is_active
 
-__all__ = ["BudgetBook", "BudgetCount", "BudgetFigures", "FindObject", "WatchedBudget", "looks_ready", "pods_by_namespace"]
-
 #: Returns the object of a kind by namespace and name, if it exists.
 FindObject: TypeAlias = Callable[[type[Object], str, str], Object | None]
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
         def digest(self) -> str: ...
 
 
-__all__ = ["OutageQuestions"]
-
-
 class OutageQuestions:
     """The methods of a cluster that answer questions about drained and lost nodes."""
 

@@ -15,8 +15,6 @@ from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
 from moorage.simulator.owners import controller_of
 from moorage.simulator.pod_books import PodRecord, State
 
-__all__ = ["DrainFindings", "DrainOutcome"]
-
 _OWNERS: Final[Mapping[str, type[Object]]] = {
     "ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet,
 }  # fmt: skip

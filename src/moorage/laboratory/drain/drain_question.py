@@ -26,12 +26,6 @@ from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
 from moorage.report.drain_report import DrainedNode, DrainedPod, DrainReport, LossInstead, cordon_summary, drain_summary
 from moorage.simulator.simulate import Options
 
-__all__ = [
-    "EXHAUSTIVE", "FoundOrder", "OrderScore", "OrderSearch", "OutageCluster", "check_nodes", "cordon_report",
-    "course_of", "drain_report",
-]  # fmt: skip
-
-
 # -- drain order -------------------------------------------------------------------------------------------------------
 # The best order in which to drain nodes one by one.
 #

@@ -27,11 +27,6 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
 from moorage.simulator.owners import controller_of, is_mirror
 
-__all__ = [
-    "DrainFlags", "DrainRule", "DrainVerdict", "judge_pod", "judge_pods", "leaving_for", "refusals_as_kubectl",
-    "warnings_as_kubectl",
-]  # fmt: skip
-
 #: The rule that decided about a pod; empty: no rule objects.
 DrainRule = Literal["", "terminating", "DaemonSet", "orphan", "mirror", "emptyDir", "noController"]
 #: What happens to a pod: kubectl evicts it, leaves it on its node, or refuses to drain the node.

@@ -33,12 +33,6 @@ from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.simulator.owners import controller_of, replacement
 from moorage.simulator.pod_books import State
 
-__all__ = [
-    "DENIED", "TWO_BUDGETS", "DrainCourse", "DrainPlan", "DrainRun", "DrainedCluster", "Evicting", "EvictionApi",
-    "EvictionRules", "NodeDrain", "NodeTurn",
-]  # fmt: skip
-
-
 #: Seconds that kubectl waits before it retries an eviction.
 RETRY_S: Final = 5.0
 TWO_BUDGETS: Final = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."

@@ -38,12 +38,6 @@ from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.edit.pod_changes import POD_CHANGES, parse_taint
 from moorage.simulator.owners import controller_of, replacement
 
-__all__ = [
-    "AT_FIRST", "GOING", "apply", "apply_all", "is_of_start", "is_transient", "reconfigure", "reconfigured_profile",
-    "target_of",
-]  # fmt: skip
-
-
 #: The annotation of a claim whose binding is complete.
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _CORDON: Final = "node.kubernetes.io/unschedulable"

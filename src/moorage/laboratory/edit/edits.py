@@ -33,8 +33,6 @@ from moorage.framework.changes import Change, ChangeValue, Owner
 from moorage.laboratory.costs import UNDONE
 from moorage.state.pod_requests import amount
 
-__all__ = ["WORKLOAD_KINDS", "no_such_node", "parse_edit", "parse_field", "pods_asked_for"]
-
 
 class _Edit(NamedTuple):
     """A form of an edit: the pattern of its field, and how to build the change."""

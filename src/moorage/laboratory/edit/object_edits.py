@@ -61,9 +61,6 @@ from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.owners import Claimed, controller_of
 from moorage.simulator.pod_creation import create_missing_pods
 
-__all__ = ["ChangeLike", "ObjectEdit", "ObjectEdits", "is_workload_edit", "parse_workload_edit", "read_change", "replaced"]
-
-
 # -- replaced objects --------------------------------------------------------------------------------------------------
 # Replace objects of an earlier input by those of a later one, as ``kubectl replace`` does, and add the others.
 #

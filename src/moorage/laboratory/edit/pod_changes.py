@@ -31,8 +31,6 @@ from moorage.framework.changes import Change, port_text, term_text
 from moorage.laboratory.amount_text import with_requests
 from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 
-__all__ = ["POD_CHANGES", "parse_taint", "request_of"]
-
 _FIT: Final = RequestOptions(use_status=False)
 _INDEXED: Final = re.compile(r"\[(\d+)\]")
 

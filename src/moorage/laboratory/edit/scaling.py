@@ -30,8 +30,6 @@ from moorage.simulator.owners import Claimed, controller_of, is_active
 from moorage.simulator.quotas import without_usage
 from moorage.simulator.workloads import expand, is_finished, newest_last
 
-__all__ = ["Scaled", "found_workload", "parse_scaled", "scale", "scale_object", "without_jobs", "without_running"]
-
 #: Kind → the field of the input that has its objects.
 _SLOTS: Final = {
     "Deployment": "deployments",

@@ -27,8 +27,6 @@ from moorage.laboratory.edit.scaling import Scaled, scale
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options
 
-__all__ = ["AddedNodes", "InputChanges", "Replacement", "parse_added_nodes", "selected_nodes"]
-
 
 @dataclass(frozen=True, slots=True)
 class AddedNodes:

@@ -42,9 +42,6 @@ from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ExplainOptions", "explain_cluster", "explain_together", "simulate_and_explain"]
-
-
 # -- not created -------------------------------------------------------------------------------------------------------
 # Explain pods that do not exist because a quota or a limit range refused them, and say what makes room in the quota.
 

@@ -32,8 +32,6 @@ from moorage.simulator.kueue.workloads import Key, PodSet
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["explain_workload", "names_work"]
-
 #: How long after the arrival the state is taken: evicted pods have given their quota back, and others were woken.
 _SETTLED_S: Final = 35.0
 _PREEMPTING: Final = "WaitingForPreemptedWorkloads"

@@ -20,8 +20,6 @@ from moorage.laboratory.trial.trials import Trials
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, PodStanding, Proof
 from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut
 
-__all__ = ["CHANGEABLE", "ChangeLimits", "with_changes"]
-
 #: Outcomes for which changes are searched.
 CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 

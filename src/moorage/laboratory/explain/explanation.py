@@ -44,8 +44,6 @@ from moorage.state.pod_info import PodInfo
 if TYPE_CHECKING:
     from moorage.simulator.simulation import PodRecord
 
-__all__ = ["Findings", "Moment", "Subject", "WatchingCycle", "explain_now", "explain_pending", "find_now"]
-
 
 # -- moments -----------------------------------------------------------------------------------------------------------
 # Report decisions on the pods to explain while the state is still the one of the decision.

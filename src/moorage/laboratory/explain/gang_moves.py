@@ -24,8 +24,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["MadeRoom", "RoomSearch"]
-
 #: Among up to so many pods, every set is tried.
 _FEW: Final = 14
 #: How many pods of a node count one by one when room is estimated.

@@ -27,8 +27,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Filling", "GangRoom", "MemberClass", "classes_of", "stays"]
-
 #: Plugins whose verdict on a node depends on the node and its free resources alone.
 _OF_THE_NODE: Final = frozenset([
     FIT, "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeDeclaredFeatures", "NodeLabel",

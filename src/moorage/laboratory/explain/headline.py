@@ -16,8 +16,6 @@ from moorage.framework.verdicts import Code
 from moorage.laboratory.explain.refusals import ELIGIBILITY
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Stage
 
-__all__ = ["why_nowhere"]
-
 #: Plugin → the words for the pod's constraint that the plugin checks.
 _NOUNS = {
     "NodeAffinity": "its node affinity",

@@ -36,9 +36,6 @@ from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.simulate import Options
 
-__all__ = ["LiveCopy", "Report", "explain_live", "may_change", "unsearched"]
-
-
 #: What changed of each kind: objects by key, None for those that are gone. All reports have the same kinds in the same order.
 Report: TypeAlias = Sequence[Mapping[str, Object | None]]
 

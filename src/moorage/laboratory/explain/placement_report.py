@@ -37,9 +37,6 @@ from moorage.state.columns import Column, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView, Snapshot
 
-__all__ = ["choice_of", "score_columns", "score_report", "verdict_columns"]
-
-
 # -- score model -------------------------------------------------------------------------------------------------------
 # The scores of one decision as a function of one node's usage, computed for each amount without scoring all nodes again.
 #

@@ -35,9 +35,6 @@ from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["REPAIR", "ExplainedState", "may_starve", "standing_of", "standing_without_attempt", "starved", "state_of"]
-
-
 # -- explained state ---------------------------------------------------------------------------------------------------
 # The engine that an explanation reads: one in virtual time, or that of a live scheduler.
 

@@ -28,8 +28,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["find_preemption", "preemption_of"]
-
 #: How many candidates are described pod by pod.
 _DESCRIBED: Final = 3
 #: The number of nodes times priorities up to which every priority is tried to find the lowest one that helps.

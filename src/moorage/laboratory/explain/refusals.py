@@ -17,12 +17,6 @@ from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgem
 from moorage.report.explanation import ConflictTerm, FunnelStep, NearestNode, NodeGroup, RefusalReport
 from moorage.state.columns import BoolArray
 
-__all__ = [
-    "ELIGIBILITY", "all_conflicts", "conflict_terms", "conflicts", "correction_sets", "eligible_conflict", "funnel",
-    "groups", "nearest_of",
-]  # fmt: skip
-
-
 # -- conflicts ---------------------------------------------------------------------------------------------------------
 # Correction sets and conflicts: which constraints to give up, and which cannot all hold on any node.
 #

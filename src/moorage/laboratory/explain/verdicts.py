@@ -33,12 +33,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = [
-    "Constraint", "EveryVerdict", "Judgement", "Stage", "engine_view", "is_accepted", "judgements_of", "row_names",
-    "verdicts_of_all",
-]  # fmt: skip
-
-
 # -- row names ---------------------------------------------------------------------------------------------------------
 # The names of the nodes of a table by row, and their order. Both are kept until a node is added or removed.
 

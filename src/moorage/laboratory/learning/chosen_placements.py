@@ -27,8 +27,6 @@ from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ChosenPlacements", "OpenChoice"]
-
 
 class _ChosenPath(Sheets):
     """A cached path that returns the caller's choice."""

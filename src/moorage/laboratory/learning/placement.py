@@ -26,9 +26,6 @@ from moorage.state.columns import Column
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ArrivalsOfEpisode", "PlacementEnv"]
-
-
 # -- observations ------------------------------------------------------------------------------------------------------
 # Observations of nodes and of the pod to place, as arrays of float32.
 #

@@ -24,9 +24,6 @@ from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DEFAULT_PLUGINS", "SearchResult", "WeightsEnv", "configuration_of_weights", "cross_entropy_search"]
-
-
 #: kube-scheduler's default Score plugins that read requests, with their weights.
 DEFAULT_PLUGINS: Final[Mapping[str, int]] = {
     "NodeResourcesFit": 1, "NodeResourcesBalancedAllocation": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,

@@ -17,8 +17,6 @@ from moorage.api.meta import Object, ObjectMeta, OwnerReference
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.simulator.cluster_input import SLOTS
 
-__all__ = ["KEPT_KINDS", "pack", "unpack"]
-
 #: The kinds whose objects can be kept, by slot.
 KEPT_KINDS: Final = {kind.slot: kind for kind in KINDS if kind.slot in SLOTS}
 

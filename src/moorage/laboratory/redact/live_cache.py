@@ -36,8 +36,6 @@ from moorage.simulator.cluster_reader import read_sources
 if TYPE_CHECKING:
     from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
 
-__all__ = ["CachedReading", "LiveCache", "cache_folder"]
-
 #: Collections that print shorter than this are listed again.
 _LARGE: Final = 32 << 10
 #: A watch is at its end after this silence, or after the time that its first line took and some.

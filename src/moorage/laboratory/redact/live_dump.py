@@ -30,11 +30,6 @@ from moorage.simulator.cluster_reader import read_sources
 if TYPE_CHECKING:
     from moorage.live.client.rest import Rest
 
-__all__ = [
-    "DumpWriter", "Get", "Pages", "Reading", "Unread", "collection_paths", "endpoint_of", "fetch", "naming_the_server",
-    "take_dump", "version_of",
-]  # fmt: skip
-
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]

@@ -27,9 +27,6 @@ from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["Redacted", "compared_keys", "read_configuration", "redact", "redact_cluster"]
-
-
 # -- redaction config --------------------------------------------------------------------------------------------------
 # Redact a configuration of the scheduler, a KubeSchedulerConfiguration or a Policy, with the tokens of a cluster.
 #

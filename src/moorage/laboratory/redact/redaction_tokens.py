@@ -33,9 +33,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["RedactionCheck", "Tokens", "check_redacted", "is_well_known"]
-
-
 KNOWN_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 #: Kind → the letter of its names; ``x`` stands for all others.

@@ -15,8 +15,6 @@ from moorage.errors import InputError
 from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
 from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins
 
-__all__ = ["KNOWN_DRIVERS", "Walker"]
-
 #: Name of an object, by kind, namespace and name.
 NameOf: TypeAlias = Callable[[str, str, str], str]
 

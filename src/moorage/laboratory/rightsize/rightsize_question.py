@@ -29,8 +29,6 @@ from moorage.report.moves import NodePressure, RequestChange, RightsizeReport, R
 from moorage.simulator.owners import controller_of, replacement
 from moorage.state.pod_requests import amount
 
-__all__ = ["RightsizeOptions", "rightsize_report"]
-
 #: The least request that is proposed: 10 millicores, 32 MiB.
 _LEAST: Final[Mapping[str, int]] = {"cpu": 10, "memory": 32 << 20}
 _UNIT: Final[Mapping[str, int]] = {"cpu": 1, "memory": 1 << 20}

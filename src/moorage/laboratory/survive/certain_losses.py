@@ -32,8 +32,6 @@ from moorage.report.survival_report import NodeLoss
 from moorage.simulator.pod_books import State
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["CertainLosses", "frees_zones", "helpless_pods"]
-
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _UNSCHEDULABLE: Final = frozenset(["", "node.kubernetes.io/unschedulable"])
 _SPREAD: Final = "PodTopologySpread"

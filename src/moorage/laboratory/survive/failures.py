@@ -27,11 +27,6 @@ from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_mirr
 from moorage.simulator.pod_books import PodRecord, State
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "UNREACHABLE", "FailureMode", "NodeFailures", "class_of", "pods_by_node", "reachable_node", "replacement_of",
-    "tolerated_s", "unreachable_node",
-]  # fmt: skip
-
 FailureMode: TypeAlias = Literal["deleted", "unreachable"]
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"

@@ -37,9 +37,6 @@ from moorage.laboratory.trial.trials import kept, workers_of
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, replacement
 
-__all__ = ["FailureDomain", "Losses", "SurvivalRun", "failure_domains", "worst_of"]
-
-
 # -- node twins --------------------------------------------------------------------------------------------------------
 # Nodes whose loss has the same consequences apart from names: of several such nodes, only one loss is computed.
 #

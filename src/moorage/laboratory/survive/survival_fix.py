@@ -28,8 +28,6 @@ from moorage.laboratory.trial.cluster_trials import ClusterTrials, TriedCluster
 from moorage.report.survival_report import NodeLoss, SurvivalFix
 from moorage.simulator.pod_books import State
 
-__all__ = ["FixSearch", "SpareNodes", "find_spare"]
-
 #: Changes of nodes that are offered.
 _VERBS: Final = frozenset(["uncordon", "label", "untaint", "add-node"])
 #: Maximum number of ways to place a pod that are tried, and of engine runs to find them.

@@ -28,8 +28,6 @@ from moorage.report.survival_report import (
 )
 from moorage.simulator.pod_books import State
 
-__all__ = ["SurvivalAsked", "SurvivingCluster", "failure_report", "survival_report"]
-
 _MODES = {
     "deleted": "the node objects and their pods are gone at once",
     "unreachable": "the nodes are tainted at once; their pods are deleted when their tolerations end, and their objects stay",

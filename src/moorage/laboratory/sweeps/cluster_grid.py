@@ -32,8 +32,6 @@ from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, Sw
 from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, read_trace_source
 from moorage.simulator.simulate import load_options
 
-__all__ = ["DEFAULT_METRICS", "ClusterGrid", "read_grid"]
-
 #: The metrics to summarise if the grid does not name any.
 DEFAULT_METRICS: Final = ("pending", "nodesUsed", "utilisation.cpu", "utilisation.memory", "fragmentation", "wait.p99")
 _FIELDS: Final = (

@@ -30,9 +30,6 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace
 
-__all__ = ["ClusterRuns"]
-
-
 # -- parameters --------------------------------------------------------------------------------------------------------
 # Parameters of plugins, and other fields of a scheduler configuration, set by name.
 #

@@ -19,9 +19,6 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import line_of
 from moorage.errors import InputError
 
-__all__ = ["SEED", "AxisValue", "GridField", "GridPoint", "Label", "SweepAxis", "SweepGrid", "axis_of", "version"]
-
-
 #: The axis whose values make pairs.
 SEED: Final = "seed"
 Label = str | int | float | bool

@@ -15,8 +15,6 @@ from typing import Any, BinaryIO, Final
 
 from moorage.laboratory.sweeps.jobs import StoredRun, head_of, run_of_head
 
-__all__ = ["ParquetFormat"]
-
 duckdb: Any = importlib.import_module("duckdb")
 pa: Any = importlib.import_module("pyarrow")
 pq: Any = importlib.import_module("pyarrow.parquet")

@@ -24,9 +24,6 @@ from moorage.report.gates import MetricComparison, amount_text, difference_text,
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import columns, paragraph
 
-__all__ = ["MetricSummary", "SweepResult", "baseline_of", "sweep_document", "sweep_text"]
-
-
 # -- summary -----------------------------------------------------------------------------------------------------------
 # The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
 #

@@ -24,8 +24,6 @@ from moorage.simulator.trace import Trace
 from moorage.simulator.traces.formats import FORMATS, read_trace
 from moorage.simulator.traces.streams import open_bytes
 
-__all__ = ["ClusterFiles", "ConfigText", "PackedCluster", "QueueFile", "TraceSource", "read_trace_source"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterFiles:

@@ -18,9 +18,6 @@ from typing import BinaryIO, Final, Protocol, Self
 from moorage.errors import InputError
 from moorage.laboratory.sweeps.jobs import FailedRun, JsonLinesFormat, StoredRun, write_whole
 
-__all__ = ["RunStore", "StoreWriter", "open_store"]
-
-
 _FOLDER: Final = "runs"
 
 

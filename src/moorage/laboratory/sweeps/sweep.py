@@ -25,9 +25,6 @@ from moorage.laboratory.sweeps.jobs import CallingThread, FailedRun, StoredRun, 
 from moorage.laboratory.sweeps.results import SweepResult
 from moorage.laboratory.sweeps.store import RunStore, StoreWriter, open_store
 
-__all__ = ["SweepPlan", "run_sweep", "sweep"]
-
-
 # -- runner ------------------------------------------------------------------------------------------------------------
 # Run jobs on an executor: a bounded number in flight, retries, and executors whose workers die.
 #

@@ -38,8 +38,6 @@ from moorage.laboratory.trial.trials import (
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ClusterTrials"]
-
 #: Plugins that a profile cannot do without at these points.
 _NEEDED = frozenset(["queueSort", "bind"])
 

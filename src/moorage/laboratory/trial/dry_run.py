@@ -48,9 +48,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Nominated", "quick_decision", "quick_placements", "rests"]
-
-
 # -- certain bindings --------------------------------------------------------------------------------------------------
 # Tell whether binding a pod with volumes or devices is certain to succeed in a simulation, without trying it.
 #

@@ -19,8 +19,6 @@ from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["feasibility_of"]
-
 _NAMES = ("node", "plugin", "reason", "resolvable")
 _name_of = attrgetter("metadata.name")
 

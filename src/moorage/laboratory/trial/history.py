@@ -30,12 +30,6 @@ from moorage.laboratory.trial.state_copies import StateCopy
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = [
-    "Deleted", "Evicted", "History", "Packed", "Ran", "Step", "Told", "Tried", "copy_of", "pack",
-    "play", "scope_of", "take", "unpack",
-]  # fmt: skip
-
-
 # -- packing -----------------------------------------------------------------------------------------------------------
 # Encode objects as bytes to be pickled: smaller and faster than pickled structs, and decoded without loss.
 

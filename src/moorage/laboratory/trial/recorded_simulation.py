@@ -28,8 +28,6 @@ from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.simulator.claim_controller import StorageController
 from moorage.simulator.simulation import Event, PodRecord, SimulatedCluster
 
-__all__ = ["RECORDED_PARTS", "RecordedSimulation"]
-
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 _STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)
 #: Points at which plugins may keep state about pods. Built-in plugins drop it with the pods.

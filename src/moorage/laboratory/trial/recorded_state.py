@@ -22,9 +22,6 @@ from moorage.state.node_tree import zone_of
 from moorage.state.pod_groups import GroupPods, PodGroups, group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["RecordedClusterState", "RecordedQueue", "UndoLog"]
-
-
 # -- undo log ----------------------------------------------------------------------------------------------------------
 # The undo log: one entry for each change since a transaction began, oldest first, that reverses the change.
 #

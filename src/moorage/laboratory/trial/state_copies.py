@@ -40,9 +40,6 @@ from moorage.laboratory.trial.recorded_state import RecordedClusterState, Record
 from moorage.report.answer import LateText
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Digests", "StateCopy", "is_shared"]
-
-
 #: Objects of these modules never change after their creation, except for cached data that is derived from them.
 _CONSTANT: Final = (
     "moorage.api.", "moorage.api.releases.", "moorage.core.cycle.decision", "moorage.core.engine.facts",

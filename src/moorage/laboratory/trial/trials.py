@@ -36,12 +36,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import FewRows
 
-__all__ = [
-    "PodMoves", "SpreadTrials", "Trial", "Trials", "check_move", "fits_of", "in_order", "kept",
-    "moved_in", "names_of", "of_daemon_set", "off_its_node", "unplaced", "unscheduled", "workers_of",
-]  # fmt: skip
-
-
 # -- moves -------------------------------------------------------------------------------------------------------------
 # Pods that could move to make room: each to the node, other than its own, that the scheduler would now choose for it.
 

@@ -26,12 +26,6 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Code
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "ASSIGNED_ADDED", "SILENT", "UNOBSERVED", "UNSCHEDULED_ADDED", "AttemptObserver", "BoundPod", "Log", "Measures",
-    "Observers", "Ref",
-]  # fmt: skip
-
-
 # -- observer ----------------------------------------------------------------------------------------------------------
 # Observers of the running scheduler: the protocols of its log and its metrics.
 #

@@ -24,8 +24,6 @@ from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.ports import Clock, ClusterWriter, SchedulerView
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Confirmer"]
-
 #: A watch delivers a bind within a second; a silent watch is restarted after forty seconds.
 _FIRST_S, _LONGEST_S = 10.0, 60.0
 #: The pause between two reads, so that a slow watch causes few requests.

@@ -23,8 +23,6 @@ from msgspec.structs import replace
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.runtime.ports import Clock, ClusterWriter, EventNote, EventRecord, WallClock
 
-__all__ = ["NOTE_LIMIT", "Recorder", "shortened"]
-
 #: The longest note of an Event that the API accepts, in bytes.
 NOTE_LIMIT = 1024
 _SUFFIX = " ..."

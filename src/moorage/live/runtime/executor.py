@@ -40,8 +40,6 @@ from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders, Schedul
 from moorage.live.runtime.status_writer import StatusWriter, in_seconds
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["EffectExecutor", "NotLeadingError"]
-
 T = TypeVar("T")
 
 _GONE = {404, 409}

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from moorage.core.engine.facts import Fact
 
-__all__ = ["FactSource", "Inbox"]
-
 
 class FactSource:
     """Delivers the facts about one kind. It calls ``begin`` when it has a list, puts its facts, and calls ``end``."""

@@ -22,8 +22,6 @@ from typing import Protocol
 from moorage.errors import ClusterError, ConfigError, Fault, MoorageError
 from moorage.live.runtime.attempt_metrics import SILENT, Log
 
-__all__ = ["JITTER", "Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
-
 #: The pause between two attempts to acquire the lease is the retry period times a factor from 1 to 1 + ``JITTER``.
 JITTER = 1.2
 _RELEASED_DURATION_S = 1

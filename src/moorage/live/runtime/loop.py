@@ -28,8 +28,6 @@ from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders, Schedul
 from moorage.live.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["USUAL", "Loop", "LoopLimits"]
-
 #: The pause after an attempt that raised; doubled after each further one.
 _PAUSE_S = 0.001
 #: How often the time of day, which may be set, is compared with the clock.

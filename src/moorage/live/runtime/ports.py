@@ -21,12 +21,6 @@ from moorage.errors import MoorageError
 from moorage.framework.effects import Question
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "Clock", "Clocks", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "RequestsEnded", "SchedulerView",
-    "StatusChange", "Wall", "WallClock",
-]  # fmt: skip
-
-
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
 #: Called with the indexes of requests that ended in the same way, and their error, or None; once for each index.

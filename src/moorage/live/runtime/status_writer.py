@@ -23,8 +23,6 @@ from moorage.live.runtime.event_recorder import Recorder
 from moorage.live.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange, WallClock
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["StatusWriter", "failure_condition", "in_seconds"]
-
 _STATUS_WRITERS = 4
 #: The longest message of a condition, in characters; the API rejects longer ones where it checks their length.
 MOST_MESSAGE = 32_768

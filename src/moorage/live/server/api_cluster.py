@@ -24,8 +24,6 @@ from moorage.live.client.resources import WatchedResource, resource_of
 from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
 from moorage.live.runtime.ports import EventRecord, RequestsEnded, StatusChange
 
-__all__ = ["ApiCluster", "change_between", "merged"]
-
 _PODS = resource_of(Pod)
 _GROUPS = resource_of(PodGroup)
 #: Metadata that the API server sets on a created object.

@@ -18,9 +18,6 @@ from moorage.errors import ClusterError, InputError
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 
-__all__ = ["ANNOTATION", "UNKNOWN", "AnyLock", "ApiLease", "ApiPair", "lock_on"]
-
-
 # -- api lease ---------------------------------------------------------------------------------------------------------
 # The leader election record on an API server: the common base of all lock objects, and the Lease.
 

@@ -18,9 +18,6 @@ from cryptography.x509.oid import NameOID
 
 from moorage.errors import MoorageError
 
-__all__ = ["ANONYMOUS", "Caller", "Expiring", "FrontProxies", "RequestAuthenticator", "UnauthorizedError"]
-
-
 # -- expiring cache ----------------------------------------------------------------------------------------------------
 # A bounded cache whose entries expire.
 

@@ -15,9 +15,6 @@ from moorage.errors import ClusterError, InputError
 from moorage.live.client.rest import Rest
 from moorage.live.server.authentication import Caller, Expiring
 
-__all__ = ["AccessDecision", "Delegate", "OpenPaths", "RequestAuthorizer", "ResourceAccess", "read_lookup"]
-
-
 _ADMINS: Final = "system:masters"
 
 

@@ -16,8 +16,6 @@ from moorage.live.runtime.attempt_metrics import Log
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo
 
-__all__ = ["compare", "dump"]
-
 
 def compare(scheduler: Scheduler, nodes: Iterable[Node], pods: Iterable[Pod], log: Log) -> bool:
     """Log the nodes and pods that are only in the cache or only in the watches. Return whether both agree.

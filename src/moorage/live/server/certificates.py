@@ -34,12 +34,6 @@ from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, read_lookup
 
-__all__ = [
-    "ClientCaRules", "ClientCas", "NamedPair", "Pair", "ServingTls", "TlsRules", "authorities", "given_or_made",
-    "listen", "named_pair", "self_signed", "serving",
-]  # fmt: skip
-
-
 _PAIR_NAME: Final = "kube-scheduler"
 _VALID: Final = timedelta(days=365)
 _VERSIONS: Final = {

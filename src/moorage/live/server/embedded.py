@@ -38,9 +38,6 @@ from moorage.live.runtime.ports import Wall
 from moorage.live.server.health import report_delays
 from moorage.live.server.live import Live, LiveSettings
 
-__all__ = ["BuiltScheduler", "Embedded", "Ready", "grant_kinds"]
-
-
 # -- plugin rights -----------------------------------------------------------------------------------------------------
 # Grant the embedded cluster's scheduler access to the kinds that its plugins name, and to pods if a plugin changes them.
 #

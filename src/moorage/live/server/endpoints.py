@@ -32,9 +32,6 @@ from moorage.live.server.authorization import RequestAuthorizer
 from moorage.live.server.health import Health
 from moorage.live.server.plugin_metrics import MetricRegistry
 
-__all__ = ["Page", "ProgramInfo", "Served", "accepted", "make_app", "make_plain_app", "stacks"]
-
-
 # -- zpages ------------------------------------------------------------------------------------------------------------
 # Pages about the process: its flags (/flagz), its status (/statusz), and the stacks of its tasks.
 #

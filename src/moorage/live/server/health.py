@@ -17,9 +17,6 @@ from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.runtime.leader_election import Election
 from moorage.live.server.plugin_metrics import CounterVec, Family, Gauge
 
-__all__ = ["PATIENCE_S", "Check", "Health", "report_delays", "watchdog"]
-
-
 #: Seconds after a leader's lease expired before its health check fails.
 GRACE_S: Final = 20.0
 

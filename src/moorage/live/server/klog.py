@@ -28,8 +28,6 @@ from moorage.basis.printable import MOST_BYTES, clip, escape_json, is_printable,
 from moorage.errors import ConfigError, InputError
 from moorage.live.runtime.attempt_metrics import Ref
 
-__all__ = ["FORMATS", "Klog", "adopt_other_loggers", "read_vmodule"]
-
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
 #: Maximum length of a warning, which may quote one text of a server or plugin, in bytes.

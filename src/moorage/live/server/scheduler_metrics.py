@@ -43,12 +43,6 @@ from moorage.live.server.plugin_metrics import (
 )
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
-__all__ = [
-    "NEVER_MOVED", "SPECS", "SchedulerMetrics", "engine_gauges", "pod_registry", "process_gauges", "registry_of",
-    "specs_of",
-]  # fmt: skip
-
-
 # -- metric specs ------------------------------------------------------------------------------------------------------
 # The metrics of /metrics: those of kube-scheduler and Moorage's own.
 

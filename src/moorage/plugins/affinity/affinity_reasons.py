@@ -22,9 +22,6 @@ from moorage.state.counts import PodMatcher
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView, domain_ids
 
-__all__ = ["explained", "refusing_terms", "remedies_of_neighbours"]
-
-
 #: How many pods are named.
 _MOST: Final = 3
 

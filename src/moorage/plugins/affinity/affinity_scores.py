@@ -24,12 +24,6 @@ from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeInfo, NodeView, Snapshot, domain_ids, rows_with_labels
 from moorage.state.weight_sums import WeightSum, WeightSums
 
-__all__ = [
-    "AffinityCounts", "AffinityWeights", "FollowedWeights", "ResolvedTerm", "count_affinity", "matches_all",
-    "normalize_weights", "resolved", "sum_weights", "weigh_affinity",
-]  # fmt: skip
-
-
 # -- affinity counts ---------------------------------------------------------------------------------------------------
 # Counts of pods per topology domain for the Filter of InterPodAffinity.
 #

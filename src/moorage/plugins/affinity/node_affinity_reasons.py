@@ -19,11 +19,6 @@ from moorage.state.node_matching import required_node_affinity, rows_labelled, r
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "explained", "labels_to_set", "refusing_terms", "remedies_of_added_affinity", "remedies_of_affinity",
-    "remedies_of_selector",
-]  # fmt: skip
-
 
 def refusing_terms(pod: PodInfo, nodes: NodeView, added: NodeSelectorMatcher | None) -> Iterator[tuple[str, BoolArray]]:
     """Yield the name of each requirement and a mask of the rows that do not meet it; ``added``: the profile's own affinity."""

@@ -20,8 +20,6 @@ from moorage.plugins.devices.pools import DeviceId, PoolId
 from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
 
-__all__ = ["EXTENDED_CLAIM", "InFlightClaim", "Ledger", "special_claim_uid"]
-
 #: Annotation of a claim that a scheduler created for a pod's extended resources.
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 

@@ -19,8 +19,6 @@ from moorage.api.devices import (
 from moorage.plugins.devices.allocator import DeviceChoice, FoundDevices
 from moorage.plugins.devices.claim_requests import Ask, DeviceGates
 
-__all__ = ["allocations"]
-
 
 def allocations(
     found: FoundDevices, claims: Sequence[ResourceClaim], node: str, options: DeviceGates

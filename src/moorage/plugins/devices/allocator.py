@@ -25,9 +25,6 @@ from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fit
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pools import DeviceCandidate, DeviceId, NodePools, SliceDevice
 
-__all__ = ["BudgetError", "DeviceChoice", "DeviceSearch", "FlawedPoolsError", "FoundDevices"]
-
-
 # -- shared counters ---------------------------------------------------------------------------------------------------
 # Shared counters: partitions of one device consume the counters of the whole device.
 #

@@ -33,12 +33,6 @@ from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, Conta
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "FINALIZER", "MAX_USERS", "Binder", "BindingFailedError", "deallocated", "deletion_of", "is_done", "is_late",
-    "is_orphaned", "is_ready", "owning_pod", "without_stale_consumers",
-]  # fmt: skip
-
-
 # -- binding conditions ------------------------------------------------------------------------------------------------
 # Binding conditions: devices that must become ready on the node before the pod is bound to it.
 #

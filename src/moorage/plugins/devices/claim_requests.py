@@ -30,12 +30,6 @@ from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDe
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "MAX_RESULTS", "NOT_OWNER", "Ask", "AskError", "ClaimAsk", "DeviceGates", "OverspentError", "claims_of",
-    "class_faults", "is_reserved_for", "parse_claim",
-]  # fmt: skip
-
-
 #: The maximum number of devices of a claim (AllocationResultsMaxSize).
 MAX_RESULTS = 32
 

@@ -29,9 +29,6 @@ from moorage.state.columns import IntArray
 from moorage.state.table import NodeTable
 from moorage.state.view import Snapshot
 
-__all__ = ["AnswerColumn", "Catalog", "DeviceState", "Shape", "ShapeAnswer"]
-
-
 # -- slice catalog -----------------------------------------------------------------------------------------------------
 # The catalog of resource slices, by pool and by node, and each node's pools, cached while nothing about them changes.
 #

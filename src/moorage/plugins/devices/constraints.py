@@ -13,8 +13,6 @@ from typing import Protocol
 from moorage.api.devices import DeviceAttribute, DeviceConstraint
 from moorage.plugins.devices.pools import SliceDevice
 
-__all__ = ["AllocationConstraint", "make_constraint"]
-
 _Value = tuple[str, object]
 
 

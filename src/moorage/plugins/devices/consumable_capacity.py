@@ -15,8 +15,6 @@ from moorage.api.devices import CapacityRequestPolicy, CapacityRequestPolicyRang
 from moorage.api.meta import Quantity
 from moorage.api.quantity import canonical, parse, value
 
-__all__ = ["Amount", "consumed_by", "fits"]
-
 _UNIT: Final = 10**9
 
 

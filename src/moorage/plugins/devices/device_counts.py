@@ -25,8 +25,6 @@ from moorage.plugins.devices.pools import DeviceSelectorError, SelectionError, S
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["DeviceCountView", "DeviceCounts", "count_devices"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -11,8 +11,6 @@ from moorage.plugins.devices.claim_requests import Ask, AskError, parse_claim
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.state.view import NodeView
 
-__all__ = ["why_no_devices"]
-
 #: How many bytes of the selectors of a request are shown.
 _LONGEST = 80
 

@@ -8,8 +8,6 @@ from moorage.plugins.devices.claim_requests import NOT_OWNER
 from moorage.plugins.devices.extended_resource_claims import ResourceBacking
 from moorage.plugins.devices.pools import PoolRule
 
-__all__ = ["DeviceRules"]
-
 
 class DeviceRules(NamedTuple):
     """The rules of a release; the defaults are the rules of the newest release.

@@ -10,8 +10,6 @@ from moorage.api.cel.values import Value
 from moorage.api.devices import Device, DeviceAttribute
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 
-__all__ = ["Variables", "takes", "variables_of"]
-
 #: The variables of an expression, or the error in computing them.
 Variables = Mapping[str, Value] | CelError
 

@@ -25,12 +25,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView, Snapshot
 
-__all__ = [
-    "SPECIAL_NAME", "ContainerMapping", "ExtendedRequests", "ResourceBacking", "earlier_claim", "object_name",
-    "request_name", "special_claim", "unlisted", "whole_number",
-]  # fmt: skip
-
-
 #: The name of the claim while it exists only in the scheduler; no object can have this name.
 SPECIAL_NAME: Final = "<extended-resources>"
 

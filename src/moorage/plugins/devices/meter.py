@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from moorage.api.cel import CompiledSelector
 
-__all__ = ["ATTEMPT_COST", "FREE_CHARACTERS", "FREE_COST", "RUNTIME_ERROR", "CostlyError", "Meter", "Selectors"]
-
 #: The limit on the cost of all selectors of an attempt together, in CEL's units of one to three microseconds each.
 ATTEMPT_COST: Final = 20_000
 #: The free cost of each evaluation.

@@ -25,8 +25,6 @@ from moorage.state.node_matching import rows_matching
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["MAX_ALTERNATIVES", "ExtendedResourceNodes", "PodDevices", "WrittenClaims"]
-
 #: The maximum number of alternatives of a request (FirstAvailableDeviceRequestMaxSize); also the score of the first one.
 MAX_ALTERNATIVES: Final = 8
 _ONE_ROW: Final[BoolArray] = np.ones(1, dtype=bool)

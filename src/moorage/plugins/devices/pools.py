@@ -24,11 +24,6 @@ from moorage.plugins.devices.meter import CostlyError, Meter
 if TYPE_CHECKING:
     from moorage.plugins.devices.device_selectors import Variables
 
-__all__ = [
-    "DeviceCandidate", "DeviceId", "DeviceSelectorError", "NodePools", "PoolId", "PoolRule", "SelectionError",
-    "SliceDevice", "SliceOffers", "SliceTaints", "gather", "reaches",
-]  # fmt: skip
-
 
 # -- slice devices -----------------------------------------------------------------------------------------------------
 # Slices and their devices, each with the values derived from it once.

@@ -23,11 +23,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = [
-    "NodeResourcesBalancedAllocationV124", "NodeResourcesBalancedAllocationV126", "NodeResourcesBalancedAllocationV132",
-    "NodeResourcesBalancedAllocationV134", "NodeResourcesBalancedAllocationV135",
-]  # fmt: skip
-
 
 class NodeResourcesBalancedAllocationV135(today.NodeResourcesBalancedAllocation):
     """The plugin; see the module docstring."""

@@ -27,11 +27,6 @@ from moorage.plugins.v1_21.default_preemption import in_search_order
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "DefaultPreemptionV122", "DefaultPreemptionV123", "DefaultPreemptionV126", "DefaultPreemptionV128",
-    "DefaultPreemptionV1347",
-]  # fmt: skip
-
 
 class DefaultPreemptionV1347(DefaultPreemption):
     """The plugin; see the module docstring."""

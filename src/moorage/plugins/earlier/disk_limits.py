@@ -23,11 +23,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "AzureDiskLimitsV126", "AzureDiskLimitsV129", "AzureDiskLimitsV131", "CinderLimitsV129", "CinderLimitsV131",
-    "EBSLimitsV126", "EBSLimitsV129", "EBSLimitsV131", "GCEPDLimitsV127", "GCEPDLimitsV129", "GCEPDLimitsV131",
-]  # fmt: skip
-
 
 class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
     """The rule for the kind of disk that a subclass names."""

@@ -33,16 +33,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "DynamicResourcesArgsV134",
-    "DynamicResourcesV133",
-    "DynamicResourcesV134",
-    "DynamicResourcesV135",
-    "DynamicResourcesV1354",
-    "DynamicResourcesV1360",
-    "DynamicResourcesV1362",
-]
-
 
 class _FaultyScore(DynamicResources):
     """The score that fails."""

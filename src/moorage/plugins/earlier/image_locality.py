@@ -15,8 +15,6 @@ from moorage.plugins.image_locality import ImageLocality, PodImages, normalized_
 from moorage.plugins.v1_21.image_locality import ImageLocalityV121
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ImageLocalityV128", "ImageLocalityV129", "ImageLocalityV135"]
-
 
 class ImageLocalityV135(ImageLocality):
     """The plugin; see the module docstring."""

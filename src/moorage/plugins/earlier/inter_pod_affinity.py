@@ -22,8 +22,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["InterPodAffinityV126", "InterPodAffinityV127", "InterPodAffinityV133", "InterPodAffinityV135"]
-
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
     """The plugin; see the module docstring."""

@@ -16,8 +16,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeAffinityV123", "NodeAffinityV126", "NodeAffinityV129"]
-
 
 class NodeAffinityV129(NodeAffinity):
     """The plugin; see the module docstring."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.node_ports import NodePorts
 
-__all__ = ["NodePortsV132"]
-
 
 class NodePortsV132(WokenByPlacedPods, NodePorts):
     """The plugin; see the module docstring."""

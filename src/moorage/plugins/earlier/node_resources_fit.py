@@ -61,13 +61,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = [
-    "NodeResourcesFitArgsV124", "NodeResourcesFitArgsV135", "NodeResourcesFitV123", "NodeResourcesFitV124",
-    "NodeResourcesFitV125", "NodeResourcesFitV126", "NodeResourcesFitV127", "NodeResourcesFitV129",
-    "NodeResourcesFitV131", "NodeResourcesFitV132", "NodeResourcesFitV133", "NodeResourcesFitV134", "NodeResourcesFitV135",
-]  # fmt: skip
-
-
 # kube-scheduler's own text.
 SIDECARS_ARE_OFF: Final = "Pod has a restartable init container and the SidecarContainers feature is disabled"
 

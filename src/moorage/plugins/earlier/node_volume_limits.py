@@ -41,11 +41,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
-__all__ = [
-    "NodeVolumeLimitsV122", "NodeVolumeLimitsV124", "NodeVolumeLimitsV126", "NodeVolumeLimitsV127", "NodeVolumeLimitsV129",
-    "NodeVolumeLimitsV131", "NodeVolumeLimitsV132", "NodeVolumeLimitsV135",
-]  # fmt: skip
-
 _LIMITS: Final = "attachable-volumes-"
 
 

@@ -36,14 +36,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView, rows_with_labels
 
-__all__ = [
-    "PodTopologySpreadArgsV123",
-    "PodTopologySpreadV123",
-    "PodTopologySpreadV126",
-    "PodTopologySpreadV127",
-    "PodTopologySpreadV135",
-]
-
 
 class PodTopologySpreadV135(WokenByPlacedPods, PodTopologySpread):
     """The plugin; see the module docstring."""

@@ -28,8 +28,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeResourcesLeastAllocatedV122", "NodeResourcesMostAllocatedV122", "RequestedToCapacityRatioV122"]
-
 
 class _ResourceScoreV122(PreScorePlugin[ScoredDemands], ScorePlugin[ScoredDemands], Attachable, Reusable):
     """A score by the strategy of NodeResourcesFit that a subclass names."""

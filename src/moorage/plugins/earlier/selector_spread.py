@@ -13,8 +13,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["SelectorSpreadV128"]
-
 
 class SelectorSpreadV128(SelectorSpread):
     """The plugin; see the module docstring."""

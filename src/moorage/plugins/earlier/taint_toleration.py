@@ -12,8 +12,6 @@ from __future__ import annotations
 from moorage.plugins.v1_21.taint_toleration import REASON as REASON_OF_1_23
 from moorage.plugins.v1_21.taint_toleration import FirstTaintNamed
 
-__all__ = ["TaintTolerationV123", "TaintTolerationV1341"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had untolerated taint {{{}: {}}}"
 

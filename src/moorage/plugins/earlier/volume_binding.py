@@ -42,11 +42,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "VolumeBindingArgsV132", "VolumeBindingV122", "VolumeBindingV123", "VolumeBindingV124", "VolumeBindingV126",
-    "VolumeBindingV128", "VolumeBindingV129", "VolumeBindingV132", "VolumeBindingV133",
-]  # fmt: skip
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 UNSUPPORTED: Final = (
     "unsupported volumeAttributesClassName is set on claim {} when the feature-gate VolumeAttributesClass is disabled"

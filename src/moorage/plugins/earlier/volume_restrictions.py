@@ -16,8 +16,6 @@ from moorage.plugins.volume_restrictions import RestrictedVolumes, VolumeRestric
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["VolumeRestrictionsV126", "VolumeRestrictionsV128", "VolumeRestrictionsV133"]
-
 
 class VolumeRestrictionsV133(VolumeRestrictions):
     """The plugin; see the module docstring."""

@@ -12,8 +12,6 @@ from moorage.plugins.volume_zone import VolumeZone, ZoneRequirement
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeZoneV126", "VolumeZoneV128"]
-
 
 class VolumeZoneV128(VolumeZone):
     """The plugin; see the module docstring."""

@@ -24,8 +24,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import tree_of
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemptionV137"]
-
 # kube-scheduler's own texts, kept word for word.
 FOUND: Final = "preemption: found a potential placement for pod on node {}, preempting {} victims"
 FOR_GROUP: Final = "pod group preemption: "

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from moorage.plugins.dynamic_resources import DynamicResources
 
-__all__ = ["DynamicResourcesV137"]
-
 
 class DynamicResourcesV137(DynamicResources):
     """The plugin; see the module docstring."""

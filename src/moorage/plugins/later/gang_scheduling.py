@@ -24,8 +24,6 @@ from moorage.state.group_trees import GroupInfo, entry_key, root_of, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["GangSchedulingV137"]
-
 # kube-scheduler's own texts, kept word for word.
 CANNOT: Final = "minCount ({}) cannot be satisfied: {} scheduled, {} remaining"
 NO_TREE: Final = "failed to build hierarchy snapshot: {}"

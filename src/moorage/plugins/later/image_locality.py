@@ -8,8 +8,6 @@ from __future__ import annotations
 from moorage.plugins.image_locality import ImageLocality, PodImages, images_of_pod
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ImageLocalityV137"]
-
 
 class ImageLocalityV137(ImageLocality):
     """The plugin; see the module docstring."""

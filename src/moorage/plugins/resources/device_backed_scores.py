@@ -16,12 +16,6 @@ from moorage.plugins.devices.device_counts import DeviceCountView
 from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.state.view import NodeInfo, NodeView, Snapshot
 
-__all__ = [
-    "DEVICE_CLASS_PREFIX", "NATIVE", "DeviceBackedDemands", "ScoredDemands", "backs", "classes_behind",
-    "device_class_for", "with_devices", "without_devices",
-]  # fmt: skip
-
-
 # -- extended resources ------------------------------------------------------------------------------------------------
 # Extended resources backed by devices: which device class backs a resource name.
 #

@@ -18,12 +18,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = [
-    "missing_share", "remedies_of_full_node", "remedies_of_ignoring", "remedies_of_shortage", "short_resources",
-    "why_short",
-]  # fmt: skip
-
-
 #: Resource, the amount that is requested, and whether device plugins judge it on nodes that do not offer it.
 Wanted = Iterable[tuple[str, int, bool]]
 

@@ -16,8 +16,6 @@ from typing import Final
 
 from moorage.state.view import NodeInfo
 
-__all__ = ["OneRowScore", "balance_of", "least_of", "mean_of", "most_of", "quotient", "ratio_of"]
-
 #: ``score(requested, capacity)`` of one resource of one node.
 OneRowScore = Callable[[int, int], int]
 #: A resource, the amount the pod adds to it, and its weight.

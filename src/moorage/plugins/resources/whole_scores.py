@@ -19,8 +19,6 @@ from moorage.state.pod_requests import PodRequests
 from moorage.state.table import NodeTable
 from moorage.state.usage import AT, SomeUsage, Usage
 
-__all__ = ["Kind", "UsageRule", "UsageRuleMaker", "Wants", "Weighs"]
-
 Floats = npt.NDArray[np.float64]
 #: Less than any node has left: what a pod wants of a resource that it does not request.
 _NOTHING: Final = -(2**63)

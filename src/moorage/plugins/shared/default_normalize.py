@@ -10,8 +10,6 @@ import numpy as np
 from moorage.errors import AttemptError
 from moorage.state.columns import IntArray
 
-__all__ = ["NoPreScoreError", "default_normalize"]
-
 
 def default_normalize(scores: IntArray, reverse: bool = False, highest: int = 100) -> IntArray:
     """Scale scores so that the highest becomes ``highest``; with ``reverse``, so that the highest becomes 0.

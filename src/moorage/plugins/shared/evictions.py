@@ -12,8 +12,6 @@ from moorage.framework.changes import Change, Remedies
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["can_be_evicted", "evict", "evict_all", "evict_any", "evict_enough", "pods_near"]
-
 _MIRROR: Final = "kubernetes.io/config.mirror"
 #: The most sets of pods that are offered for one term.
 MOST: Final = 24

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["PLUGINS_1_21", "VARIANTS"]
-
 _K = TypeVar("_K")
 
 

@@ -9,8 +9,6 @@ from moorage.api.core import Node, Taint
 from moorage.framework.changes import Change, taint_text
 from moorage.plugins.shared.term_names import CORDON, taint_name
 
-__all__ = ["remedies_of_cordon", "remedies_of_taints", "tolerate"]
-
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 
 

@@ -8,11 +8,6 @@ from typing import Final
 from moorage.api.core import Taint
 from moorage.api.selectors import Selector
 
-__all__ = [
-    "ADDED_AFFINITY", "CORDON", "NODE_AFFINITY", "PODS", "affinity_name", "expression_name", "others_name", "port_name",
-    "selector_name", "selector_text", "spread_name", "taint_name", "taint_text", "topology_name",
-]  # fmt: skip
-
 PODS: Final = "pods"
 CORDON: Final = "cordon"
 NODE_AFFINITY: Final = "nodeAffinity"

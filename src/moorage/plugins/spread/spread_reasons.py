@@ -17,8 +17,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["excess", "explained", "refusing_terms", "remedies_of_spreads"]
-
 
 def refusing_terms(spreads: Iterable[Spread], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
     """Yield each constraint with the rows that it rejects: without the label, or in a domain that would be too full."""

@@ -32,13 +32,6 @@ from moorage.state.node_matching import DO_NOT_SCHEDULE, required_node_affinity,
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView, domain_ids, domain_sums, domains_with, rows_with_labels
 
-__all__ = [
-    "HOSTNAME", "OWNING_KINDS", "SET_ASIDE", "CountedConstraint", "Spread", "SpreadPreference", "add_unlabelled",
-    "controller_of", "count_spreads", "counted_constraints", "default_selector", "has_default_selector", "normalize_spread",
-    "pods_by_domain", "score_by_count", "score_domains", "score_spread", "weigh_spread",
-]  # fmt: skip
-
-
 # -- spread counts -----------------------------------------------------------------------------------------------------
 # Pod counts per topology domain: which nodes count for a spread constraint, and how many matching pods each domain holds.
 #

@@ -20,8 +20,6 @@ from moorage.framework.verdicts import Code
 from moorage.plugins import default_preemption as today
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemptionV121", "in_search_order"]
-
 
 class DefaultPreemptionV121(today.DefaultPreemption):
     """The plugin; see the module docstring."""

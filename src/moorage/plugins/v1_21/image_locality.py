@@ -20,8 +20,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ImageLocalityV121"]
-
 
 class ImageLocalityV121(today.ImageLocality):
     """The plugin; see the module docstring."""

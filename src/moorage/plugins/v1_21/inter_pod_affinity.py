@@ -48,8 +48,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REASON", "InterPodAffinityArgsV121", "InterPodAffinityV121"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match pod affinity/anti-affinity rules"
 

@@ -18,8 +18,6 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeAffinityV121"]
-
 
 class NodeAffinityV121(today.NodeAffinity):
     """The plugin; see the module docstring."""

@@ -26,8 +26,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeResourcesBalancedAllocationV121"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -40,8 +40,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeResourcesFitArgsV121", "NodeResourcesFitV121"]
-
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 

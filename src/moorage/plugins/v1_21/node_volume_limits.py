@@ -40,8 +40,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
-__all__ = ["NO_NAME", "NodeVolumeLimitsV121", "limit_key"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 NO_NAME: Final = "PersistentVolumeClaim had no name"
 

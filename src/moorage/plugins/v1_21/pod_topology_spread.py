@@ -52,8 +52,6 @@ from moorage.state.node_matching import required_node_affinity_rows
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView, domain_ids
 
-__all__ = ["PodTopologySpreadArgsV121", "PodTopologySpreadV121"]
-
 #: The value from which upstream starts its search for the lowest count; it remains where no domain counts.
 _NO_LEAST = 2**31 - 1
 

@@ -21,8 +21,6 @@ from moorage.state.node_matching import DO_NOT_SCHEDULE
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["FirstTaintNamed", "TaintTolerationV121"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
 

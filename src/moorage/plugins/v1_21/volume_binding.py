@@ -36,8 +36,6 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBindingArgsV121", "VolumeBindingV121", "unusable"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNREACHABLE: Final = "node(s) had volume node affinity conflict"
 LOST: Final = "pvc(s) bound to non-existent pv(s)"

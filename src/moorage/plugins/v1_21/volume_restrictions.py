@@ -23,8 +23,6 @@ from moorage.plugins.volumes.volume_reasons import why_held
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeRestrictionsV121"]
-
 
 class VolumeRestrictionsV121(
     FilterPlugin[PodInfo],

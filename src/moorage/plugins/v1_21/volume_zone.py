@@ -29,8 +29,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeZoneV121"]
-
 
 class VolumeZoneV121(FilterPlugin[PodInfo], ExplainingPlugin[object], RemedyingPlugin[object], EnqueueExtensions, Reusable):
     """The plugin; see the module docstring."""

@@ -15,9 +15,6 @@ from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.state.view import Snapshot
 
-__all__ = ["Assumed", "Assumptions", "IndexedObjects", "is_still"]
-
-
 K = TypeVar("K", bound=PersistentVolume | PersistentVolumeClaim)
 
 

@@ -29,12 +29,6 @@ from moorage.state.columns import IntArray
 from moorage.state.labels import LabelColumn
 from moorage.state.view import NodeView
 
-__all__ = [
-    "AvailableVolume", "AvailableVolumes", "CandidateList", "CandidateVolumes", "MatchingError", "is_bound_to",
-    "suiting", "suits",
-]  # fmt: skip
-
-
 # -- volume candidates -------------------------------------------------------------------------------------------------
 # Free volumes that match a claim, smallest first, grouped by the nodes that can access them.
 #

@@ -19,8 +19,6 @@ from moorage.plugins.volumes.volume_matching import Chosen
 from moorage.plugins.volumes.volume_reasons import ProvisioningGroup, VolumeFindings
 from moorage.state.columns import BoolArray, IntArray
 
-__all__ = ["capacity_scores"]
-
 
 def capacity_scores(findings: VolumeFindings, table: IntArray, rows: int) -> IntArray:
     """Return a score for each of ``rows`` rows. ``table``: score by percent of use, shape (101,).

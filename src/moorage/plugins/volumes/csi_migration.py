@@ -20,25 +20,6 @@ from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelector
 from moorage.api.storage import PersistentVolume, PersistentVolumeSpec
 from moorage.errors import InputError
 
-__all__ = [
-    "AWS_EBS",
-    "AZURE_DISK",
-    "CINDER",
-    "CURRENT_MIGRATION",
-    "GCE_PD",
-    "PORTWORX",
-    "MigratedVolume",
-    "Migration",
-    "MigrationError",
-    "driver_of",
-    "in_tree_plugin",
-    "in_tree_plugins",
-    "is_in_tree_plugin",
-    "may_be_of",
-    "translated",
-    "translated_inline",
-]  # fmt: skip
-
 
 class MigrationError(InputError):
     """An in-tree volume that its CSI driver cannot serve; the texts are csi-translation-lib's."""

@@ -30,11 +30,6 @@ from moorage.state.labels import InternedColumn
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import Snapshot
 
-__all__ = [
-    "NO_LIMIT", "AttachedVolumes", "CsiFacts", "CsiNodes", "CsiVolume", "PodCsiVolumes", "migrated_plugins",
-    "needed_volumes",
-]  # fmt: skip
-
 
 class CsiVolume(NamedTuple):
     """A volume by its driver and handle; one that is still to be provisioned by its claim (``namespace/name``)."""

@@ -17,13 +17,6 @@ from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "BIND_COMPLETED", "SELECTED_NODE", "ClassError", "PodClaims", "claim_not_found", "claims_of", "class_not_found",
-    "class_of_claim", "class_of_volume", "is_fully_bound", "is_owned_by", "names_claim", "not_owned",
-    "requested_bytes", "requested_storage", "unusable", "uses_claim", "volume_not_found", "volume_signature",
-]  # fmt: skip
-
-
 # -- claim lookup ------------------------------------------------------------------------------------------------------
 # Small queries on claims and storage classes that all volume plugins share, and the texts for missing objects.
 #

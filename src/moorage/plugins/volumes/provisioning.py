@@ -39,12 +39,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching_term
 from moorage.state.view import NodeView, Snapshot
 
-__all__ = [
-    "BOUND_BY_CONTROLLER", "PlannedBinding", "Provisioner", "Provisioning", "VolumeBindingError", "are_bound",
-    "volume_limit", "with_claim_ref", "with_selected_node",
-]  # fmt: skip
-
-
 #: The provisioner of classes whose volumes are created by hand.
 NOT_SUPPORTED: Final = "kubernetes.io/no-provisioner"
 

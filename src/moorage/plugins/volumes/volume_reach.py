@@ -22,8 +22,6 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching, rows_matching_term
 from moorage.state.view import NodeView
 
-__all__ = ["Reach", "first_matching", "label_affinity", "rows_reaching"]
-
 
 @lru_cache(maxsize=16384)
 def label_affinity(affinity: NodeSelector) -> NodeSelectorMatcher:

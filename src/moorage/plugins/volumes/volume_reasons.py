@@ -28,13 +28,6 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = [
-    "ClaimsToBind", "ProvisioningGroup", "VolumeFindings", "find", "remedies_of_full_attachments",
-    "remedies_of_holders", "remedies_of_volumes", "required_of", "why_attached", "why_held", "why_unbound",
-    "why_zone",
-]  # fmt: skip
-
-
 # -- node findings -----------------------------------------------------------------------------------------------------
 # Find on which nodes a pod's claims are accessible, can be matched with volumes or provisioned, or are impossible.
 #

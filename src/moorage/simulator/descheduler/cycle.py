@@ -40,9 +40,6 @@ from moorage.simulator.descheduler.removals import (
 from moorage.simulator.descheduler.scene import HARD, Scene, by_priority, go_sorted, requested, selects, tolerates_all
 from moorage.state.pod_requests import amount
 
-__all__ = ["run_cycle", "run_plugin"]
-
-
 # -- utilization -------------------------------------------------------------------------------------------------------
 # LowNodeUtilization and HighNodeUtilization: pods leave the fullest nodes, or the emptiest ones.
 #

@@ -22,8 +22,6 @@ from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, DefaultEvictor
 from moorage.simulator.descheduler.scene import NO_EVICTION, Scene
 from moorage.simulator.owners import is_mirror
 
-__all__ = ["CycleLimits", "DefaultEvictor", "EvictionOutcome", "Evictor", "PlannedEviction", "PluginRun", "RefusedEviction"]
-
 _EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 _SOURCE: Final = "kubernetes.io/config.source"
 

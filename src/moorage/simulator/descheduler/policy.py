@@ -18,14 +18,6 @@ from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import SelectorError, compile_label_selector, parse_selector
 from moorage.errors import InputError
 
-__all__ = [
-    "ARGS", "BALANCE", "DESCHEDULE", "SYSTEM_CRITICAL", "DefaultEvictorArgs", "DeschedulerPluginArgs", "DeschedulerPolicy",
-    "DeschedulerProfile", "HighNodeUtilizationArgs", "LowNodeUtilizationArgs", "NamespaceLists", "PodConditionFilter",
-    "PodFilterArgs", "PodLifeTimeArgs", "RemoveDuplicatesArgs", "RemoveFailedPodsArgs", "RemovePodsHavingTooManyRestartsArgs",
-    "RemovePodsViolatingNodeAffinityArgs", "RemovePodsViolatingNodeTaintsArgs",
-    "RemovePodsViolatingTopologySpreadConstraintArgs", "args_of", "faults_of", "read_descheduler_policy",
-]  # fmt: skip
-
 SYSTEM_CRITICAL: Final = 2_000_000_000
 _STATES: Final = tuple(sorted((
     "Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown",

@@ -34,11 +34,6 @@ from moorage.simulator.descheduler.scene import (
     tolerates_all,
 )
 
-__all__ = [
-    "failed_pods", "in_namespaces", "pod_life_time", "too_many_restarts", "violating_anti_affinity", "violating_node_affinity",
-    "violating_node_taints", "wanted_by",
-]  # fmt: skip
-
 
 def in_namespaces(pod: Pod, given: NamespaceLists | None) -> bool:
     """Return True if the lists of namespaces, if any, include a pod."""

@@ -23,11 +23,6 @@ from moorage.api.selectors import Selector, compile_label_selector, parse_select
 from moorage.api.taints import find_untolerated
 from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 
-__all__ = [
-    "HARD", "NO_EVICTION", "ContainerReport", "PodReport", "Scene", "anti_affinity", "by_priority", "go_sorted", "preference",
-    "requested", "selects", "tolerates_all",
-]  # fmt: skip
-
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 #: The effects of taints that keep a pod from a node.

@@ -19,8 +19,6 @@ from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import json_lines, open_bytes, table_rows
 
-__all__ = ["MACHINE_CPU_MILLI", "MACHINE_MEMORY", "read_borg_2019"]
-
 #: The largest machine, of which all amounts are shares. Google does not publish its size.
 MACHINE_CPU_MILLI: Final = 96_000
 MACHINE_MEMORY: Final = 384 << 30

@@ -14,8 +14,6 @@ from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.trace import Trace
 
-__all__ = ["FORMATS", "TraceFormat", "read_trace"]
-
 #: Files of nodes with these endings hold Kubernetes objects, whatever the format of the trace.
 _MANIFESTS: Final = (".yaml", ".yml", ".yaml.gz", ".yml.gz")
 

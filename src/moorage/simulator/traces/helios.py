@@ -16,8 +16,6 @@ from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import TraceRow, table_rows
 
-__all__ = ["read_helios"]
-
 _JOBS: Final = (
     "job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "start_time", "end_time", "duration",
     "queue",

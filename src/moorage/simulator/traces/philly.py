@@ -19,8 +19,6 @@ from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import TaskTable, label_value, machine, plain_name
 from moorage.simulator.traces.streams import table_rows, whole_bytes
 
-__all__ = ["read_philly"]
-
 #: The largest file, in bytes.
 _MOST_BYTES: Final = 16 << 30
 _MACHINES: Final = ("machineId", "number of GPUs", "single GPU mem")

@@ -39,9 +39,6 @@ from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.unknown_fields import Validation
 
-__all__ = ["GPU_MODEL", "MAX_PODS", "RecordedPods", "TaskTable", "label_value", "machine", "plain_name", "pods_of_owner"]
-
-
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 

@@ -24,8 +24,6 @@ from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import RecordedPods, pods_of_owner
 from moorage.simulator.traces.streams import whole_bytes
 
-__all__ = ["read_simkube"]
-
 #: The largest file, in bytes.
 _MOST_BYTES: Final = 16 << 30
 _NIL: Final = b"\xc0"

@@ -22,8 +22,6 @@ import msgspec
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
 
-__all__ = ["ExactRow", "Source", "TraceRow", "exact_rows", "json_lines", "open_bytes", "table_rows", "whole_bytes"]
-
 #: The path of a file, or its content.
 Source: TypeAlias = str | InputFile
 

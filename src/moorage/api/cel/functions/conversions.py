@@ -56,8 +56,6 @@ from moorage.api.cel.values import (
     Value,
 )
 
-__all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]
-
 #: Functions that are evaluated at compile time if the operand is constant.
 CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string", "type", "uint"])
 

@@ -18,8 +18,6 @@ from moorage.api.cel.functions.semver import Semver, SemverError, parse_semver
 from moorage.api.cel.values import NONE, Map, Optional, UInt, Value, equal, show
 from moorage.api.quantity import QuantityError
 
-__all__ = ["FUNCTIONS", "MAX_INCLUDED"]
-
 #: The longest list that ``includes`` searches.
 MAX_INCLUDED: Final = 48
 

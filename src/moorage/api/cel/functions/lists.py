@@ -18,8 +18,6 @@ from moorage.api.cel.functions.operators import BINARY, contains
 from moorage.api.cel.functions.times import Duration
 from moorage.api.cel.values import Map, UInt, Value, compare, equal, no_such_overload
 
-__all__ = ["FUNCTIONS"]
-
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
 _ZERO: Final[dict[str, Value]] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 _add = BINARY["_+_"]

@@ -26,8 +26,6 @@ from moorage.api.names import (
     check_qualified_name,
 )
 
-__all__ = ["FUNCTIONS"]
-
 #: How much of a text that is far too long an error quotes.
 _SHOWN: Final = 100
 

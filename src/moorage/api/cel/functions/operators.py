@@ -15,8 +15,6 @@ from moorage.api.cel.bounds import EvalError, check_items, check_text
 from moorage.api.cel.functions.times import Duration, Instant, Timestamp
 from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, Map, UInt, Value, compare, equal, no_such_overload
 
-__all__ = ["BINARY", "contains", "negate", "negate_bool", "signatures"]
-
 
 def checked_int(value: int) -> int:
     """Return an int, if 64 bits hold it."""

@@ -16,8 +16,6 @@ import math
 from moorage.api.cel.bounds import MAX_DIGITS, TooLargeError
 from moorage.api.quantity import INT64_MAX, decimal_parts
 
-__all__ = ["Quantity"]
-
 
 class Quantity:
     """``value * 10^scale``. ``big``: Go holds it as a big decimal. ``computed``: the result of an addition or subtraction."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Semver", "SemverError", "parse_semver"]
-
 _DIGITS = re.compile(r"[0-9]*")
 _WORD = re.compile(r"[0-9A-Za-z-]*")
 

@@ -22,9 +22,6 @@ from moorage.api.cel.functions.conversions import to_string
 from moorage.api.cel.regex import Regex, RegexError, compile_regex
 from moorage.api.cel.values import Map, TypeValue, UInt, Value, show, type_name
 
-__all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
-
-
 # -- text formats ------------------------------------------------------------------------------------------------------
 # ``format`` of strings: ``"%d of %s".format([1, "a"])``.
 #

@@ -18,8 +18,6 @@ from moorage.api.cel.bounds import EvalError
 from moorage.api.durations import DurationError, parse_duration
 from moorage.api.quantity import INT64_MAX
 
-__all__ = ["DURATION_NAME", "FIELDS", "TIMESTAMP_NAME", "Duration", "Instant", "Timestamp", "duration_of", "timestamp_of"]
-
 TIMESTAMP_NAME: Final = "google.protobuf.Timestamp"
 DURATION_NAME: Final = "google.protobuf.Duration"
 _SECOND: Final = 10**9

@@ -19,8 +19,6 @@ from moorage.core.config.release_1_21 import LOCKS, PROVIDERS
 from moorage.interfaces.cli.live.run_flags import FLAGS
 from moorage.interfaces.cli.pflag import Flag
 
-__all__ = ["GONE", "IDLE", "flags_of", "ignored_with_config"]
-
 _ALONE: Final = "Not with --config."
 _COMPATIBLE: Final = "accepted for compatibility."
 

@@ -28,8 +28,6 @@ from moorage.interfaces.cli.live.run_release import Era
 from moorage.interfaces.cli.live.run_serving import empty_header_faults, metric_faults
 from moorage.interfaces.cli.pflag import Given
 
-__all__ = ["POLICY_KEY", "OldFlags", "policy_of", "policy_text"]
-
 #: Key of a ConfigMap's data that holds a Policy.
 POLICY_KEY: Final = "policy.cfg"
 _SYSTEM: Final = "kube-system"

@@ -20,8 +20,6 @@ from moorage.errors import MoorageError
 from moorage.framework.plugin_runner import failure_text
 from moorage.live.server.embedded import BuiltScheduler
 
-__all__ = ["PluginFiles", "follow"]
-
 #: Seconds between two checks of the files, and seconds to wait after a change before they are read.
 _LOOK_S: Final = 0.5
 _REST_S: Final = 0.1

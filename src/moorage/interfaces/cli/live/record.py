@@ -58,8 +58,6 @@ from moorage.report.style import cells, human, paragraph
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
-__all__ = ["record"]
-
 #: What other commands that decide have options for.
 _NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "skip", "no_quota": True, "seed": 0}
 

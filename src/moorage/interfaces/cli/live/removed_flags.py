@@ -15,8 +15,6 @@ from moorage.interfaces.cli.live.legacy_flags import GONE, IDLE
 from moorage.interfaces.cli.live.run_flags import FLAGS
 from moorage.interfaces.cli.pflag import Flag, Given
 
-__all__ = ["LOCK_FIELDS", "flag_warnings", "flags_since_1_23", "format_faults", "port_faults"]
-
 #: Deprecated flags → fields of the configuration's leaderElection that they set if there is no file.
 LOCK_FIELDS: Final = {"lock-object-name": "resource_name", "lock-object-namespace": "resource_namespace"}
 

@@ -44,9 +44,6 @@ from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live import LeaderSettings
 from moorage.report.style import yaml_text
 
-__all__ = ["run"]
-
-
 # -- run loading -------------------------------------------------------------------------------------------------------
 # Load the configuration of ``moorage run``: from a file, from flags, or from both.
 

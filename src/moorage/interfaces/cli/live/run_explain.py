@@ -40,8 +40,6 @@ if TYPE_CHECKING:
         Callable[..., Findings], Callable[[Findings], bool], Callable[[Explanation], Explanation], type[LiveCopy]
     ]
 
-__all__ = ["LiveExplainer"]
-
 #: How many requests may wait for their turn.
 _MOST_WAITING: Final = 8
 #: The pause after an answer, as a multiple of the time that it took.

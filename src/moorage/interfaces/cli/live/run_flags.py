@@ -9,8 +9,6 @@ from typing import Final
 
 from moorage.interfaces.cli.pflag import Flag
 
-__all__ = ["FLAGS", "LEADER_FIELDS"]
-
 _MISC: Final = (
     Flag(
         "config",

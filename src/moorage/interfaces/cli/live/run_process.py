@@ -50,9 +50,6 @@ from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.live.server.plugin_metrics import MetricRegistry
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
 
-__all__ = ["Process", "reports_for", "run_process", "with_hidden_passwords"]
-
-
 # -- unreachable -------------------------------------------------------------------------------------------------------
 # Report an unreachable API server on the terminal of ``moorage run``: once, instead of a line for each kind.
 

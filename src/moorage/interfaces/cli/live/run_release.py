@@ -27,8 +27,6 @@ from moorage.interfaces.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, Fl
 from moorage.interfaces.cli.release_options import AUTO
 from moorage.interfaces.cli.terminal import say
 
-__all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of", "releases_with"]
-
 _ERA: Final = "moorage.era"
 #: Flags that only earlier releases have.
 ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")

@@ -39,12 +39,6 @@ from moorage.live.server.certificates import ClientCaRules, ServingTls, TlsRules
 from moorage.live.server.klog import Klog
 from moorage.live.server.plugin_metrics import Filter
 
-__all__ = [
-    "Ending", "PlainSockets", "Serving", "ServingRules", "check_flags", "empty_header_faults", "endpoint_of_file",
-    "live_release", "metric_faults", "metric_filter", "open_serving", "run_endpoint", "serving_rules",
-]  # fmt: skip
-
-
 _MOST_PORT: Final = 65535
 #: A key of --allow-metric-labels.
 _METRIC_LABEL: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*,[a-zA-Z_][a-zA-Z0-9_]*")

@@ -19,8 +19,6 @@ from moorage.framework.profile import Profile
 from moorage.live.client.extenders import ExtenderClient
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["build_scheduler", "extenders_connected"]
-
 
 def build_scheduler(
     loaded: Loaded,

@@ -26,9 +26,6 @@ from moorage.cluster.controllers.workloads.replica_set import new_replica_set, r
 from moorage.errors import InputError
 from moorage.interfaces.cli.terminal import Progress
 
-__all__ = ["fill", "lost_pods"]
-
-
 # -- missing owners ----------------------------------------------------------------------------------------------------
 # Recreate replica sets that a dump leaves out, from the deployments and pods that refer to them.
 #

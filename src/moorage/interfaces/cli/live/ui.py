@@ -15,8 +15,6 @@ from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 
-__all__ = ["ui"]
-
 EPILOG = """\b
 Examples:
     moorage ui --context moorage

@@ -61,9 +61,6 @@ from moorage.live.server.embedded import BuiltScheduler, Embedded, Ready
 from moorage.live.server.health import PATIENCE_S
 from moorage.live.server.scheduler_metrics import SchedulerMetrics
 
-__all__ = ["WantedScheduler", "report_if_slow", "up"]
-
-
 # -- up scheduler ------------------------------------------------------------------------------------------------------
 # The scheduler of ``moorage up``: the current release, or an emulated one.
 

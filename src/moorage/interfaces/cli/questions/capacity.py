@@ -20,9 +20,6 @@ from moorage.laboratory.capacity.capacity_templates import CapacityTemplate, Tem
 from moorage.laboratory.cluster import Cluster
 from moorage.report.capacity import Capacity, capacity_history
 
-__all__ = ["capacity"]
-
-
 EPILOG = """Examples:
 
 \b

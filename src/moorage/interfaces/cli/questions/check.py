@@ -22,8 +22,6 @@ from moorage.report.policy_report import PolicyReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import kinds_named
 
-__all__ = ["check"]
-
 DEFAULT_POLICY = "moorage-policy.yaml"
 EPILOG = """Examples:
 

@@ -51,9 +51,6 @@ from moorage.report.run_document import StoredReport
 from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
-__all__ = ["compare"]
-
-
 EPILOG = """\b
 Examples:
     moorage compare -f cluster.json --a now.yaml --b packed.yaml --fail-on 'pending > +0'

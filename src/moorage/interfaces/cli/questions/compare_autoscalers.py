@@ -20,8 +20,6 @@ from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 
-__all__ = ["autoscaler_kinds", "compares_autoscalers", "scaling_answer", "scaling_options"]
-
 _KARPENTER = "karpenter"
 #: The options that are part of the question.
 _ASKED = (

@@ -23,9 +23,6 @@ from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
 from moorage.laboratory.drain.draining import DrainPlan, EvictionRules
 from moorage.report.drain_report import DrainReport
 
-__all__ = ["drain", "dump_time_s"]
-
-
 EPILOG = """Examples:
 
 \b

@@ -23,9 +23,6 @@ from moorage.laboratory.redact.live_dump import DumpWriter, Unread, endpoint_of,
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 
-__all__ = ["dump", "write_parts"]
-
-
 EPILOG = """Examples:
 
 \b

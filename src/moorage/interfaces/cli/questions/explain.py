@@ -31,9 +31,6 @@ from moorage.report.obstacles import Narrowing
 from moorage.report.workload_explanation import GangExplanation
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["explain", "print_explanations"]
-
-
 # -- explain jobs ------------------------------------------------------------------------------------------------------
 # ``moorage explain workload/NAME``: why a job waits in Kueue's queues, and what would start it.
 

@@ -15,8 +15,6 @@ from moorage.report.explanation import AutoscalerAnswer
 if TYPE_CHECKING:
     from moorage.simulator.autoscalers.karpenter.judgement import Karpenter  # loaded only for a question about it
 
-__all__ = ["autoscaler_answers", "kinds_of_autoscaler", "names_nodes"]
-
 _OTHER = "cluster-autoscaler"
 
 

@@ -44,12 +44,6 @@ from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace
 
-__all__ = [
-    "PIPELINE_OUTPUTS", "ManifestLines", "SimulationGates", "gate_options", "pending_findings", "print_gate_report",
-    "read_baseline",
-]  # fmt: skip
-
-
 #: The output formats for CI pipelines.
 PIPELINE_OUTPUTS: Final = ("junit", "sarif", "github")
 _BASELINE_LIMIT: Final = 1 << 30

@@ -30,9 +30,6 @@ from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_
 from moorage.laboratory.sweeps.jobs import usable_cpus
 from moorage.report.survival_report import NodeLoss, Survival
 
-__all__ = ["cordon", "fail", "survive"]
-
-
 # -- cordon ------------------------------------------------------------------------------------------------------------
 # ``moorage cordon``: what cordoning nodes would change.
 

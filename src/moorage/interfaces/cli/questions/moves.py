@@ -19,9 +19,6 @@ from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.rightsize.rightsize_question import RightsizeOptions, rightsize_report
 from moorage.simulator.descheduler.policy import DeschedulerPolicy, read_descheduler_policy
 
-__all__ = ["deschedule", "rightsize"]
-
-
 # -- deschedule --------------------------------------------------------------------------------------------------------
 # ``moorage deschedule``: what a descheduler with a policy would evict, and where the pods would go.
 

@@ -23,8 +23,6 @@ from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 from moorage.report.plan import NodePlan
 
-__all__ = ["plan"]
-
 EPILOG = """Examples:
 
 \b

@@ -21,11 +21,6 @@ from moorage.report.outcome import Run
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = [
-    "dask_option", "executor_of", "files_options", "named_nodes", "narrowing_of", "narrowing_options", "node_selector_option",
-    "progress_option", "question_options", "refuse_unmatched", "seldom", "selector_of", "what_if_options",
-]  # fmt: skip
-
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

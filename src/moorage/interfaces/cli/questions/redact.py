@@ -36,8 +36,6 @@ from moorage.laboratory.redact.redaction import Redacted, read_configuration, re
 from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["read_key", "redact"]
-
 EPILOG = """Examples:
 
 \b

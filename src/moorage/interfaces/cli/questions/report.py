@@ -22,9 +22,6 @@ from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv
 from moorage.simulator.kueue.batch_jobs import KINDS, has_queues, queued_cluster, read_queues
 
-__all__ = ["report"]
-
-
 EPILOG = """\b
 Examples:
     moorage report -f cluster.json

@@ -18,8 +18,6 @@ from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.standalone import serve_cluster
 from moorage.laboratory.cluster import Cluster
 
-__all__ = ["inheriting", "input_words", "serve"]
-
 #: Parameters of a question command → options: with paths as values, with other values, and without values.
 _FILES: Final = {"paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig"}
 _VALUES: Final = {

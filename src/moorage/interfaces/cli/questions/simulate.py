@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from moorage.report.explanation import Explanation
     from moorage.simulator.trace import Trace
 
-__all__ = ["simulate"]
-
 
 EPILOG = """Examples:
 

@@ -30,8 +30,6 @@ from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 
-__all__ = ["Autoscaler", "AutoscalerOptions", "autoscaler_of", "kinds_of", "simulate_autoscaled"]
-
 Autoscaler: TypeAlias = ClusterAutoscaler | KarpenterProcess
 
 #: Default duration of a simulation in seconds; for a trace it starts at the last arrival.

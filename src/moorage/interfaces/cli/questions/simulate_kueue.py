@@ -19,8 +19,6 @@ from moorage.simulator.pod_books import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.trace import Trace
 
-__all__ = ["kinds_of_queues", "queued", "run_queued"]
-
 
 def kinds_of_queues(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the kinds to read from the cluster because of Kueue.

@@ -26,8 +26,6 @@ from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
 from moorage.report.style import Style, yaml_text
 
-__all__ = ["sweep"]
-
 #: About how many bytes of a cluster's file are one node or pod.
 _BYTES = 6_000
 

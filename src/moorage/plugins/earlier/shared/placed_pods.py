@@ -17,8 +17,6 @@ from moorage.state.affinity_terms import AffinityTerms
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import AffinityTerm, PodInfo, WeightedTerm
 
-__all__ = ["WokenByPlacedPods", "for_placed_pods", "with_namespaces", "with_namespaces_found"]
-
 
 class WokenByPlacedPods(EnqueueExtensions):
     """A mixin whose ``wakes_on`` ignores events of other pods unless they are placed. List it before the plugin's class."""

@@ -33,11 +33,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
 from moorage.state.view import NodeView, Snapshot
 
-__all__ = [
-    "ResourceBackingV134", "SidecarUsageView", "backs_by_one_name", "overhead_of", "with_overhead_in_cores",
-    "without_overhead", "without_storage",
-]  # fmt: skip
-
 
 class SidecarUsage:
     """By row, how much less CPU and memory counted up to 1.31 than in the current release.

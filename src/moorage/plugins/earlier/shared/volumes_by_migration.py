@@ -15,8 +15,6 @@ from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, G
 from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiVolume
 from moorage.state.cluster import Snapshot
 
-__all__ = ["InTreeMigration", "VolumesByMigration", "closed_plugins"]
-
 _NONE: Final[frozenset[str]] = frozenset()
 #: In-tree plugin → the gate of 1.23 and 1.24 that opens its migration.
 _GATES: Final[Mapping[str, str]] = {

@@ -15,9 +15,6 @@ from typing import Any, Final
 from moorage.framework.events import Action, ClusterEvent, Hint, Resource, Wake
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["EVENT_KINDS", "Waking"]
-
-
 # -- event kinds -------------------------------------------------------------------------------------------------------
 # The events that plugins of 1.22 to 1.31 name: wider than those of later releases. ``waking`` says which of them wake a pod.
 #

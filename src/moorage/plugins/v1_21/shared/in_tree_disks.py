@@ -24,12 +24,6 @@ from moorage.state.pod_requests import amount
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView, Snapshot
 
-__all__ = [
-    "AZURE_DISK", "CINDER", "EBS", "GCE_PD", "KINDS", "DiskCounter", "DiskKind", "HeldVolumes", "disks_of",
-    "migration_under",
-]  # fmt: skip
-
-
 # -- held volumes ------------------------------------------------------------------------------------------------------
 # A cache of the volumes that the pods on each row use; a volume that several pods use counts once.
 #

@@ -30,12 +30,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount, is_counted
 from moorage.state.view import NodeView
 
-__all__ = [
-    "CPU_AND_MEMORY", "AllocationArgs", "AllocationScore", "ResourceSpecV121", "allocation", "fit_requests",
-    "resource_faults", "scored_signature", "share",
-]  # fmt: skip
-
-
 # -- pod requests 1 21 -------------------------------------------------------------------------------------------------
 # The requests of a pod as 1.21 sums them: container by container, each rounded up, without sidecars or pod-level requests.
 #

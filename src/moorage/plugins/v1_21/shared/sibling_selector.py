@@ -26,8 +26,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Zones", "live_pods", "sibling_selector"]
-
 
 def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     """Return the combined selectors of everything that selects the pod; empty if nothing does."""

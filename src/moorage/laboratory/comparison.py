@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.releases import RELEASES, STABLE, Gate, Release
-from moorage.api.releases.metrics import metrics_of
-from moorage.api.releases.release import Spec
+from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.basis.printable import counted
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile

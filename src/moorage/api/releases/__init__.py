@@ -2,94 +2,73 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
+from dataclasses import fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
-from moorage.api.releases.earlier_metrics import METRICS
-from moorage.api.releases.earlier_releases import CURRENT, TODAY, UNSORTED_SHAPE
-from moorage.api.releases.earlier_releases import EARLIER as SINCE_1_30
-from moorage.api.releases.later_releases import LATER
-from moorage.api.releases.older_releases import OLDER
-from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gates_of
+from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gate_of, gates_of
 
 __all__ = [
     "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
     "why_unknown",
 ]  # fmt: skip
 
-#: Gates of ``CURRENT`` that change how the scheduler works and not its decisions; they are open for every release.
-_MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
+#: The release that is emulated by default.
+TODAY: Final = "1.36"
+#: Fields whose items a row of the table adds to those of the release that it is like.
+_ADDED: Final = ("lacks", "lacks_flags", "own_flags")
 
-_1_22: Final = OLDER[-1]
-_LACKS_1_20: Final = _1_22.lacks_flags | {"allow-metric-labels", "disabled-metrics", "permit-address-sharing"}
-_OWN_1_21: Final = _1_22.own_flags | {"algorithm-provider", "hard-pod-affinity-symmetric-weight", "scheduler-name"}
-#: Traits that 1.19 to 1.22 share.
-_AS_1_22: Final = (
-    "ends_with_two_periods", "error_reason", "evicts_on_nodes_left_out", "flush_fault", "gates_log_options",
-    "hidden_metrics_fault", "keeps_nominations", "lease_may_equal_deadline", "locks", "metric_labels_fault",
-    "named_nodes_must_exist", "names_election_fields", "names_nodes_left_out", "narrowing_rejects", "parks_errors",
-    "quotes_pre_filter", "rejection_ends_pre_filter", "runs_own_plugins_first", "tells_of_post_filter",
-    "wakes_after_failed_binding",
-)  # fmt: skip
+_ROWS: Final[dict[str, Mapping[str, Any]]] = tomllib.loads(
+    files("moorage.api.releases").joinpath("releases.toml").read_text(encoding="utf-8")
+)
 
 
-def _legacy(name: str) -> Release:
-    gates = gates_of(name)
-    return Release(
-        name=name,
-        documents=frozenset(["v1beta1", "Policy"]),
-        gates=gates.deciding,
+@cache
+def _release(name: str) -> Release:
+    """Return the release of a row of ``releases.toml``."""
+    row = _ROWS[name]
+    base = _release(row["like"]) if "like" in row else Release(name)
+    found = replace(
+        base, name=name, **{field.name: _value(row, field.name, base) for field in fields(base) if field.name in row}
+    )
+    gates = gates_of(found.series)
+    deciding = {**gates.deciding, **{gate: gate_of(step) for gate, step in row.get("gates", {}).items()}}
+    closed = {gate: False for gate in (_release(TODAY).gates if name != TODAY else ()) if gate not in deciding}
+    return replace(
+        found,
+        own_flags=found.own_flags - {*row.get("without_own_flags", ())},
+        gates=deciding,
         inert_gates=gates.inert,
-        fixed_gates={gate: gate in _MACHINERY for gate in CURRENT.gates if gate not in gates.deciding},
-        gated_kinds={
-            "CSIDriver": "CSIStorageCapacity",
-            "CSIStorageCapacity": "CSIStorageCapacity",
-            "DeviceClass": "",
-            "Namespace": "PodAffinityNamespaceSelector",
-            "ResourceClaim": "",
-            "ResourceSlice": "",
-            "VolumeAttachment": "",
-        },
-        legacy_flags=True,
-        lacks_flags=_1_22.lacks_flags,
-        own_flags=_OWN_1_21,
-        policy_flags=True,
-        election_flags_override=False,
-        drops_later_pod_fields=True,
-        extender_nodes_replace=False,
-        binds_without_ignorable_extender=False,
-        tries_nominated_node_first=False,
-        preempted_text="Preempted by {key} on node {node}",
-        unsorted_shape=UNSORTED_SHAPE,
-        migrates_in_tree_disks=False,
-        balances_attached_volumes=True,
-        metrics=METRICS[name],
-        has_pre_enqueue=False,
-        **{trait: getattr(_1_22, trait) for trait in _AS_1_22},
+        dependent_gates=gates.dependent,
+        fixed_gates={**closed, **row.get("fixed_gates", {})},
     )
 
 
-#: The releases with their own plugins, flags and configuration documents, oldest first.
-LEGACY: Final = (
-    replace(
-        _legacy("1.19"),
-        lacks_flags=_LACKS_1_20,
-        own_flags=_OWN_1_21 - {"experimental-logging-sanitization", "one-output"},
-        default_lock="endpointsleases",
-        open_paths=("/healthz",),
-        serves_resource_metrics=False,
-        weight_range="[0-100]",
-    ),
-    replace(_legacy("1.20"), lacks_flags=_LACKS_1_20, open_paths=("/healthz",), weight_range="[0-100]"),
-    _legacy("1.21"),
-)
+def _value(row: Mapping[str, Any], field: str, base: Release) -> Any:
+    given, held = row[field], getattr(base, field)
+    if field == "variants":
+        ended = {plugin: release for release, plugins in given.items() for plugin in plugins.split()}
+        return {plugin: release for plugin, release in {**held, **ended}.items() if release}
+    if isinstance(given, dict):
+        return {**held, **given}
+    if isinstance(given, list):
+        return type(held)([*(held if field in _ADDED else ()), *given])
+    return given
 
-#: The releases before ``CURRENT`` with its flags and configuration documents, newest first.
-EARLIER: Final = (*SINCE_1_30, *OLDER)
 
 #: All releases by name, oldest first.
-RELEASES: Final[Mapping[str, Release]] = {one.name: one for one in (*LEGACY, *reversed(EARLIER), CURRENT, *LATER)}
+RELEASES: Final[Mapping[str, Release]] = {name: _release(name) for name in reversed(_ROWS)}
+CURRENT: Final = RELEASES[TODAY]
+_ORDER: Final = tuple(RELEASES.values())
+#: The releases with their own plugins, flags and configuration documents, oldest first.
+LEGACY: Final = tuple(one for one in _ORDER if one.legacy_flags)
+#: The releases before ``CURRENT`` with its flags and configuration documents, newest first.
+EARLIER: Final = _ORDER[_ORDER.index(CURRENT) - 1 : len(LEGACY) - 1 : -1]
+#: The releases after ``CURRENT``, which only ``--emulate`` selects, oldest first.
+LATER: Final = _ORDER[_ORDER.index(CURRENT) + 1 :]
 
 #: Version → the listed release with the same scheduler.
 _SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.3": TODAY}

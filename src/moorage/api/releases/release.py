@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 ALPHA: Final = "ALPHA"
 BETA: Final = "BETA"
@@ -44,13 +44,12 @@ class Release:
     ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
     ``own_flags``     kube-scheduler's flags that the newest release does not have
     ``lacks_points``  plugin → extension points that it implements in the newest release and not here
-    ``metrics``       metric of the newest release, or that only earlier ones have → the fields of its ``Spec`` that differ
     """
 
     name: str
-    documents: frozenset[str]
-    gates: Mapping[str, Gate]
-    inert_gates: frozenset[str]
+    documents: frozenset[str] = frozenset()
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    inert_gates: frozenset[str] = frozenset()
     dependent_gates: Mapping[str, Gate] = field(default_factory=dict)
     fixed_gates: Mapping[str, bool] = field(default_factory=dict)
     opened_with: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +60,6 @@ class Release:
     lacks_flags: frozenset[str] = frozenset()
     own_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The versions of ``scheduling.k8s.io`` in which pod groups and workloads are served.
     group_versions: tuple[str, ...] = ("v1alpha2",)
     #: Its decisions were compared with kube-scheduler's of this release; if False, they only follow its source code.
@@ -189,45 +187,6 @@ class Release:
         return self.name
 
 
-# -- metric spec -------------------------------------------------------------------------------------------------------
-# A metric as a release documents it: name, help, labels, buckets and stability.
-
-
-def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return the upper bounds of buckets as Prometheus' Go client computes them: each is the previous one times the factor."""
-    bounds = []
-    for _ in range(count):
-        bounds.append(start)
-        start *= factor
-    return tuple(bounds)
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """Name, help, labels and buckets of a metric. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" for Moorage's own.
-
-    ``hidden``      counted but not shown: the emulated release does not have it, or hides it because it is ``deprecated``
-    ``deprecated``  the release that deprecated it, such as ``1.23.0``
-    ``gate``        the feature gate that must be open for it to be shown
-    ``of``          the metric whose values it shows under an earlier name
-    """
-
-    name: str
-    help: str
-    stability: str = "ALPHA"
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-    hidden: bool = False
-    deprecated: str = ""
-    gate: str = ""
-    of: str = ""
-
-    @property
-    def text(self) -> str:
-        since = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
-        return f"[{self.stability}] {since}{self.help}" if self.stability else self.help
-
-
 # -- gates of a release ------------------------------------------------------------------------------------------------
 # The feature gates of each release, from the table ``gates.toml``.
 
@@ -261,10 +220,14 @@ def _gates(section: str, minor: int) -> Iterator[tuple[str, Gate]]:
         steps = [step.split() for step in history.split(", ")]
         last = [words for series, *words in steps if _minor(series) <= minor]
         if last and last[-1] != ["gone"]:
-            stage, *traits = last[-1]
-            needs = _table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else ""
-            is_on = "on" in traits or (stage != "alpha" and "off" not in traits)
-            yield name, Gate(is_on, _STAGES[stage], "locked" in traits, tuple(needs.split()))
+            yield name, gate_of(" ".join(last[-1]), _table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else "")
+
+
+def gate_of(step: str, needs: str = "") -> Gate:
+    """Return the gate that a step of a history describes, such as ``beta off``."""
+    stage, *traits = step.split()
+    is_on = "on" in traits or (stage != "alpha" and "off" not in traits)
+    return Gate(is_on, _STAGES[stage], "locked" in traits, tuple(needs.split()))
 
 
 def _covers(span: str, minor: int) -> bool:

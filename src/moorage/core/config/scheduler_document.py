@@ -16,8 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import structs
 
-from moorage.api.releases import RELEASES
-from moorage.api.releases.earlier_releases import TODAY
+from moorage.api.releases import RELEASES, TODAY
 from moorage.core.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, v1_of, version_of
 from moorage.core.config.configuration import (
     ClientConnection,

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
-from moorage.api.releases.release import Spec, exponential
+from moorage.api.releases.metrics import Spec, exponential
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Reject, Skip, Wait

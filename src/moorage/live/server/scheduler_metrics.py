@@ -19,8 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
 from moorage.api.quantity import QuantityError, milli_value
 from moorage.api.releases import STABLE, TODAY
-from moorage.api.releases.metrics import METRICS_1_36, metrics_of
-from moorage.api.releases.release import Spec
+from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.scheduler import Scheduler
@@ -77,7 +76,7 @@ _OWN: Final = (
 )
 #: Moorage's own metrics, in every release.
 OWN: Final = {spec.name: spec for spec in _OWN}
-SPECS: Final = {**METRICS_1_36, **OWN}
+SPECS: Final = {**metrics_of(TODAY), **OWN}
 
 #: Upstream's metrics of mechanisms that Moorage does not have: they are accepted by name and never shown.
 NEVER_MOVED: Final = frozenset(

@@ -6,9 +6,8 @@ import pytest
 import yaml
 
 from moorage.api.releases import RELEASES
-from moorage.interfaces.cli.live.legacy_flags import GONE
 from moorage.interfaces.cli.live.removed_flags import flags_since_1_23
-from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.run_flags import FLAGS, GONE
 from moorage.interfaces.cli.live.run_serving import metric_filter
 from moorage.interfaces.cli.pflag import read_flags
 from tests.interfaces.cli.test_legacy_flags import is_taken

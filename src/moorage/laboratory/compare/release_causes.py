@@ -31,8 +31,7 @@ _GROUPS: Final = "groups_as_one"
 #: Fields of a release that no decision depends on, or that have rows of their own.
 _ASIDE: Final = frozenset({
     "name", "documents", "gates", "inert_gates", "dependent_gates", "fixed_gates", "opened_with", "gated_kinds", "variants",
-    "lacks", "removed_plugins", "lacks_flags", "own_flags", "lacks_points", "metrics", "compared", "legacy_flags",
-    "policy_flags",
+    "lacks", "removed_plugins", "lacks_flags", "own_flags", "lacks_points", "compared", "legacy_flags", "policy_flags",
     "election_flags_override", "default_lock", "locks", "names_election_fields", "lease_may_equal_deadline", "open_paths",
     "serves_resource_metrics", "weight_range", "group_versions", "drops_later_pod_fields", "retries_binds",
 })  # fmt: skip

@@ -21,9 +21,8 @@ from moorage.core.config.scheduler_document import POLICY
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import Fault, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
-from moorage.interfaces.cli.live.legacy_flags import IDLE, ignored_with_config
 from moorage.interfaces.cli.live.removed_flags import flag_warnings
-from moorage.interfaces.cli.live.run_flags import LEADER_FIELDS
+from moorage.interfaces.cli.live.run_flags import IDLE, LEADER_FIELDS, ignored_with_config
 from moorage.interfaces.cli.live.run_release import Era
 from moorage.interfaces.cli.live.run_serving import empty_header_faults, metric_faults
 from moorage.interfaces.cli.pflag import Given

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from moorage.api.releases import Release
 from moorage.errors import Fault
-from moorage.interfaces.cli.live.legacy_flags import GONE, IDLE
-from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.run_flags import FLAGS, GONE, IDLE
 from moorage.interfaces.cli.pflag import Flag, Given
 
 #: Deprecated flags → fields of the configuration's leaderElection that they set if there is no file.

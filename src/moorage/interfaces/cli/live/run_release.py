@@ -19,9 +19,8 @@ from moorage.core.config.decoder import KIND, read_text
 from moorage.core.config.scheduler_document import POLICY
 from moorage.errors import MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
-from moorage.interfaces.cli.live.legacy_flags import GONE, flags_of
 from moorage.interfaces.cli.live.removed_flags import flags_since_1_23
-from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.run_flags import FLAGS, GONE, flags_of
 from moorage.interfaces.cli.live.run_serving import live_release, run_endpoint
 from moorage.interfaces.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
 from moorage.interfaces.cli.release_options import AUTO

@@ -17,7 +17,7 @@ observer can know the state of the cluster then, so what differs around it count
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -207,6 +207,8 @@ class Shadow:
         #: The last changes, by resource version; and what those that are taken back while a difference is judged had made.
         self._changes: list[_Change] = []
         self._taken_back: list[PodInfo | Node | None] = []
+        #: Resource versions later than all before them, and when a watch told of them.
+        self._told: list[tuple[int, float]] = []
         #: Comparisons of failures on other states, which equal pods share, and what makes their keys, by profile.
         self._failures: dict[Hashable, ComparedDecision] = {}
         self._keys: dict[str, Failures] = {}
@@ -241,7 +243,8 @@ class Shadow:
 
         ``at`` is the time of the log before it; ``early`` when it happened at the earliest, if a watch tells of it late.
         """
-        obj, early = fact.obj, now if early is None else early
+        obj, version = fact.obj, _version(fact.obj)
+        early = min(now if early is None else early, self._passed(version, now))
         if isinstance(obj, Pod):
             key, is_node = obj.metadata.uid, False
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
@@ -258,7 +261,7 @@ class Shadow:
         except MoorageError:
             self.faults += 1
         if decides and _counts_otherwise(before, self._held(key, is_node)):
-            version = _version(obj) or (self._changes[-1].version if self._changes else 0)
+            version = version or (self._changes[-1].version if self._changes else 0)
             if (self._changes and version <= self._changes[-1].version) or len(self._failures) > _FAILURES_KEPT:
                 self._failures.clear()
             insort(self._changes, _Change(version, early, now, key, is_node, before), key=_version_of)
@@ -266,6 +269,18 @@ class Shadow:
                 del self._changes[:-_SHADOW_KEPT]
         elif not decides:
             self._failures.clear()
+
+    def _passed(self, version: int, now: float) -> float:
+        """Return when a watch first told of a resource version or a later one: by then, the change had happened.
+
+        A watch that was interrupted may tell for long of what happened meanwhile, so its own time says little.
+        """
+        told = self._told
+        if not told or version > told[-1][0]:
+            told.append((version, now))
+            if len(told) > _SHADOW_KEPT * 1.1:
+                del told[:-_SHADOW_KEPT]
+        return told[bisect_left(told, (version,))][1] if version else now
 
     def _held(self, key: str, is_node: bool) -> PodInfo | Node | None:
         """Return a pod that is on a node, by its UID, or a node, by its name."""
@@ -306,9 +321,7 @@ class Shadow:
         elif len(self._open) >= _WAITING:
             self.agreement.uncompared[_UNTOLD] += 1
         else:
-            version, later = _version(pod), bisect_right(self._changes, _version(pod), key=_version_of)
-            # A watch may tell for long of what happened while it was interrupted; it happened before what has later versions.
-            early = min(early, *(one.now for one in self._changes[later:])) if later < len(self._changes) else early
+            version = _version(pod)
             is_ordered = early >= self._unordered_until and version > self._unordered_version
             self._open.append(_Open(found, waited, nominated, version, at, early, now + _SOON_S, is_ordered))
 

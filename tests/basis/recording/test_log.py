@@ -151,6 +151,7 @@ def test_a_flipped_bit_is_found_and_no_moment_is_wrong(
     assert [fault.file for fault in faults] == [path.name]
     assert not faults[0].torn
     assert faults[0].offset <= offset
+    LogWriter(directory).close()  # the next recorder goes on
     for at, objects in truth.moments:
         found, why = tried(log, at)
         assert found == objects if found is not None else path.name in why or "snapshot" in why

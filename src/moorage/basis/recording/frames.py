@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -25,8 +25,8 @@ else:
 
 _HEADER: Final = struct.Struct("<4sB3xIIqQII")
 _MAGIC: Final = b"\xabMRL"
-#: What a frame holds: the begin of a file, changes, objects of a snapshot, the end of a snapshot.
-BEGIN, CHANGES, OBJECTS, END = 1, 2, 3, 4
+#: What a frame holds: nothing known, the begin of a file, changes, objects of a snapshot, the end of a snapshot.
+LOST, BEGIN, CHANGES, OBJECTS, END = range(5)
 _KINDS: Final = frozenset({BEGIN, CHANGES, OBJECTS, END})
 #: No writer makes larger bodies; decompressed, they are at most 64 times as long.
 _MOST_BYTES: Final = 64 << 20
@@ -75,22 +75,18 @@ _decode = msgspec.msgpack.Decoder(list[Record]).decode
 
 
 class LogFrame(NamedTuple):
-    """A frame with a valid header. ``size``: how many records it has. ``body`` is None if its checksum is wrong."""
+    """A frame, or bytes of a file that are none, of kind ``LOST``. ``size``: how many records its header announces.
+
+    ``why``: what is wrong with it; "" for a whole frame, which has its records. ``torn``: the file ends in it, as after a kill
+    """
 
     kind: int
     number: int
     size: int
     at: int
     offset: int
-    body: bytes | None
-
-
-class Damage(NamedTuple):
-    """Bytes of a file that are no valid frame. ``torn``: the file ends in an incomplete frame, as after a kill."""
-
-    offset: int
-    length: int
-    why: str
+    records: Sequence[Record] = ()
+    why: str = ""
     torn: bool = False
 
 
@@ -101,41 +97,46 @@ def packed(kind: int, number: int, at: int, records: Sequence[Record]) -> bytes:
     return _HEADER.pack(*values, zlib.crc32(_HEADER.pack(*values, 0)[:-4])) + body
 
 
-def unpacked(frame: LogFrame) -> list[Record]:
-    """Return the records of a frame whose body is not damaged.
-
-    Raises  ValueError if the body is not what a writer makes
-    """
-    assert frame.body is not None
-    decompressor = zstd.ZstdDecompressor()
-    try:
-        records = _decode(decompressor.decompress(frame.body, max_length=_MOST_UNPACKED))
-    except (zstd.ZstdError, msgspec.MsgspecError) as error:
-        raise ValueError(str(error)) from None
-    if not decompressor.eof or len(records) != frame.size:
-        raise ValueError(f"{len(records)} records instead of {frame.size}")
-    return records
-
-
-def frames_in(data: bytes | memoryview) -> Iterator[LogFrame | Damage]:
-    """Yield the frames of a file and what lies between them, in order."""
+def frames_in(data: bytes | memoryview, wanted: Container[int] = _KINDS) -> Iterator[LogFrame]:
+    """Yield the frames of a file and what lies between them, in order; only those of the wanted kinds have their records."""
     view, at, end = memoryview(data), 0, len(data)
     while at < end:
         header = _header(view, at)
         if header is None:
             further = _next_header(view, at + 1)
             torn = further == end and (end - at < _HEADER.size or not any(view[at:end]))
-            yield Damage(at, further - at, "incomplete header" if torn else "wrong checksum of a header", torn)
+            why = "incomplete header" if torn else "wrong checksum of a header"
+            yield LogFrame(LOST, 0, 0, 0, at, why=why, torn=torn)
             at = further
             continue
         kind, length, count, time, number, checksum = header
         body = bytes(view[at + _HEADER.size : at + _HEADER.size + length])
         if len(body) < length:
-            yield Damage(at, end - at, "incomplete frame", torn=True)
+            yield LogFrame(LOST, 0, 0, 0, at, why="incomplete frame", torn=True)
             return
-        valid = zlib.crc32(body) == checksum
-        yield LogFrame(kind, number, count, time, at, body if valid else None)
+        frame = LogFrame(kind, number, count, time, at)
+        try:
+            yield frame._replace(records=_unpacked(body, count, checksum)) if kind in wanted else frame
+        except ValueError as error:
+            yield frame._replace(why=str(error))
         at += _HEADER.size + length
+
+
+def _unpacked(body: bytes, count: int, checksum: int) -> list[Record]:
+    """Return the records of a frame.
+
+    Raises  ValueError if the body is not what a writer makes
+    """
+    if zlib.crc32(body) != checksum:
+        raise ValueError("wrong checksum of a frame")
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        records = _decode(decompressor.decompress(body, max_length=_MOST_UNPACKED))
+    except (zstd.ZstdError, msgspec.MsgspecError):
+        records = []
+    if not decompressor.eof or len(records) != count:
+        raise ValueError("records that this version of Moorage does not know")
+    return records
 
 
 def _header(view: memoryview, at: int) -> tuple[int, int, int, int, int, int] | None:

@@ -17,20 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.basis.recording.frames import (
-    CHANGES,
-    END,
-    OBJECTS,
-    Damage,
-    Dropped,
-    LogFrame,
-    Mark,
-    Put,
-    Record,
-    Touched,
-    frames_in,
-    unpacked,
-)
+from moorage.basis.recording.frames import CHANGES, END, LOST, OBJECTS, Dropped, LogFrame, Mark, Put, Record, Touched, frames_in
 from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, began_at, log_end, log_files
 from moorage.errors import InputError
 
@@ -161,10 +148,9 @@ class ClusterLog:
 
     def __init__(self, directory: str | PathLike[str]) -> None:
         self.directory = Path(directory)
-        if not self.directory.is_dir():
-            raise InputError(f"{self.directory}: no such directory; moorage record --to {self.directory} writes a log there")
         if not is_log(self.directory):
-            raise InputError(f"{self.directory}: no log in this directory; moorage record --to {self.directory} writes one")
+            why = "no log in this directory" if self.directory.is_dir() else "no such directory"
+            raise InputError(f"{self.directory}: {why}; moorage record --to {self.directory} writes a log there")
         files = sorted(log_files(self.directory))
         self.changes = [(number, path) for number, path in files if path.suffix == CHANGES_SUFFIX]
         self.snapshots = [(number, path) for number, path in files if path.suffix == SNAPSHOT_SUFFIX]
@@ -179,7 +165,7 @@ class ClusterLog:
 
         Raises  InputError if nothing can be rebuilt
         """
-        starts = [at for path in (path for _, path in self.snapshots) if (at := began_at(path)) is not None]
+        starts = [at for _, path in self.snapshots if (at := began_at(path)) is not None]
         if not starts:
             raise InputError(
                 f"{self.directory}: the log has no complete snapshot yet; wait until the recorder has listed all kinds"
@@ -254,18 +240,15 @@ class ClusterLog:
                 continue
             fault: LogFault | None = None
             for one in frames_in(path.read_bytes()):
-                if isinstance(one, LogFrame) and one.kind != CHANGES:
-                    continue
-                records = _records_of(one)
-                if isinstance(one, LogFrame) and (records is None or one.number != expected or one.at > until):
-                    if one.number == expected and one.at > until:
-                        return
-                    raise self._gap(expected, one.number, fault or (_fault(path, one) if records is None else None), path)
-                if records is None:
+                if one.kind == CHANGES and one.number == expected and one.at > until:
+                    return
+                if one.kind in {CHANGES, LOST} and one.why:
                     fault = fault or _fault(path, one)
-                    continue
-                expected += len(records)
-                yield from (record for record in records if record.at <= until)
+                if one.kind == CHANGES:
+                    if one.why or one.number != expected:
+                        raise self._gap(expected, one.number, fault, path)
+                    expected += one.size
+                    yield from (record for record in one.records if record.at <= until)
             if fault is not None and not fault.torn:
                 raise self._gap(expected, None, fault, path)
         for later, path in self.snapshots:
@@ -293,14 +276,14 @@ class ClusterLog:
                 found.append(LogFault(path.name, 0, f"changes {expected} to {number - 1} are missing"))
             expected, ended, is_whole = max(number, expected or 0), False, True
             for one in frames_in(path.read_bytes()):
-                if isinstance(one, Damage) or _records_of(one) is None:
+                if one.why:
                     found.append(_fault(path, one))
-                    is_whole = is_whole and found[-1].torn
+                    is_whole = is_whole and one.torn
                 elif one.kind == CHANGES:
                     if one.number != expected and is_whole and not broken:
                         found.append(LogFault(path.name, one.offset, f"changes {expected} to {one.number - 1} are missing"))
                     expected, broken = one.number + one.size, False
-                ended = ended or getattr(one, "kind", None) == END
+                ended = ended or one.kind == END
             if path.suffix == CHANGES_SUFFIX:
                 broken = broken or not is_whole
             elif not ended and is_whole:
@@ -315,36 +298,22 @@ def _snapshot(path: Path) -> LogState:
     """
     state, count = LogState(0), 0
     for one in frames_in(path.read_bytes()):
-        records = _records_of(one)
-        if isinstance(one, Damage) or records is None:
+        if one.why:
             raise InputError(f"{path.parent}: the log is damaged: {_fault(path, one)}")
         state.at = one.at
         if one.kind == OBJECTS:
-            count += len(records)
-            for record in records:
+            count += one.size
+            for record in one.records:
                 state.apply(record)
         elif one.kind == END:
-            end = records[0]
+            end = one.records[0]
             if isinstance(end, Mark) and end.facts.get("objects") == count:
                 return state
     raise InputError(f"{path.parent}: the log is damaged: {path.name}: the snapshot is not whole")
 
 
-def _records_of(frame: LogFrame | Damage) -> list[Record] | None:
-    """Return the records of a frame; None if it is damaged."""
-    if isinstance(frame, Damage) or frame.body is None:
-        return None
-    try:
-        return unpacked(frame)
-    except ValueError:
-        return None
-
-
-def _fault(path: Path, one: LogFrame | Damage) -> LogFault:
-    if isinstance(one, Damage):
-        return LogFault(path.name, one.offset, one.why, one.torn)
-    why = "wrong checksum of a frame" if one.body is None else "records that this version of Moorage does not know"
-    return LogFault(path.name, one.offset, why)
+def _fault(path: Path, one: LogFrame) -> LogFault:
+    return LogFault(path.name, one.offset, one.why, one.torn)
 
 
 # -- a log as input ----------------------------------------------------------------------------------------------------

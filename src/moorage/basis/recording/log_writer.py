@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from moorage.basis.recording.frames import BEGIN, CHANGES, END, OBJECTS, Damage, Mark, Put, Record, frames_in, packed, unpacked
+from moorage.basis.recording.frames import BEGIN, CHANGES, END, LOST, OBJECTS, Mark, Put, Record, frames_in, packed
 from moorage.errors import InputError
 
 CHANGES_SUFFIX: Final = ".changes"
@@ -23,6 +22,8 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 _UNFINISHED: Final = ".unfinished"
 _LOCK: Final = "lock"
 _FRAME_RECORDS: Final = 1000
+#: Frames after which the next number and time are those after theirs; what others announce may be lost.
+_LASTING: Final = frozenset({CHANGES, END})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,8 @@ class LogWriter:
 
     def wants_snapshot(self, at: int) -> bool:
         """Return whether the file of changes is full or old enough for the next one."""
-        if self._file is None:
-            return False
-        return self._bytes_in_file >= self.limits.file_bytes or at - self._since_at >= self.limits.file_s * 1e6
+        is_full = self._bytes_in_file >= self.limits.file_bytes
+        return self._file is not None and (is_full or at - self._since_at >= self.limits.file_s * 1e6)
 
     def begin_snapshot(self, at: int) -> SnapshotWriter:
         """Start a snapshot of all objects as they are after the last change, and the next file of changes."""
@@ -156,16 +156,15 @@ class LogWriter:
         limits, files = self.limits, sorted(log_files(self.directory))
         sizes = {path: path.stat().st_size for _, path in files}
         starts = [number for number, path in files if path.suffix == SNAPSHOT_SUFFIX]
-        total = sum(sizes.values())
         for start in starts[1:]:
             older = [path for number, path in files if number < start and path in sizes]
             began = began_at(self.directory / f"{start:016d}{SNAPSHOT_SUFFIX}") or 0
             too_old = limits.kept_s and began < self.last_at - limits.kept_s * 1e6
-            if not too_old and not (limits.kept_bytes and total > limits.kept_bytes):
+            if not too_old and not 0 < limits.kept_bytes < sum(sizes.values()):
                 return
             for path in older:
                 path.unlink(missing_ok=True)
-                total -= sizes.pop(path)
+                del sizes[path]
 
 
 class SnapshotWriter:
@@ -180,13 +179,11 @@ class SnapshotWriter:
         self._file = os.fdopen(handle, "wb")
         self._file.write(packed(BEGIN, number, at, []))
 
-    def add(self, records: Iterable[Put | Mark]) -> None:
-        """Add objects, and marks that stay true."""
-        found = list(records)
-        for start in range(0, len(found), _FRAME_RECORDS):
-            part = found[start : start + _FRAME_RECORDS]
-            self._file.write(packed(OBJECTS, self._number, self._at, part))
-            self._count += len(part)
+    def add(self, records: Sequence[Put | Mark]) -> None:
+        """Add a frame of objects, or of marks that stay true."""
+        if records:
+            self._file.write(packed(OBJECTS, self._number, self._at, records))
+            self._count += len(records)
 
     def finish(self) -> None:
         """Complete the snapshot, and delete what is too old."""
@@ -217,7 +214,7 @@ def began_at(path: Path) -> int | None:
             first = next(iter(frames_in(file.read(4096))), None)
     except OSError:
         return None
-    return None if first is None or isinstance(first, Damage) else first.at
+    return None if first is None or first.kind == LOST else first.at
 
 
 def log_end(directory: Path) -> tuple[int, int]:
@@ -225,10 +222,8 @@ def log_end(directory: Path) -> tuple[int, int]:
     number, at = 0, 0
     for start, path in sorted(log_files(directory))[-2:]:
         number = max(number, start)
-        for frame in frames_in(path.read_bytes()):
-            if isinstance(frame, Damage) or frame.kind in {BEGIN, OBJECTS}:  # what they announce may be lost
-                continue
-            number = max(number, frame.number + frame.size * (frame.kind == CHANGES))
-            with suppress(ValueError):
-                at = max(at, at if frame.body is None else unpacked(frame)[-1].at)
+        for frame in frames_in(path.read_bytes(), _LASTING):
+            if frame.kind in _LASTING:
+                number = max(number, frame.number + frame.size * (frame.kind == CHANGES))
+                at = max(at, frame.records[-1].at if frame.records else 0)
     return number, at

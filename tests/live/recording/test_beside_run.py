@@ -6,8 +6,8 @@ import pytest
 
 from moorage.basis.recording.log_reader import ClusterLog
 from moorage.core.engine.facts import Gone, Seen
-from moorage.live.recording import watching as beside_run
-from moorage.live.recording.watching import RunRecording
+from moorage.live.recording import recorder_loop as beside_run
+from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.runtime.inbox import Inbox
 from tests.live.recording.scripted_log import a_node, a_pod

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.basis.recording.frames import Mark, Put, frames_in, unpacked
+from moorage.basis.recording.frames import Mark, Put, frames_in
 from moorage.basis.recording.log_reader import ClusterLog
 from moorage.basis.recording.log_writer import LogLimits
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
@@ -16,7 +16,7 @@ def bodies(directory):
         record
         for path in (*directory.glob("*.changes"), *directory.glob("*.snapshot"))
         for frame in frames_in(path.read_bytes())
-        for record in unpacked(frame)
+        for record in frame.records
     ]
     return b"\n".join(one.body if isinstance(one, Put) else repr(one).encode() for one in records)
 
@@ -110,5 +110,5 @@ def test_a_set_clock_is_in_the_log(tmp_path):
     script.recorder.clock._now_ns = lambda: (START_S - 100) * 10**9
     script.seen(1, a_node("n2"))
     script.close()
-    marks = [one for frame in frames_in(max(tmp_path.glob("*.changes")).read_bytes()) for one in unpacked(frame)]
+    marks = [one for frame in frames_in(max(tmp_path.glob("*.changes")).read_bytes()) for one in frame.records]
     assert [(one.what, one.facts.get("setBySeconds")) for one in marks if isinstance(one, Mark)][-1] == ("clock", -101.0)

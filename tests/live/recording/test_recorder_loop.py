@@ -20,8 +20,8 @@ from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ClusterError
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
+from moorage.live.recording.recorder_loop import RecorderLoop
 from moorage.live.recording.shadow import Shadow
-from moorage.live.recording.watching import Watching
 from tests.live.server.test_on_embedded_server import a_scheduler, live_on, make_node, make_pod, until
 
 LONG = bool(os.environ.get("MOORAGE_LONG_TESTS"))
@@ -112,21 +112,21 @@ class Recording:
 
     def __init__(self, rest, directory, chance):
         self.rest, self.directory, self.chance = rest, directory, chance
-        self.clock, self.quiet, self.watching, self.kills = Jumping(chance), [], None, 0
+        self.clock, self.quiet, self.loop, self.kills = Jumping(chance), [], None, 0
         self.agreements = []
 
     def start(self):
         writer = LogWriter(self.directory, LogLimits(file_bytes=200_000 if LONG else 20_000))
         recorder = ChangeRecorder(writer, LogClock(self.clock, time.monotonic, writer.last_at), ObjectEncoder())
-        self.watching = Watching(recorder, Shadow(a_scheduler(), {}), self.rest, {"server": "here"})
-        self.agreements.append(self.watching.shadow.agreement)
-        self.task = asyncio.create_task(self.watching.run())
+        self.loop = RecorderLoop(recorder, Shadow(a_scheduler(), {}), self.rest, {"server": "here"})
+        self.agreements.append(self.loop.shadow.agreement)
+        self.task = asyncio.create_task(self.loop.run())
 
     async def kill(self):
         """End the recorder as a kill does: what is not written is lost."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        writer = self.watching.recorder.writer
+        writer = self.loop.recorder.writer
         if writer._file is not None:
             writer._file.close()
             if self.chance.random() < 0.5:  # in the middle of a write
@@ -138,15 +138,15 @@ class Recording:
 
     @property
     def is_quiet(self):
-        watching = self.watching
-        return watching.recorder.has_started and not watching.inbox and watching.inbox.is_whole
+        loop = self.loop
+        return loop.recorder.has_started and not loop.inbox and loop.inbox.is_whole
 
     async def look(self):
         """Note the times at which no change waits to be recorded."""
         while True:
             await asyncio.sleep(0.003)
             if self.is_quiet:
-                self.quiet.append((self.kills, self.watching.recorder.clock.last))
+                self.quiet.append((self.kills, self.loop.recorder.clock.last))
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_the_log_is_what_the_server_had_and_decisions_agree(tmp_path, monkeypatc
             nodes = 100 if LONG else 8
 
             async def has_started():
-                return recording.watching.recorder.has_started
+                return recording.loop.recorder.has_started
 
             await until(has_started, reports)
             await make_pod(rest, "first", cpu="1")
@@ -201,7 +201,7 @@ def test_the_log_is_what_the_server_had_and_decisions_agree(tmp_path, monkeypatc
 
             async def caught_up():
                 await asyncio.sleep(0.2)
-                recorder = recording.watching.recorder
+                recorder = recording.loop.recorder
                 held = sum(1 for digest in truth.held.values() if digest)
                 return recording.is_quiet and sum(name in TYPES for name, _ in recorder._known) == held
 
@@ -209,7 +209,7 @@ def test_the_log_is_what_the_server_had_and_decisions_agree(tmp_path, monkeypatc
             looking.cancel()
             recording.task.cancel()
             await asyncio.gather(recording.task, return_exceptions=True)
-            recording.watching.close()
+            recording.loop.close()
         return truth, recording, shaky
 
     truth, recording, shaky = asyncio.run(main())

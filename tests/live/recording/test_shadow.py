@@ -112,7 +112,12 @@ def test_a_difference_waits_for_the_resource_version_of_each_watch():
 
 @pytest.mark.parametrize(
     ("early", "heartbeat", "verdict"),
-    [(20.0, None, "different"), (2.0, None, "same in another order"), (20.0, 2.0, "same in another order"), (20.0, 18.0, "different")],
+    [
+        (20.0, None, "different"),
+        (2.0, None, "same in another order"),
+        (20.0, 2.0, "same in another order"),
+        (20.0, 18.0, "different"),
+    ],
 )
 def test_a_decision_that_a_watch_tells_late_knew_what_was_new_then(early, heartbeat, verdict):
     """The watch of pods was interrupted: the change of 20 s before it tells of the decision may be newer than the decision.

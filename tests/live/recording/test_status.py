@@ -8,9 +8,9 @@ import pytest
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.errors import InputError
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
+from moorage.live.recording.recorder_loop import RecorderLoop
 from moorage.live.recording.shadow import ComparedDecision, Match, Shadow
 from moorage.live.recording.status import agreement_of, count_on, read_status, write_status
-from moorage.live.recording.watching import Watching
 from tests.live.server.test_on_embedded_server import a_scheduler
 
 ABOUT = {"server": "https://here", "release": "1.36", "redacted": False}
@@ -18,7 +18,7 @@ ABOUT = {"server": "https://here", "release": "1.36", "redacted": False}
 
 def recording(directory, **about):
     recorder = ChangeRecorder(LogWriter(directory), LogClock(lambda: 10**18, Random(1).random), ObjectEncoder())
-    return Watching(recorder, Shadow(a_scheduler(), {}), None, {**ABOUT, **about})
+    return RecorderLoop(recorder, Shadow(a_scheduler(), {}), None, {**ABOUT, **about})
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_a_redacted_recorder_leaves_old_differences_out(tmp_path):
 
 @pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"about": null}'])
 def test_a_status_that_cannot_be_read_counts_from_nothing(tmp_path, text):
-    with closing(recording(tmp_path)) as watching:
+    with closing(recording(tmp_path)) as loop:
         if text is not None:
             (tmp_path / "status.json").write_text(text)
-        count_on(watching)
-        assert watching.shadow.agreement.compared == 0
+        count_on(loop)
+        assert loop.shadow.agreement.compared == 0
         assert read_status(tmp_path) in (None, {"about": None})

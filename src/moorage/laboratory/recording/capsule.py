@@ -27,8 +27,8 @@ from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Capsule", "Outcome", "cut_capsule", "decide_alone", "outcome_of"]
-
+#: Objects that are left out together.
+_Group = Sequence[Object]
 _NEVER: Final = frozenset[str]()
 
 
@@ -69,11 +69,8 @@ class Capsule:
 
     def documents(self) -> list[dict[str, Any]]:
         """Return the objects as plain data, the pod last."""
-        found = []
-        for obj in (*self.objects, self.pod):
-            kind = KIND_OF_TYPE[type(obj)]
-            found.append({"apiVersion": kind.api_version, "kind": kind.name, **msgspec.to_builtins(obj)})
-        return found
+        kinds = [(KIND_OF_TYPE[type(obj)], obj) for obj in (*self.objects, self.pod)]
+        return [{"apiVersion": kind.api_version, "kind": kind.name, **msgspec.to_builtins(obj)} for kind, obj in kinds]
 
     def record(self, taken_at: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the record in front of the objects: a dump's, with what is repeated."""
@@ -130,28 +127,22 @@ def cut_capsule(
     others = [obj for obj in objects_of(cluster) if not (isinstance(obj, Pod) and obj.metadata.uid == pod.metadata.uid)]
     search = _Search(pod, options, beside, on_trial)
     whole = search.first(others)
-    nodes = [obj for obj in others if isinstance(obj, Node)]
-    placed: dict[str, list[Object]] = {}
-    rest: list[Object] = []
+    placed: dict[str, list[Object]] = {obj.name: [obj] for obj in others if isinstance(obj, Node)}
+    rest: list[_Group] = []
     for obj in others:
-        if isinstance(obj, Pod) and obj.spec.node_name:
-            placed.setdefault(obj.spec.node_name, []).append(obj)
+        if isinstance(obj, Pod) and obj.spec.node_name in placed:
+            placed[obj.spec.node_name].append(obj)
         elif not isinstance(obj, Node):
-            rest.append(obj)
-    groups = [(node, *placed.pop(node.name, ())) for node in nodes]
-    stray = [obj for group in placed.values() for obj in group]
-    fixed = search.reduced([(one,) for one in (*rest, *stray)], [obj for group in groups for obj in group])
-    kept = search.reduced([tuple(group) for group in groups], _flat(fixed))
-    pods = search.reduced([(obj,) for group in kept for obj in group[1:]], [*_flat(fixed), *(group[0] for group in kept)])
-    last = search.reduced([(obj,) for obj in _flat(fixed)], [*(group[0] for group in kept), *_flat(pods)])
-    objects = (*_flat(last), *(group[0] for group in kept), *_flat(pods))
+            rest.append((obj,))
+    rest = search.reduced(rest, [*placed.values()])
+    kept = search.reduced([*placed.values()], rest)
+    nodes = [group[:1] for group in kept]
+    pods = search.reduced([(obj,) for group in kept for obj in group[1:]], [*rest, *nodes])
+    rest = search.reduced(rest, [*nodes, *pods])
+    objects = [obj for group in (*rest, *nodes, *pods) for obj in group]
     if not search.repeats(objects):
         raise InputError("the reduced cluster does not repeat the decision; this is a fault of Moorage, please report it")
-    return Capsule(objects, pod, whole, search.trials, len(others))
-
-
-def _flat(groups: Sequence[Sequence[Object]]) -> list[Object]:
-    return [obj for group in groups for obj in group]
+    return Capsule((*objects,), pod, whole, search.trials, len(others))
 
 
 class _Search:
@@ -186,14 +177,14 @@ class _Search:
         decision, names = decide_alone(objects, self._pod, self._options)
         return outcome_of(decision, names, self._beside) == self._wanted
 
-    def reduced(self, groups: list[tuple[Object, ...]], always: Sequence[Object]) -> list[tuple[Object, ...]]:
+    def reduced(self, groups: list[_Group], always: Sequence[_Group]) -> list[_Group]:
         """Leave out as many groups as possible: first all, then ever smaller shares, as delta debugging does."""
         size = len(groups)
         while groups and size:
             start, left_out = 0, False
             while start < len(groups):
                 fewer = [*groups[:start], *groups[start + size :]]
-                if self.repeats([*always, *(obj for group in fewer for obj in group)]):
+                if self.repeats([obj for group in (*always, *fewer) for obj in group]):
                     groups, left_out = fewer, True
                 else:
                     start += size

@@ -22,8 +22,6 @@ from moorage.laboratory.redact.redaction_tokens import Tokens
 from moorage.live.recording.recorder import ObjectEncoder
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 
-__all__ = ["RedactingEncoder"]
-
 #: Facts of comparisons that hold no names.
 _PLAIN: Final = frozenset({"at", "state", "verdict", "plugins", "margin"})
 
@@ -43,8 +41,6 @@ class RedactingEncoder(ObjectEncoder):
         self._sets: dict[str, StatefulSet] = {}
         self._compared: set[str] = set()
         self._last: tuple[Object | None, str, bytes] = None, "", b""
-        #: How many objects were left out.
-        self.withheld = 0
 
     def learn(self, obj: Object) -> None:
         """Look at an object before any is written."""
@@ -86,7 +82,6 @@ class RedactingEncoder(ObjectEncoder):
         try:
             made = redact_cluster(ClusterInput(**{**beside, slot: (bare,)}), self._key, compared=self._compared).objects
         except InputError:
-            self.withheld += 1
             return f"withheld/{Tokens(self._key).name(kind.name, obj.key)}", b""
         document = next(one for one in made if one["kind"] == kind.name)
         metadata = document["metadata"]

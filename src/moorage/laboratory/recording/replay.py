@@ -33,9 +33,6 @@ from moorage.simulator.quotas import QuotaLedger
 from moorage.simulator.simulate import Options
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["LogEvents", "binding_of", "replay"]
-
-
 _DECODERS: Final[Mapping[str, Any]] = {kind.name: msgspec.json.Decoder(kind.type).decode for kind in KINDS}
 
 
@@ -141,8 +138,8 @@ class LogEvents:
         if placed:
             same = sum(1 for ours, theirs in placed if ours == theirs)
             pending = sum(1 for ours, _ in placed if not ours)
-            bound = counted(len(placed), "pod")
-            texts.append(f"of {bound} that were bound then, {same:,} went to the same node; {pending:,} stayed pending")
+            went = f"{same:,} went to the same node; {pending:,} stayed pending"
+            texts.append(f"of {counted(len(placed), 'pod')} that were bound then, {went}")
         if found["refused"]:
             texts.append(f"quotas refused {counted(found['refused'], 'pod')} at first; {len(self._refused):,} wait at the end")
         notes = (*(InputNote("Remark", text) for text in texts), *run.notes)

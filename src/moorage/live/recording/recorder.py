@@ -19,8 +19,6 @@ from moorage.basis.recording.log_reader import STARTED
 from moorage.basis.recording.log_writer import LogWriter, SnapshotWriter
 from moorage.core.engine.facts import Gone, Seen
 
-__all__ = ["ChangeRecorder", "LogClock", "ObjectEncoder"]
-
 #: How many objects of a snapshot are written in one step.
 _STEP: Final = 200
 #: A difference between two clocks from which on the time of day was set.
@@ -61,12 +59,10 @@ class LogClock:
     def __init__(self, now_ns: Callable[[], int], monotonic: Callable[[], float], last: int = 0) -> None:
         self._now_ns, self._monotonic = now_ns, monotonic
         self.last, self._measured = last, monotonic()
-        self.ahead_s = 0.0
         #: By how many seconds the time of day was set since it was last read; 0 if it was not.
         self.set_by_s = 0.0
         self._wall = now_ns() // 1000
-        if last > self._wall:
-            self.ahead_s = (last - self._wall) / 1e6
+        self.ahead_s = max(0.0, (last - self._wall) / 1e6)
 
     def __call__(self) -> int:
         wall, measured = self._now_ns() // 1000, self._monotonic()
@@ -90,18 +86,14 @@ class ChangeRecorder:
         self.writer, self.clock, self.encoder = writer, clock, encoder
         #: Objects by kind and key, with the hash of their JSON.
         self._known: dict[tuple[str, str], tuple[Object, int]] = {}
-        self._started = False
+        #: True once the first snapshot is written: from then on, every change is.
+        self.has_started = False
         self._snapshot: Iterator[None] | None = None
         self._marks: dict[str, Mark] = {}
         self.counts = {"put": 0, "touched": 0, "deleted": 0, "snapshots": 0}
 
     def __len__(self) -> int:
         return len(self._known)
-
-    @property
-    def has_started(self) -> bool:
-        """True once the first snapshot is written: from then on, every change is."""
-        return self._started
 
     def observe(self, fact: Seen | Gone) -> None:
         """Write a change."""
@@ -110,32 +102,25 @@ class ChangeRecorder:
         if found is None:
             return
         kind, own = found.name, obj.key
-        known = self._known.get((kind, own))
+        known, before = self._known.get((kind, own), (obj, None))
         if isinstance(fact, Gone):
-            if self._known.pop((kind, own), None) is not None and self._started:
+            if self._known.pop((kind, own), None) is not None and self.has_started:
                 self.counts["deleted"] += 1
                 self.writer.append(Dropped(self._time(), kind, self.encoder.key(obj)))
             return
-        if not self._started:
+        if not self.has_started:
             self._known[kind, own] = obj, 0
             self.encoder.learn(obj)
             return
         body, version = self.encoder.json(obj), obj.metadata.resource_version
         digest = hash(body)
         self._known[kind, own] = obj, digest
-        if not body:
+        is_same = before == digest
+        if not body or (is_same and known.metadata.resource_version == version):
             return
-        if known is not None and known[1] == digest:
-            if known[0].metadata.resource_version != version:
-                self.counts["touched"] += 1
-                self.writer.append(Touched(self._time(), kind, self.encoder.key(obj), version))
-            return
-        self.counts["put"] += 1
-        self.writer.append(Put(self._time(), kind, self.encoder.key(obj), version, body))
-
-    def difference(self, facts: Mapping[str, Any]) -> None:
-        """Write a decision that differs."""
-        self.mark("difference", self.encoder.facts(facts))
+        self.counts["touched" if is_same else "put"] += 1
+        at, key = self._time(), self.encoder.key(obj)
+        self.writer.append(Touched(at, kind, key, version) if is_same else Put(at, kind, key, version, body))
 
     def mark(self, what: str, facts: Mapping[str, Any], *, last: bool = False) -> None:
         """Write a remark. ``last``: snapshots repeat the last one of its sort."""
@@ -146,7 +131,7 @@ class ChangeRecorder:
 
     def _time(self) -> int:
         at = self.clock()
-        if self.clock.set_by_s and self._started:
+        if self.clock.set_by_s and self.has_started:
             set_by_s, self.clock.set_by_s = self.clock.set_by_s, 0.0
             self.writer.append(Mark(at, "clock", {"setBySeconds": round(set_by_s, 3), "aheadSeconds": self.clock.ahead_s}))
         return at
@@ -159,7 +144,7 @@ class ChangeRecorder:
         mark = self._marks[STARTED] = Mark(at, STARTED, {**facts, "after": self.writer.last_at})
         for _ in self._written(self.writer.begin_snapshot(at), at):
             pass
-        self._started = True
+        self.has_started = True
         self.writer.append(mark)
         self.writer.flush()
 
@@ -168,7 +153,7 @@ class ChangeRecorder:
 
         Raises  OSError
         """
-        if not self._started:
+        if not self.has_started:
             return False
         at = self.clock()
         self.writer.flush()
@@ -182,7 +167,7 @@ class ChangeRecorder:
         """Write the objects as they are now, step by step."""
         objects, known = list(self._known.items()), self._known
         try:
-            snapshot.add(self._marks.values())
+            snapshot.add([*self._marks.values()])
             for start in range(0, len(objects), _STEP):
                 part = []
                 for (kind, own), (obj, digest) in objects[start : start + _STEP]:

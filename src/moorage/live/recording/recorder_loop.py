@@ -10,7 +10,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any, Final
 
 from moorage.api.core import Node, Pod
@@ -26,9 +25,6 @@ from moorage.live.recording.shadow import ComparedDecision, Shadow
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Log, Observers
 from moorage.live.runtime.inbox import FactSource, Inbox
 
-__all__ = ["BEHIND_S", "RunRecording", "Watching"]
-
-
 #: Facts in one turn of the task; then others run.
 _TURN: Final = 100
 #: How often records are written, how often the recorder says that it runs, and how often counts are kept.
@@ -38,7 +34,7 @@ ALIVE_S: Final = 10.0
 BEHIND_S: Final = 5.0
 
 
-class Watching:
+class RecorderLoop:
     """Records a cluster until ``run`` is cancelled. ``facts`` describe it in the log; ``on_status`` is called now and then."""
 
     def __init__(
@@ -49,7 +45,7 @@ class Watching:
         facts: Mapping[str, Any],
         *,
         observers: Observers = UNOBSERVED,
-        on_status: Callable[[Watching], None] = lambda watching: None,
+        on_status: Callable[[RecorderLoop], None] = lambda loop: None,
         clock: Callable[[], float] = time.monotonic,
         inbox: int = 50_000,
     ) -> None:
@@ -62,18 +58,17 @@ class Watching:
             Reflector(one, rest, self.inbox.source(one.plural), clock=clock, rng=chance, report=observers.report, streams=True)
             for one in watched(shadow.scheduler.gates)
         ]
-        named = {source.name: source for source in self.inbox.sources}
         #: By type, the sources whose lists lose an order that decisions depend on, and what follows these kinds.
         self._ordered: dict[type, tuple[FactSource, Reflector[Any]]] = {
-            kind: (named[name], next(one for one in self.reflectors if one.resource.plural == name))
-            for kind, name in ((Pod, "pods"), (Node, "nodes"))
+            pair[1].resource.type: pair
+            for pair in zip(self.inbox.sources, self.reflectors, strict=True)
+            if pair[1].resource.type in {Pod, Node}
         }
         self._flushed = self._said = self._empty_at = clock()
         #: The number of facts that were taken.
         self.facts = 0
         #: Seconds since the inbox was last empty: the oldest fact in it is at most that old.
         self.behind_s = 0.0
-        self._was_behind = False
         #: The last error of writing the log; "" if the last write succeeded.
         self.write_error = ""
 
@@ -88,7 +83,7 @@ class Watching:
 
     def difference(self, found: ComparedDecision, at: int) -> None:
         """Write a difference into the log, and into the log of the process."""
-        self.recorder.difference({"state": at, **found.facts()})
+        self.recorder.mark("difference", self.recorder.encoder.facts({"state": at, **found.facts()}))
         ours = f"Moorage chooses {found.ours}" if found.ours else "Moorage finds no node"
         theirs = f"was bound to {found.node}" if found.node else "was found unschedulable"
         plugins = f" ({', '.join(found.plugins)})" if found.plugins else ""
@@ -140,16 +135,12 @@ class Watching:
 
     def _sign(self, now: float) -> None:
         """Say when the recorder falls behind, and when it has caught up."""
-        self.behind_s = now - self._empty_at
-        if self.is_behind is not self._was_behind:
-            self._was_behind = self.is_behind
-            if self.is_behind:
-                waiting = counted(len(self.inbox), "change")
-                self._log.warning(
-                    f"the recorder is {self.behind_s:.0f} s behind: {waiting} wait; comparing nothing until it caught up"
-                )
-            else:
-                self._log.warning("the recorder has caught up")
+        was_behind, self.behind_s = self.is_behind, now - self._empty_at
+        if self.is_behind is not was_behind:
+            waiting = f"{counted(len(self.inbox), 'change')} wait; comparing nothing until it caught up"
+            self._log.warning(
+                f"the recorder is {self.behind_s:.0f} s behind: {waiting}" if self.is_behind else "the recorder has caught up"
+            )
             if self.recorder.has_started:
                 self.recorder.mark("behind", {"seconds": round(self.behind_s, 1)})
 
@@ -220,13 +211,12 @@ class RunRecording:
 
     async def run(self, not_synced: Callable[[], Sequence[str]], facts: Mapping[str, Any]) -> None:
         """Write until cancelled. ``not_synced`` returns the kinds that are not listed yet; ``facts`` describe the cluster."""
-        for turn in count(1):
-            more = True
-            while more:
-                more, self.write_error = _turn(self.recorder, None if not_synced() else facts, self.write_error, self._log)
-                await asyncio.sleep(0)
-            await asyncio.sleep(FLUSH_S)
-            if self.recorder.has_started and turn % round(ALIVE_S / FLUSH_S) == 0:
+        said = time.monotonic()
+        while True:
+            more, self.write_error = _turn(self.recorder, None if not_synced() else facts, self.write_error, self._log)
+            await asyncio.sleep(0 if more else FLUSH_S)
+            if self.recorder.has_started and (now := time.monotonic()) - said >= ALIVE_S:
+                said = now
                 self.recorder.mark("alive", {}, last=True)
 
     def close(self) -> None:

@@ -42,9 +42,6 @@ from moorage.framework.plugin_runner import Scores
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ComparedDecision", "Match", "Shadow", "reasons_in"]
-
-
 # -- agreement ---------------------------------------------------------------------------------------------------------
 # How often Moorage decides as the scheduler of the cluster does, by plugin, and the decisions that differ.
 
@@ -87,8 +84,7 @@ class ComparedDecision(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def facts(self) -> dict[str, Any]:
         """Return the comparison as plain data, without what is empty."""
-        facts: dict[str, Any] = to_builtins(self)
-        return facts
+        return dict(to_builtins(self))
 
 
 class Agreement:
@@ -436,8 +432,7 @@ class Shadow:
             keys = self._keys[name] = Failures(self.scheduler.profiles[name])
         if (pod := keys.key(case.pod, snapshot)) is None:
             return None
-        changes = self._changes
-        return name, pod, changes[index - 1].version if index else 0, *(changes[at].key for at in added)
+        return name, pod, self._changes[index - 1].version if index else 0, *(self._changes[at].key for at in added)
 
     def _on_state(self, case: _Open, index: int, added: Sequence[int]) -> ComparedDecision | None:
         """Return the comparison on the state before a change, with some later bindings."""
@@ -490,10 +485,8 @@ def _outward(before: range, known: int) -> list[int]:
 
 def _reasons_of(pod: Pod) -> str:
     """Return the message of the condition that says that a pod is unschedulable; "" if there is none."""
-    for one in pod.status.conditions:
-        if one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable":
-            return one.message
-    return ""
+    told = (one for one in pod.status.conditions if (one.type, one.status) == ("PodScheduled", "False"))
+    return next((one.message for one in told if one.reason == "Unschedulable"), "")
 
 
 def _counts_otherwise(before: PodInfo | Node | None, after: PodInfo | Node | None) -> bool:
@@ -514,22 +507,19 @@ def _bindings_compared(
 ) -> ComparedDecision | None:
     """Compare a binding with a decision; None if the node is not known."""
     row, ours = table.row_of.get(node), decision.node or ""
-    if ours == node:
-        return ComparedDecision(pod.key, pod.uid, Match.SAME, node, ours)
-    if row is None:
-        return None
+    found = ComparedDecision(pod.key, pod.uid, Match.SAME, node, ours)
+    if ours == node or row is None:
+        return found if ours == node else None
     status, scores = decision.status_of(row), decision.scores
     margin, plugins = decision.margin_over(row, table.row_of.get(ours))
     if scores is None or margin is None:
         why = ", ".join(status.reasons) if status is not None else ""
-        return ComparedDecision(
-            pod.key, pod.uid, Match.DIFFERENT, node, ours, our_message=why or decision.message, plugins=plugins
-        )
+        return replace(found, verdict=Match.DIFFERENT, our_message=why or decision.message, plugins=plugins)
     if not margin:
-        return ComparedDecision(pod.key, pod.uid, Match.EQUAL_SCORE, node, ours)
+        return replace(found, verdict=Match.EQUAL_SCORE)
     if _is_best_of_a_sample(scores, row, table, percentage):
-        return ComparedDecision(pod.key, pod.uid, Match.SAMPLED, node, ours, margin=margin)
-    return ComparedDecision(pod.key, pod.uid, Match.DIFFERENT, node, ours, plugins=plugins, margin=margin)
+        return replace(found, verdict=Match.SAMPLED, margin=margin)
+    return replace(found, verdict=Match.DIFFERENT, plugins=plugins, margin=margin)
 
 
 def _is_best_of_a_sample(scores: Scores, row: int, table: NodeTable, percentage: int) -> bool:

@@ -18,26 +18,23 @@ from prometheus_client.registry import Collector
 from moorage.basis.files import put_file
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text
 from moorage.errors import ConfigError, InputError
+from moorage.live.recording.recorder_loop import RecorderLoop
 from moorage.live.recording.shadow import reasons_in
-from moorage.live.recording.watching import Watching
-
-__all__ = ["STATUS_FILE", "agreement_of", "count_on", "metrics_app", "read_status", "status_of", "write_status"]
 
 STATUS_FILE: Final = "status.json"
 #: How many reasons of pending pods have a series of their own.
 _MOST_CAUSES: Final = 20
-_OTHER: Final = "other"
 
 
-def status_of(watching: Watching) -> dict[str, Any]:
+def status_of(loop: RecorderLoop) -> dict[str, Any]:
     """Return the state as plain data."""
-    recorder, shadow = watching.recorder, watching.shadow
+    recorder, shadow = loop.recorder, loop.shadow
     return {
-        "pid": os.getpid(), "about": dict(watching.about),
+        "pid": os.getpid(), "about": dict(loop.about),
         "at": recorder.clock.last, "aheadSeconds": round(recorder.clock.ahead_s, 3),
-        "started": recorder.has_started, "listing": watching.not_synced, "objects": len(recorder),
-        "records": dict(recorder.counts), "facts": watching.facts, "faults": shadow.faults,
-        "behindSeconds": round(watching.behind_s, 1), "waiting": len(watching.inbox), "writeError": watching.write_error,
+        "started": recorder.has_started, "listing": loop.not_synced, "objects": len(recorder),
+        "records": dict(recorder.counts), "facts": loop.facts, "faults": shadow.faults,
+        "behindSeconds": round(loop.behind_s, 1), "waiting": len(loop.inbox), "writeError": loop.write_error,
         "agreement": shadow.agreement.facts(), "differences": list(map(recorder.encoder.facts, shadow.agreement.differences)),
         "pending": shadow.pending, **recorder.encoder.facts({"causes": causes(shadow.messages())}),
     }  # fmt: skip
@@ -62,28 +59,28 @@ def agreement_of(directory: Path) -> dict[str, Any]:
     return {"log": str(directory), "agreement": found.get("agreement", {}), "differences": differences}
 
 
-def count_on(watching: Watching) -> None:
+def count_on(loop: RecorderLoop) -> None:
     """Let the agreement go on from that of the last recorder of the log, if it compared with the same server and release.
 
     Raises  InputError if the log is that of another cluster
     """
-    directory = watching.recorder.writer.directory
+    directory = loop.recorder.writer.directory
     before = read_status(directory) or {}
-    about, now = before.get("about"), watching.about
+    about, now = before.get("about"), loop.about
     if about is not None and about.get("cluster") and now.get("cluster") not in {None, "", about["cluster"]}:
         raise InputError(f"{directory}: the log is that of another cluster, {about['server']}; give each its own directory")
     if about is not None and all(about.get(name) == now.get(name) for name in ("server", "release", "redacted")):
         differences = () if now.get("redacted") else before.get("differences", ())  # tokens are not made of tokens
-        watching.shadow.agreement.go_on(before.get("agreement", {}), differences)
+        loop.shadow.agreement.go_on(before.get("agreement", {}), differences)
 
 
-def write_status(watching: Watching) -> None:
+def write_status(loop: RecorderLoop) -> None:
     """Write the file as a whole; a disk that is full leaves the last one."""
     try:
-        content = msgspec.json.format(msgspec.json.encode(status_of(watching)))
-        put_file(watching.recorder.writer.directory / STATUS_FILE, content)
+        content = msgspec.json.format(msgspec.json.encode(status_of(loop)))
+        put_file(loop.recorder.writer.directory / STATUS_FILE, content)
     except (OSError, ConfigError) as error:
-        watching.write_error = str(error)
+        loop.write_error = str(error)
 
 
 def causes(messages: Iterable[str]) -> dict[str, int]:
@@ -93,32 +90,31 @@ def causes(messages: Iterable[str]) -> dict[str, int]:
         found.update({one.partition(" ")[2] or one for one in reasons_in(message)[1:]})
     most = found.most_common(_MOST_CAUSES)
     rest = found.total() - sum(count for _, count in most)
-    return {**dict(most), **({_OTHER: rest} if rest else {})}
+    return {**dict(most), **({"other": rest} if rest else {})}
 
 
 class _Metrics(Collector):
-    def __init__(self, watching: Watching) -> None:
-        self._watching = watching
+    def __init__(self, loop: RecorderLoop) -> None:
+        self._loop = loop
 
     def collect(self) -> Iterable[Metric]:
-        watching = self._watching
-        recorder, agreement = watching.recorder, watching.shadow.agreement
+        loop = self._loop
+        recorder, agreement = loop.recorder, loop.shadow.agreement
         directory: Path = recorder.writer.directory
         gauges = {
             "objects": ("Objects that the recorder follows.", len(recorder)),
-            "pending_pods": ("Pods that wait for a node from the scheduler.", watching.shadow.pending),
-            "behind_seconds": ("Age of the oldest change that is not recorded, at most.", watching.behind_s),
-            "waiting_changes": ("Changes that are not recorded yet.", len(watching.inbox)),
-            "unlisted_kinds": ("Kinds that are not listed yet.", len(watching.not_synced)),
-            "write_failing": ("1 while the log cannot be written.", int(bool(watching.write_error))),
+            "pending_pods": ("Pods that wait for a node from the scheduler.", loop.shadow.pending),
+            "behind_seconds": ("Age of the oldest change that is not recorded, at most.", loop.behind_s),
+            "waiting_changes": ("Changes that are not recorded yet.", len(loop.inbox)),
+            "unlisted_kinds": ("Kinds that are not listed yet.", len(loop.not_synced)),
+            "write_failing": ("1 while the log cannot be written.", int(bool(loop.write_error))),
             "clock_ahead_seconds": ("By how much times of the log are ahead of the time of day.", recorder.clock.ahead_s),
             "log_bytes": ("Size of the log.", ClusterLog(directory).bytes_on_disk if is_log(directory) else 0),
         }
+        if (share := agreement.share) is not None:
+            gauges["agreement_ratio"] = "Share of compared decisions that agree.", share
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"moorage_record_{name}", text, value=value)
-        share = agreement.share
-        if share is not None:
-            yield GaugeMetricFamily("moorage_record_agreement_ratio", "Share of compared decisions that agree.", value=share)
         compared = {("binding", verdict): count for verdict, count in agreement.bindings.items()}
         compared |= {("failure", verdict): count for verdict, count in agreement.failures.items()}
         yield _family("comparisons", "Compared decisions.", ("decision", "verdict"), compared)
@@ -129,30 +125,29 @@ class _Metrics(Collector):
         sorts = {(sort,): count for sort, count in recorder.counts.items()}
         yield _family("records", "Records written.", ("sort",), sorts)
         yield _family("written_bytes", "Bytes written to the log.", (), {(): recorder.writer.written_bytes})
-        pending = {(cause,): count for cause, count in causes(watching.shadow.messages()).items()}
+        pending = {(cause,): count for cause, count in causes(loop.shadow.messages()).items()}
         yield _family("pending_by_cause", "Pending pods, by reason.", ("cause",), pending, GaugeMetricFamily)
 
 
 def _family(
     name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float], kind: Any = CounterMetricFamily
 ) -> Metric:
-    family = kind(f"moorage_record_{name}", text, labels=labels)
+    family: Metric = kind(f"moorage_record_{name}", text, labels=labels)
     for key, value in sorted(values.items()):
-        family.add_metric(key, value)
-    made: Metric = family
-    return made
+        family.add_metric(key, value)  # type: ignore[attr-defined]
+    return family
 
 
-def metrics_app(watching: Watching) -> web.Application:
+def metrics_app(loop: RecorderLoop) -> web.Application:
     """Return an application that serves ``/metrics``, ``/healthz`` and ``/readyz`` to reads."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Metrics(watching))
+    registry.register(_Metrics(loop))
 
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/metrics":
             return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
-        trouble = "" if watching.recorder.has_started else f"not listed yet: {', '.join(watching.not_synced)}"
-        trouble = "" if request.path == "/healthz" else trouble or watching.write_error
+        trouble = "" if loop.recorder.has_started else f"not listed yet: {', '.join(loop.not_synced)}"
+        trouble = "" if request.path == "/healthz" else trouble or loop.write_error
         return web.Response(text=f"{trouble or 'ok'}\n", status=503 if trouble else 200)
 
     app = web.Application(client_max_size=1024)

@@ -48,9 +48,9 @@ from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.resources import cluster_uid, server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
+from moorage.live.recording.recorder_loop import BEHIND_S, RecorderLoop
 from moorage.live.recording.shadow import Match, Shadow
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
-from moorage.live.recording.watching import BEHIND_S, Watching
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.certificates import listen, serving
 from moorage.live.server.klog import Klog, adopt_other_loggers
@@ -117,19 +117,17 @@ def cut(**given: Any) -> None:
     name = found.pod.key
     if given["key_file"] is not None:
         documents, name = _redacted(found, read_key(given["key_file"], quiet=given["quiet"]), options)
-    emulated = "" if given["emulate"] in {None, AUTO} and options.emulate is None else options.emulate or ""
-    config = "" if options.config is None or given["key_file"] else options.config.decode(errors="replace")
-    settings = {"pod": name, "seed": options.seed, "emulate": emulated, "featureGates": options.feature_gates, "config": config}
+    settings = {
+        "pod": name, "seed": options.seed, "emulate": options.emulate, "featureGates": options.feature_gates,
+        "config": "" if given["key_file"] else (options.config or b"").decode(errors="replace"),
+    }  # fmt: skip
     record = found.record(cluster.report.taken_at, {name: value for name, value in settings.items() if value})
     if given["key_file"] is not None:
         record["capsule"].pop("outcome", None)
     write_parts(given["path"], list_parts(map(msgspec.json.encode, (record, *documents))))
     if not given["quiet"]:
-        where = given["path"] or "standard output"
-        say(
-            f"{where}: {counted(len(documents), 'object')} of {found.of_objects + 1:,}, {counted(found.trials, 'trial')}",
-            err=True,
-        )
+        size = f"{counted(len(documents), 'object')} of {found.of_objects + 1:,}, {counted(found.trials, 'trial')}"
+        say(f"{given['path'] or 'standard output'}: {size}", err=True)
         say(f"{found.pod.key} {found.outcome.sentence()}", err=True)
 
 
@@ -345,13 +343,13 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
         }  # fmt: skip
         writer = LogWriter(given["directory"], limits)
         recorder = ChangeRecorder(writer, LogClock(time.time_ns, time.monotonic, writer.last_at), encoder)
-        watching = Watching(recorder, shadow, rest, facts, observers=Observers(log.warning, log), on_status=write_status)
-        count_on(watching)
+        loop = RecorderLoop(recorder, shadow, rest, facts, observers=Observers(log.warning, log), on_status=write_status)
+        count_on(loop)
         if opened is not None:
-            port = await stack.enter_async_context(serving(metrics_app(watching), opened, None))
+            port = await stack.enter_async_context(serving(metrics_app(loop), opened, None))
             log.info(0, "Serving metrics", address=f"{given['address'].rpartition(':')[0]}:{port}")
         log.info(0, "Listing", server=endpoint.server.partition("://")[2].rpartition("@")[2], emulating=loaded.release)
-        return await _until_signal(watching, log)
+        return await _until_signal(loop, log)
 
 
 def _loaded(given: dict[str, Any], log: Klog) -> Loaded:
@@ -362,13 +360,13 @@ def _loaded(given: dict[str, Any], log: Klog) -> Loaded:
     return replace(loaded, configuration=with_fields(loaded.configuration, extenders=()))
 
 
-async def _until_signal(watching: Watching, log: Klog) -> int:
-    running = asyncio.ensure_future(watching.run())
+async def _until_signal(loop: RecorderLoop, log: Klog) -> int:
+    running = asyncio.ensure_future(loop.run())
     Ending(log, "Received a signal to terminate").listen(running)
     await asyncio.wait({running})
-    watching.close()
+    loop.close()
     if running.cancelled():
-        log.info(0, "Requested to terminate, exiting", records=sum(watching.recorder.counts.values()))
+        log.info(0, "Requested to terminate, exiting", records=sum(loop.recorder.counts.values()))
         return OK
     log.error(running.exception(), "ended")
     return ERROR

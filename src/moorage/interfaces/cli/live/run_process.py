@@ -35,7 +35,7 @@ from moorage.live.client.credentials import Endpoint
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.reflector import Reflector
 from moorage.live.client.rest import BIND_S, Rest, user_agent
-from moorage.live.recording.watching import RunRecording
+from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.ports import Wall

@@ -2,14 +2,18 @@
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from moorage.interfaces.cli.live.record import record
 from moorage.live.client.resources import WATCHED
-from moorage.live.recording.status import metrics_app
+from moorage.live.recording.shadow import ComparedDecision, Match
+from moorage.live.recording.status import _Metrics
+from tests.live.recording.test_status import recording
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy/recorder"
 FILES = [*yaml.safe_load_all((FOLDER / "rbac.yaml").read_text()), *yaml.safe_load_all((FOLDER / "recorder.yaml").read_text())]
@@ -41,15 +45,18 @@ def test_the_container_is_restricted_and_its_arguments_exist():
     assert {arg.partition("=")[0] for arg in container["args"][1:]} <= known
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Return the names of the metrics that a recorder serves after its first comparison."""
+    with closing(recording(tmp_path_factory.mktemp("log"))) as loop:
+        loop.shadow.agreement.count(ComparedDecision("a", "1", Match.SAME, "n1", "n1"), 1)
+        return set(re.findall(r"^# TYPE (\w+)", generate_latest(_Metrics(loop)).decode(), re.MULTILINE))
+
+
 @pytest.mark.parametrize("name", ["dashboard.json", "alerts.yaml"])
-def test_dashboards_and_alerts_use_metrics_that_exist(name):
+def test_dashboards_and_alerts_use_metrics_that_exist(name, served):
     text = (FOLDER / name).read_text()
     assert json.loads(text)["panels"] if name.endswith("json") else yaml.safe_load(text)["groups"]
     used = set(re.findall(r"moorage_record_\w+", text))
-    source = (Path(metrics_app.__code__.co_filename)).read_text()
-    names = {f"moorage_record_{one}" for one in re.findall(r'"([a-z_]+)": \("', source)}
-    families = re.findall(r'_family\("([a-z_]+)".*?(, GaugeMetricFamily)?\)$', source, re.MULTILINE)
-    names |= {f"moorage_record_{one}" if gauge else f"moorage_record_{one}_total" for one, gauge in families}
-    names |= set(re.findall(r'"(moorage_record_[a-z_]+)"', source))
     assert used
-    assert used <= names
+    assert used <= served

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from moorage.errors import InputError
 
 # -- integers ----------------------------------------------------------------------------------------------------------
-# Integers, parsed as Go's ``strconv.ParseInt(text, 10, 64)`` does.
+# Integers and booleans, parsed as Go's ``strconv.ParseInt(text, 10, 64)`` and ``strconv.ParseBool`` do.
 #
 # Python's ``int()`` accepts blanks, underscores and digits of every script, which the API does not. Label values and taint
 # values are parsed here, so that they are numbers exactly when kube-scheduler says so.
@@ -31,6 +31,8 @@ INT64_MIN = -(2**63)
 
 _PARSED = re.compile(r"([+-]?)0*([0-9]+)")
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
+_TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
+_FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
 def parse_int64(text: str) -> int | None:
@@ -48,6 +50,16 @@ def is_decimal_integer(text: str) -> bool:
     Source  apimachinery, pkg/api/validate/content/decimal_int.go
     """
     return _CANONICAL.fullmatch(text) is not None
+
+
+def parse_bool(text: str) -> bool:
+    """Return a boolean as Go reads it.
+
+    Raises  ValueError with Go's text
+    """
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    return text in _TRUE
 
 
 # -- quantity ----------------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from moorage import __version__
+from moorage.api.quantity import parse_bool
 from moorage.basis.printable import one_line
 from moorage.errors import MoorageError
-from moorage.interfaces.cli.pflag import FlagError, parse_bool
+from moorage.interfaces.cli.pflag import FlagError
 from moorage.interfaces.cli.terminal import guard, print_error, say, unguard
 
 # -- command help ------------------------------------------------------------------------------------------------------

@@ -152,8 +152,6 @@ def _value(flag: Flag, text: str, before: Any) -> Any:
 #: The release of kube-scheduler whose flags these are.
 RELEASE: Final = "v1.36.2"
 _MOST_LEVEL: Final = 2**31 - 1
-_TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
-_FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
 def _version(text: str, before: Any) -> str:
@@ -166,17 +164,7 @@ def _version(text: str, before: Any) -> str:
 
 def _bool(text: str, before: Any) -> bool:
     del before
-    return parse_bool(text)
-
-
-def parse_bool(text: str) -> bool:
-    """Return a boolean as Go reads it.
-
-    Raises  ValueError with Go's text
-    """
-    if text not in _TRUE | _FALSE:
-        raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
-    return text in _TRUE
+    return quantity.parse_bool(text)
 
 
 def _int(text: str, before: Any) -> int:

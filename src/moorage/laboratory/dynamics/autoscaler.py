@@ -36,13 +36,13 @@ from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
-from moorage.simulator.autoscalers.cluster_autoscaler.expanders import ExpansionOption, read_expander
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED
+from moorage.simulator.autoscalers.cluster_autoscaler.expanders import EXPANDERS, Expander, ExpansionOption
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
-from moorage.simulator.autoscalers.cluster_autoscaler.loop import RoundView
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import DELETED, NodeRemoval, Unremovable
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, scale_up
-from moorage.simulator.autoscalers.cluster_autoscaler.templates import Templates
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, Unremovable
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, ScaleUp, Templates, scale_up
 from moorage.simulator.simulate import prepare
 from moorage.state.pod_info import PodInfo
 
@@ -113,7 +113,7 @@ class ClusterAutoscaler:
         table = simulation.table
         self._pools = pool_states(self._given, [table.nodes[row] for row in table.arrival.view.argsort().tolist()])
         self._random = simulation.random(self._name)
-        self._loop = self.flags.make_loop(self._random, self._priorities)
+        self._loop = AutoscalerLoop(self.flags, self._random, self._priorities)
         self._delays = {pool.name: distribution_of(pool.provision_s) for pool in self._given}
         self._templates = Templates()
         self._packed: PackingSnapshot | None = None
@@ -125,7 +125,7 @@ class ClusterAutoscaler:
             if pool.size < pool.pool.min:
                 self._order(pool, pool.pool.min - pool.size)
         self._note_rate()
-        simulation.every(self.flags.loop.scan_s, self._scan)
+        simulation.every(self.flags.scan_interval, self._scan)
 
     # -- what it did -----------------------------------------------------------------------------------------------------
 
@@ -176,10 +176,11 @@ class ClusterAutoscaler:
             simulation.call_at(now_s + _DELETED_AFTER_S, partial(self._remove, removal.name))
         for removal in made.drains:
             self._drain(removal)
-        loop, flags = self._loop, self._loop.flags
+        loop, flags = self._loop, self.flags
         times = (
-            loop.planner.next_change_s(now_s), loop.added_s + flags.after_add_s - _ULP_S,
-            loop.deleted_s + flags.after_delete_s - _ULP_S, *(self._born_s(pod) + flags.young_s for pod in waiting),
+            loop.planner.next_change_s(now_s), loop.added_s + flags.scale_down_delay_after_add - _ULP_S,
+            loop.deleted_s + flags.scale_down_delay_after_delete - _ULP_S,
+            *(self._born_s(pod) + flags.new_pod_scale_up_delay for pod in waiting),
         )  # fmt: skip
         self._done, self._next_s = state, min((time_s for time_s in times if time_s >= now_s), default=inf)
 
@@ -188,7 +189,7 @@ class ClusterAutoscaler:
         return record.arrived_s if record is not None else -inf
 
     def _view(self, waiting: Sequence[Pod]) -> RoundView:
-        packed, simulation = self._packed_now(), self._simulation
+        packed, simulation = self._packed_now(waiting), self._simulation
         budgets = tuple(simulation.engine.scheduler.cluster.objects(PodDisruptionBudget).values())
         nodes = [packed.node(name) for name in packed.order]
         group_of = {name: pool.pool.name for pool in self._pools.values() for name in pool.members}
@@ -206,10 +207,10 @@ class ClusterAutoscaler:
             found.append(GroupSize(name, pool.pool.min, pool.pool.max, pool.size, template, pool.pool.price))
         return found
 
-    def _packed_now(self) -> PackingSnapshot:
+    def _packed_now(self, waiting: Sequence[Pod]) -> PackingSnapshot:
         """Return the nodes with their pods as they are now. Pods with claims need the objects of their volumes, too."""
         simulation = self._simulation
-        if self._packed is None or any(pod.spec.volumes for pod in self._waiting()):
+        if self._packed is None or any(pod.spec.volumes for pod in waiting):
             made, _ = prepare(simulation.options)
             made.keeps_records = False
             around = (obj for obj in simulation.objects() if not isinstance(obj, Node | Pod))
@@ -227,7 +228,7 @@ class ClusterAutoscaler:
 
     def _present(self) -> dict[str, Object]:
         """Return the nodes, and the pods that no other pod may displace, by UID or name, nodes first."""
-        table, cutoff = self._simulation.table, self.flags.up.cutoff
+        table, cutoff = self._simulation.table, self.flags.expendable_pods_priority_cutoff
         rows = table.arrival.view.argsort(kind="stable").tolist()
         found: dict[str, Object] = {f"node {table.nodes[row].name}": table.nodes[row] for row in rows}
         for row in rows:
@@ -257,11 +258,14 @@ class ClusterAutoscaler:
 
     def next_growth(self) -> Growth:
         """Return the pods that wait, and how pools would grow for them now: the option that is taken first."""
-        packed, waiting = self._packed_now(), self._waiting()
-        expander = read_expander(self.flags.expander, self._priorities)
-        found = scale_up(packed, self._groups(packed), waiting, self.flags.up, expander, self._random)
+        waiting = self._waiting()
+        found = self._grown(waiting, self._loop.expander)
         best = sorted(found.options, key=lambda one: one.pool not in found.more)
         return Growth(tuple(waiting), tuple(best), found.reasons)
+
+    def _grown(self, waiting: Sequence[Pod], expander: Expander) -> ScaleUp:
+        packed = self._packed_now(waiting)
+        return scale_up(packed, self._groups(packed), waiting, self.flags, expander, self._random)
 
     def pool_of(self, name: str) -> str:
         """Return the pool of a node; "" if it has none."""
@@ -269,8 +273,7 @@ class ClusterAutoscaler:
 
     def why_not_added(self, pod: PodInfo) -> str:
         """Return the message of the event NotTriggerScaleUp for a pending pod; "" if some pool would grow for it."""
-        packed = self._packed_now()
-        found = scale_up(packed, self._groups(packed), [pod.pod], self.flags.up, lambda options, _: list(options), self._random)
+        found = self._grown([pod.pod], EXPANDERS["random"])
         counted = Counter(text for why in found.reasons.get(pod.uid, {}).values() for text in why)
         if found.options or not counted:
             return ""
@@ -291,21 +294,20 @@ class ClusterAutoscaler:
 
         Raises  InputError for a node that does not exist
         """
-        now_s, loop, view = self._simulation.now_s, self._loop, self._view(())
-        groups = {group.name: group for group in view.groups}
+        now_s, view = self._simulation.now_s, self._view(())
         found: dict[str, Unremovable | None] = {}
         for name in names:
             if name not in view.packed.order:
                 raise InputError(no_such_node(name, self._simulation.table.row_of))
-            group = groups.get(view.group_of.get(name, ""))
-            judged = loop.planner.judge(view.packed, view.packed.node(name), group, view.budgets, now_s)
+            judged = self._loop.planner.judge(view, name, now_s)
             found[name] = judged if isinstance(judged, Unremovable) else self._still_waits(name)
         return found
 
     def _still_waits(self, name: str) -> Unremovable | None:
         now_s, loop = self._simulation.now_s, self._loop
         since_s = loop.planner.unneeded[name][0] if name in loop.planner.unneeded else now_s
-        left_s = max(since_s + loop.planner.flags.unneeded_s, loop.added_s + loop.flags.after_add_s) - now_s
+        until_s = since_s + self.flags.scale_down_unneeded_time, loop.added_s + self.flags.scale_down_delay_after_add
+        left_s = max(until_s) - now_s
         return Unremovable("NotUnneededLongEnough", f"it may go in {left_s:g} s, if nothing changes") if left_s > 0 else None
 
     def _taint(self, name: str) -> Taint:

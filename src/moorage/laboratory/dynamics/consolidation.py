@@ -18,7 +18,7 @@ from moorage.laboratory.dynamics.node_pools import delete_node, empty_node
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import NodeType
 from moorage.laboratory.present import cluster_input
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainContext, DrainOptions, pods_to_move
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainContext, pods_to_move
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -33,9 +33,7 @@ def movable_pods(simulation: SimulatedCluster, row: int) -> list[PodInfo] | None
     cluster = simulation.scheduler.cluster
     context = DrainContext(simulation.now, tuple(cluster.objects(PodDisruptionBudget).values()))
     held = cluster.table.pods[row]
-    moves = pods_to_move(
-        (one.pod for one in held.values() if one.pod.status.phase not in ENDED_PHASES), DrainOptions(), context
-    )
+    moves = pods_to_move((one.pod for one in held.values() if one.pod.status.phase not in ENDED_PHASES), context)
     if moves.blocking is not None or moves.waiting:
         return None
     return [held[pod.metadata.uid] for pod in moves.pods if pod.metadata.deletion_timestamp is None]

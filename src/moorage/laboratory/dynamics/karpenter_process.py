@@ -40,7 +40,7 @@ from moorage.simulator.autoscalers.karpenter.scene import (
     read_node_pools,
 )
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
-from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["KarpenterProcess"]
@@ -280,7 +280,7 @@ class KarpenterProcess:
         labels = node.metadata.labels
         if NODE_POOL not in labels:
             return
-        held = self.prices.by_name.get(labels.get(INSTANCE_TYPE, ""))
+        held = self.prices.of_node(labels)
         price = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")) if held is not None else None
         self._machines[node.name] = _Machine(node, labels[NODE_POOL], price or 0.0, self._simulation.now_s)
         self._interrupt_later(node.name)

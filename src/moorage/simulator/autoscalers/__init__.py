@@ -23,41 +23,22 @@ if TYPE_CHECKING:
     from moorage.simulator.autoscalers.key_requirements import KeyRequirement, Requirements
 
 __all__ = [
-    "KINDS",
-    "Disruptor",
-    "ExistingNode",
-    "InstanceType",
-    "Karpenter",
-    "KeyRequirement",
-    "LaunchClaim",
-    "LaunchPlan",
-    "NodeVerdict",
-    "Offering",
-    "PoolCluster",
-    "PriceList",
-    "ProvisioningPool",
-    "Requirements",
-    "candidate_of",
-    "read_node_pools",
-    "read_price_list",
-    "solve",
-]
+    "KINDS", "Disruptor", "ExistingNode", "InstanceType", "Karpenter", "KeyRequirement", "LaunchClaim", "LaunchPlan",
+    "NodeVerdict", "Offering", "PoolCluster", "PriceList", "ProvisioningPool", "Requirements", "candidate_of",
+    "read_node_pools", "read_price_list", "solve",
+]  # fmt: skip
 
 #: The modules, loaded when a name of theirs is asked for: instance types alone need no Karpenter.
 _MODULES: Final = (
-    "instance_types",
-    "karpenter.consolidation",
+    "key_requirements", "instance_types", "karpenter.scene", "karpenter.solve", "karpenter.consolidation",
     "karpenter.judgement",
-    "karpenter.scene",
-    "karpenter.solve",
-    "key_requirements",
-)
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
         for module in _MODULES:
             found = import_module(f"{__name__}.{module}")
-            if name in found.__all__:
+            if hasattr(found, name):
                 return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

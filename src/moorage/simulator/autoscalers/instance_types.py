@@ -27,6 +27,7 @@ from moorage.simulator.autoscalers.key_requirements import (
     CAPACITY_TYPE,
     HOSTNAME,
     INSTANCE_TYPE,
+    NODE_POOL,
     WELL_KNOWN,
     ZONE,
     Requirements,
@@ -34,8 +35,6 @@ from moorage.simulator.autoscalers.key_requirements import (
     one,
 )
 from moorage.state.pod_requests import amount
-
-__all__ = ["InstanceType", "Offering", "PriceList", "amounts", "missing_min_values", "node_of", "read_price_list"]
 
 _READY: Final = {"type": "Ready", "status": "True"}
 _OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}
@@ -96,6 +95,11 @@ class InstanceType:
             left["memory"] = max(left.get("memory", 0) - pages, 0)
         return left
 
+    def is_for(self, pool: str) -> bool:
+        """Return True if a NodePool has the type in this form."""
+        asked = self.requirements.get(NODE_POOL)
+        return asked is None or asked.has(pool)
+
     def price_in(self, zone: str, capacity_type: str) -> float | None:
         """Return the price of an hour in a zone; None if the type is not offered there."""
         found = (one_.price for one_ in self.offerings if one_.zone == zone and one_.capacity_type == capacity_type)
@@ -148,12 +152,21 @@ class PriceList:
     _remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
-    def by_name(self) -> dict[str, InstanceType]:
-        return {held.name: held for held in self.types}
+    def _by_name(self) -> dict[str, list[InstanceType]]:
+        found: dict[str, list[InstanceType]] = {}
+        for held in self.types:
+            found.setdefault(held.name, []).append(held)
+        return found
+
+    def of_node(self, labels: Mapping[str, str]) -> InstanceType | None:
+        """Return the type of a node, by its labels; None if it is unknown. NodeOverlays may change it for some NodePools."""
+        pool = labels.get(NODE_POOL, "")
+        found = self._by_name.get(labels.get(INSTANCE_TYPE, ""), ())
+        return next((held for held in found if held.is_for(pool)), None)
 
     def price_of(self, labels: Mapping[str, str]) -> float | None:
         """Return the price of an hour of a node, by its labels; None if its type is unknown."""
-        held = self.by_name.get(labels.get(INSTANCE_TYPE, ""))
+        held = self.of_node(labels)
         if held is None:
             return None
         found = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand"))

@@ -14,12 +14,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from moorage.api.core import NodeSelectorRequirement, PodSpec
 
-__all__ = [
-    "CAPACITY_TYPE", "HOSTNAME", "INSTANCE_TYPE", "NODE_POOL", "WELL_KNOWN", "ZONE", "KeyRequirement", "Requirements", "add_to",
-    "exists", "first_clash", "incompatibility", "is_compatible", "merged", "of_expressions", "of_labels", "of_pod", "one",
-    "text_of",
-]  # fmt: skip
-
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -81,15 +75,18 @@ class KeyRequirement(NamedTuple):
         min_values = _larger(self.min_values, other.min_values)
         if least is not None and most is not None and least > most:
             return KeyRequirement(self.key, min_values=min_values)
-        if self.complement:
-            values = self.values | other.values if other.complement else other.values - self.values
-        else:
-            values = self.values - other.values if other.complement else self.values & other.values
+        values = self._shared(other)
         if least is not None or most is not None:
             values = frozenset(value for value in values if _within(value, least, most))
         if self.complement and other.complement:
             return KeyRequirement(self.key, values, True, least, most, min_values)
         return KeyRequirement(self.key, values, min_values=min_values)
+
+    def _shared(self, other: KeyRequirement) -> frozenset[str]:
+        """Return the values that both name: those that are left, or excluded if both are complements."""
+        if self.complement:
+            return self.values | other.values if other.complement else other.values - self.values
+        return self.values - other.values if other.complement else self.values & other.values
 
     def meets(self, other: KeyRequirement) -> bool:
         """Return True if both allow a common value."""
@@ -98,13 +95,8 @@ class KeyRequirement(NamedTuple):
             return False
         if self.complement and other.complement:
             return True
-        if self.complement:
-            found: Iterable[str] = other.values - self.values
-        else:
-            found = self.values - other.values if other.complement else self.values & other.values
-        if least is None and most is None:
-            return bool(found)
-        return any(_within(value, least, most) for value in found)
+        found = self._shared(other)
+        return bool(found) if least is None and most is None else any(_within(value, least, most) for value in found)
 
     def __str__(self) -> str:
         text = f"{self.key} {self.operator}"
@@ -149,10 +141,8 @@ def one(key: str, operator: str, values: Collection[str] = (), min_values: int |
     """Return the requirement of an expression; Gt and Lt become inclusive bounds. Old names of labels become current ones."""
     key = _NORMALIZED.get(key, key)
     match operator:
-        case "In":
-            return KeyRequirement(key, frozenset(values), min_values=min_values)
-        case "NotIn":
-            return KeyRequirement(key, frozenset(values), True, min_values=min_values)
+        case "In" | "NotIn":
+            return KeyRequirement(key, frozenset(values), operator == "NotIn", min_values=min_values)
         case "Exists":
             return KeyRequirement(key, complement=True, min_values=min_values)
         case "Gt" | "Lt" | "Gte" | "Lte":

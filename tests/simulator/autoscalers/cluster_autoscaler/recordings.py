@@ -21,14 +21,11 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.laboratory.present import objects_of, read_given
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainOptions
-from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags
-from moorage.simulator.autoscalers.cluster_autoscaler.expanders import read_expander
-from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, LoopFlags, RoundView
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import DELETED, PlannerFlags, ScaleDownPlanner
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, ScaleUpFlags
-from moorage.simulator.autoscalers.cluster_autoscaler.templates import Templates
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, Templates
 from moorage.simulator.simulate import Options, prepare
 
 PATH = Path(__file__).with_name("recorded.jsonl.gz")
@@ -64,19 +61,19 @@ def loop_of(case: dict[str, Any]) -> AutoscalerLoop:
     def replicas(kind: str, namespace: str, name: str) -> Any:
         return known.get((namespace, name), "absent") if kind == "ReplicaSet" else None
 
-    planner = ScaleDownPlanner(
-        PlannerFlags(unneeded_s=o["unneeded"], unready_s=o["unready"], recheck_s=o["recheck"], parallel=o["parallelism"],
-                     drains=o["drainParallelism"]),
-        ScaleDownFlags(utilisation=o["threshold"], ignore_daemons=o["ignoreDaemons"], unready=o["scaleDownUnready"]),
-        DrainOptions(skip_system_pods=o["skipSystem"], skip_local_storage=o["skipLocal"], min_replicas=o["minReplicas"]),
-        replicas,
+    flags = AutoscalerFlags(
+        expander=",".join(o["expander"]), scale_down_unneeded_time=o["unneeded"], scale_down_unready_time=o["unready"],
+        unremovable_node_recheck_timeout=o["recheck"], max_scale_down_parallelism=o["parallelism"],
+        max_drain_parallelism=o["drainParallelism"], scale_down_utilization_threshold=o["threshold"],
+        ignore_daemonsets_utilization=o["ignoreDaemons"], scale_down_unready_enabled=o["scaleDownUnready"],
+        skip_nodes_with_system_pods=o["skipSystem"], skip_nodes_with_local_storage=o["skipLocal"],
+        min_replica_count=o["minReplicas"], max_nodes_total=o["maxNodesTotal"], max_nodes_per_scaleup=o["maxNodesPerScaleUp"],
+        balance_similar_node_groups=o["balance"], expendable_pods_priority_cutoff=o["cutoff"],
+        cores_total=(o["minCores"], o["maxCores"] or 320_000), enforce_node_group_min_size=o["enforceMin"],
+        scale_down_delay_after_add=o["afterAdd"], scale_down_delay_after_delete=o["afterDelete"],
+        new_pod_scale_up_delay=o["young"],
     )  # fmt: skip
-    up = ScaleUpFlags(
-        most_nodes=o["maxNodesTotal"], most_per_scale_up=o["maxNodesPerScaleUp"], balance=o["balance"], cutoff=o["cutoff"],
-        cores=(o["minCores"], o["maxCores"] or 320_000), enforce_least=o["enforceMin"],
-    )  # fmt: skip
-    flags = LoopFlags(after_add_s=o["afterAdd"], after_delete_s=o["afterDelete"], young_s=o["young"])
-    return AutoscalerLoop(read_expander(",".join(o["expander"])), FirstOption(), planner=planner, up=up, flags=flags)
+    return AutoscalerLoop(flags, FirstOption(), replicas=replicas)
 
 
 def answer(case: dict[str, Any]) -> list[dict[str, Any]]:

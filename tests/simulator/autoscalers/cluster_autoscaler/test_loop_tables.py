@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from moorage.api.core import Pod
-from moorage.simulator.autoscalers.cluster_autoscaler.estimator import NodeTemplate, estimate, pod_groups
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, PlannerFlags, cropped
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, balanced
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, cropped
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, NodeTemplate, balanced, estimate, pod_groups
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod
 
@@ -96,6 +96,8 @@ def removals(count: int, group: str = "test-ng") -> list[NodeRemoval]:
     return [NodeRemoval(f"{group}/{at}") for at in range(count)]
 
 
+FIVE_DRAINS = AutoscalerFlags(max_drain_parallelism=5)
+
 # core/scaledown/budgets/budgets_test.go, TestCropNodesToBudgets, without atomic groups: empty, drains, in progress of both;
 # how many of each may go
 BUDGETS = {
@@ -115,7 +117,7 @@ BUDGETS = {
 @pytest.mark.parametrize(("empty", "drains", "going_empty", "going", "first", "second"), BUDGETS.values(), ids=BUDGETS)
 def test_crops_nodes_to_budgets(empty, drains, going_empty, going, first, second):
     group_of = {one.name: one.name.partition("/")[0] for one in (*empty, *drains)}
-    found = cropped(empty, drains, group_of, PlannerFlags(parallel=10, drains=5), going_empty, going)
+    found = cropped(empty, drains, group_of, FIVE_DRAINS, going_empty, going)
     assert ([one.name for one in found[0]], [one.name for one in found[1]]) == (
         [one.name for one in empty[:first]], [one.name for one in drains[:second]],
     )  # fmt: skip

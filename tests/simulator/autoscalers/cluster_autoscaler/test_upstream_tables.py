@@ -16,8 +16,13 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import InputError
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import RULES, DrainContext, DrainOptions, pods_to_move
-from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags, unremovable_reason, utilisation
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import (
+    RULES,
+    DrainContext,
+    pods_to_move,
+    unremovable_reason,
+    utilisation,
+)
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import (
     EXPANDERS,
     ExpansionOption,
@@ -25,6 +30,7 @@ from moorage.simulator.autoscalers.cluster_autoscaler.expanders import (
     preferred_cpu,
     read_expander,
 )
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 
@@ -77,13 +83,13 @@ REPLICAS = {("ReplicationController", "rc"): 5, ("ReplicaSet", "rs"): 5, ("Daemo
             ("StatefulSet", "ss"): None}  # fmt: skip
 
 
-def context(*budgets: PodDisruptionBudget, listed: bool = False) -> DrainContext:
+def context(*budgets: PodDisruptionBudget, flags: AutoscalerFlags, listed: bool = False) -> DrainContext:
     found = (lambda kind, _, name: REPLICAS.get((kind, name), "absent")) if listed else None
-    return DrainContext(NOW.timestamp(), budgets, found)
+    return DrainContext(NOW.timestamp(), budgets, found, flags)
 
 
-SYSTEM = DrainOptions(system_pod_timeout_s=60)
-ANY_CONTROLLER = DrainOptions(skip_custom_controllers=False)
+SYSTEM = AutoscalerFlags(blocking_system_pod_distruption_timeout=60)
+ANY_CONTROLLER = AutoscalerFlags(skip_nodes_with_custom_controller_pods=False)
 BAR, FOO = budget("kube-system", 1, **{"k8s-app": "bar"}), budget("kube-system", 1, **{"k8s-app": "foo"})
 ELSEWHERE = budget("default", 1, **{"k8s-app": "PDB-managed pod"})
 EMPTY = PodDisruptionBudget()
@@ -95,7 +101,7 @@ SCRATCH = ("scratch-1", "scratch-2", "scratch-3")
 ALL = {VOLUMES: ",".join(SCRATCH)}
 
 # simulator/drainability/rules/*/rule_test.go, TestDrainable: rule, pod, options, budgets, outcome or reason
-RULE_CASES: dict[str, tuple[str, Pod, DrainOptions, tuple[PodDisruptionBudget, ...], str]] = {
+RULE_CASES: dict[str, tuple[str, Pod, AutoscalerFlags, tuple[PodDisruptionBudget, ...], str]] = {
     "mirror: regular pod": ("Mirror", pod(), SYSTEM, (), "undefined"),
     "mirror: mirror pod": ("Mirror", pod(notes={MIRROR: "something"}), SYSTEM, (), "skip"),
     "long: regular pod": ("LongTerminating", pod(), SYSTEM, (), "undefined"),
@@ -172,15 +178,15 @@ RULE_CASES: dict[str, tuple[str, Pod, DrainOptions, tuple[PodDisruptionBudget, .
 
 @pytest.mark.parametrize(("rule", "held", "options", "budgets", "wanted"), RULE_CASES.values(), ids=RULE_CASES)
 def test_each_rule_judges_a_pod(
-    rule: str, held: Pod, options: DrainOptions, budgets: tuple[PodDisruptionBudget, ...], wanted: str
+    rule: str, held: Pod, options: AutoscalerFlags, budgets: tuple[PodDisruptionBudget, ...], wanted: str
 ) -> None:
-    status = RULES[rule](held, options, context(*budgets, listed=rule == "ReplicaCount"))
+    status = RULES[rule](held, context(*budgets, flags=options, listed=rule == "ReplicaCount"))
     assert (status.reason or status.outcome) == wanted
     assert bool(status.text) == bool(status.reason)
 
 
 def test_too_few_replicas_keep_a_node() -> None:
-    status = RULES["ReplicaCount"](pod("rs"), DrainOptions(min_replicas=6), context(listed=True))
+    status = RULES["ReplicaCount"](pod("rs"), context(flags=AutoscalerFlags(min_replica_count=6), listed=True))
     assert (status.reason, status.text) == (
         "MinReplicasReached", "replication controller for default/bar has too few replicas spec: 5 min: 6"
     )  # fmt: skip
@@ -234,11 +240,7 @@ MOVES: dict[str, tuple[tuple[Pod, ...], tuple[PodDisruptionBudget, ...], bool, s
 @pytest.mark.parametrize("case", MOVES.values(), ids=MOVES)
 def test_the_pods_of_a_node_move_go_along_wait_or_block(case: tuple[Any, ...]) -> None:
     pods, budgets, listed, *wanted = case
-    if listed:
-        found = DrainContext(NOW.timestamp(), budgets, lambda kind, _, name: REPLICAS.get((kind, name), "absent"))
-    else:
-        found = context(*budgets)
-    moves = pods_to_move(pods, SYSTEM, found)
+    moves = pods_to_move(pods, context(*budgets, flags=SYSTEM, listed=listed))
     named = [" ".join(one.name for one in group) for group in (moves.pods, moves.daemons, moves.waiting)]
     blocking = "" if moves.blocking is None else f"{moves.blocking[0].name} {moves.blocking[1].reason}"
     assert [*named, blocking] == wanted
@@ -255,11 +257,12 @@ LARGE = pod(cpu="100m", memory="200k", init=[{"name": "a", "resources": {"reques
 DS3, DS4 = pod("ds", "p3", cpu="100m", memory="200k"), pod("cds", "p4", cpu="100m", memory="200k", notes={DAEMON: "true"})
 GONE, MIRRORED = pod(cpu="100m", memory="200k", deleted=-600), pod(cpu="100m", memory="200k", notes={MIRROR: ""})
 OFFERS = {"cpu": "2", "memory": "2M"}
-DAEMONS, MIRRORS = ScaleDownFlags(ignore_daemons=True), ScaleDownFlags(ignore_mirrors=True)
-BOTH, PLAIN = ScaleDownFlags(ignore_daemons=True, ignore_mirrors=True), ScaleDownFlags()
+PLAIN = AutoscalerFlags()
+DAEMONS, MIRRORS = replace(PLAIN, ignore_daemonsets_utilization=True), replace(PLAIN, ignore_mirror_pods_utilization=True)
+BOTH = replace(DAEMONS, ignore_mirror_pods_utilization=True)
 
 # simulator/utilization/info_test.go, TestCalculate: allocatable, labels, pods, flags, utilisation
-UTILISATIONS: dict[str, tuple[dict[str, str], dict[str, str], tuple[Pod, ...], ScaleDownFlags, float | None]] = {
+UTILISATIONS: dict[str, tuple[dict[str, str], dict[str, str], tuple[Pod, ...], AutoscalerFlags, float | None]] = {
     "two pods": (OFFERS, {}, (P1, P1, P2), PLAIN, 0.2),
     "no memory": ({"cpu": "2"}, {}, (P1, P1, P2), PLAIN, None),
     "init containers": (OFFERS, {}, (P1, SIDECAR, LARGE), PLAIN, 50.25),
@@ -270,16 +273,16 @@ UTILISATIONS: dict[str, tuple[dict[str, str], dict[str, str], tuple[Pod, ...], S
     "mirror pods counted": (OFFERS, {}, (P1, P2, MIRRORED), PLAIN, 0.2),
     "both apart": (OFFERS, {}, (P1, MIRRORED, DS3), BOTH, 1 / 8),
     "a GPU": ({**OFFERS, "nvidia.com/gpu": "1"}, {}, (P1, P1, pod(cpu="100m", gpu=1)), PLAIN, 1.0),
-    "a GPU that is not ready": (OFFERS, {PLAIN.gpu_label: "x"}, (P1, P1), PLAIN, 0.0),
+    "a GPU that is not ready": (OFFERS, {"cloud.google.com/gke-accelerator": "x"}, (P1, P1), PLAIN, 0.0),
 }
 
 
 @pytest.mark.parametrize(("offers", "labels", "pods", "flags", "wanted"), UTILISATIONS.values(), ids=UTILISATIONS)
 def test_utilisation_is_requests_over_allocatable(
-    offers: dict[str, str], labels: dict[str, str], pods: tuple[Pod, ...], flags: ScaleDownFlags, wanted: float | None
+    offers: dict[str, str], labels: dict[str, str], pods: tuple[Pod, ...], flags: AutoscalerFlags, wanted: float | None
 ) -> None:
     found = utilisation(a_node(labels=labels, allocatable=offers), pods, flags, NOW.timestamp())
-    assert (None if found is None else round(found.share, 9)) == (None if wanted is None else pytest.approx(wanted, rel=0.01))
+    assert (None if found is None else round(found[1], 9)) == (None if wanted is None else pytest.approx(wanted, rel=0.01))
 
 
 def regular(ready: bool = True, note: bool = False, cpu: str = "1", taint: float | None = None) -> Node:
@@ -295,7 +298,7 @@ def regular(ready: bool = True, note: bool = False, cpu: str = "1", taint: float
 
 
 BIG, SMALL, OF_DS = pod(cpu="600m"), pod(cpu="100m"), pod("ds", cpu="500m")
-NO_UNREADY, ZERO = ScaleDownFlags(unready=False), ScaleDownFlags(ignore_daemons=True, utilisation=0.0)
+ZERO = replace(DAEMONS, scale_down_utilization_threshold=0.0)
 
 # core/scaledown/eligibility/eligibility_test.go: node, pods, flags, reason; the base cases run with both suites of flags
 BASE: dict[str, tuple[Node, tuple[Pod, ...], dict[str, bool], str]] = {
@@ -306,11 +309,11 @@ BASE: dict[str, tuple[Node, tuple[Pod, ...], dict[str, bool], str]] = {
     "underutilised": (regular(), (SMALL,), {}, ""),
     "utilisation cannot be calculated": (regular(cpu="0"), (SMALL,), {}, "UnexpectedError"),
     "unready": (regular(ready=False), (), {}, ""),
-    "unready, disabled": (regular(ready=False), (), {"unready": False}, "ScaleDownUnreadyDisabled"),
+    "unready, disabled": (regular(ready=False), (), {"scale_down_unready_enabled": False}, "ScaleDownUnreadyDisabled"),
 }
 ELIGIBLE = {
-    **{f"{name}, daemon sets ignored: {apart}": (node, pods, ScaleDownFlags(ignore_daemons=apart, **given), reason)
-       for apart in (False, True) for name, (node, pods, given, reason) in BASE.items()},
+    **{f"{name}, daemon sets ignored: {flags is DAEMONS}": (node, pods, replace(flags, **given), reason)
+       for flags in (PLAIN, DAEMONS) for name, (node, pods, given, reason) in BASE.items()},
     "many daemon pods": (regular(), (SMALL, OF_DS), DAEMONS, ""),
     "many daemon pods, counted": (regular(), (SMALL, OF_DS), PLAIN, "NotUnderutilized"),
     "only daemon pods, threshold 0": (regular(), (OF_DS,), ZERO, ""),
@@ -318,7 +321,7 @@ ELIGIBLE = {
 
 
 @pytest.mark.parametrize(("node", "pods", "flags", "wanted"), ELIGIBLE.values(), ids=ELIGIBLE)
-def test_a_node_is_a_candidate_or_has_a_reason(node: Node, pods: tuple[Pod, ...], flags: ScaleDownFlags, wanted: str) -> None:
+def test_a_node_is_a_candidate_or_has_a_reason(node: Node, pods: tuple[Pod, ...], flags: AutoscalerFlags, wanted: str) -> None:
     reason, text = unremovable_reason(node, pods, flags, NOW.timestamp())
     assert reason == wanted
     assert bool(text) == bool(reason)
@@ -327,6 +330,35 @@ def test_a_node_is_a_candidate_or_has_a_reason(node: Node, pods: tuple[Pod, ...]
 def test_the_sentence_of_a_node_that_is_used_is_cluster_autoscalers() -> None:
     _, text = unremovable_reason(regular(), (BIG,), PLAIN, NOW.timestamp())
     assert text == "cpu requested (60% of allocatable) is above the scale-down utilization threshold"
+
+
+# -- flags -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    *((text, True) for text in ("1", "t", "T", "TRUE", "true", "True")),
+    *((text, False) for text in ("0", "f", "F", "FALSE", "false", "False")),
+])  # fmt: skip
+def test_a_boolean_flag_is_read_as_go_reads_it(text: str, wanted: bool) -> None:
+    assert read_flags([f"--scale-down-enabled={text}"]).scale_down_enabled is wanted
+
+
+def test_flags_stand_before_their_values_or_with_them() -> None:
+    found = read_flags([
+        "./cluster-autoscaler", "--scan-interval", "30s", "--nodes", "1:5:a", "--nodes=0:2:b:c",
+        "--balance-similar-node-groups", "--cores-total=0:100", "--expander=least-waste,price", "--cloud-provider", "aws",
+        "--max-nodes-total=9", "--odd=1",
+    ])  # fmt: skip
+    assert found == AutoscalerFlags(
+        scan_interval=30.0, nodes=(("a", 1, 5), ("b:c", 0, 2)), balance_similar_node_groups=True, cores_total=(0, 100),
+        expander="least-waste,price", max_nodes_total=9, ignored=("--odd",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["--scale-down-enabled=yes", "--nodes=5", "--max-nodes-total=x", "--scan-interval=5"])
+def test_a_value_that_cannot_be_read_is_an_error(argument: str) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_flags([argument])
 
 
 # -- expanders ---------------------------------------------------------------------------------------------------------

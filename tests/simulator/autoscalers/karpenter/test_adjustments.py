@@ -47,14 +47,42 @@ def test_overlays_apply_by_weight_and_by_what_they_are_for():
     assert told == ()
 
 
-def test_overlays_of_one_weight_conflict_and_those_of_a_pool_are_named():
+def test_overlays_of_one_weight_conflict():
     first, second = overlay("b", 3, price="1"), overlay("a", 3, price="2", capacity={"acme.com/card": "1"})
-    prices, cards, told = prices_after(second, first, overlay("pool", 1, "karpenter.sh/nodepool", "general", price="3"))
+    prices, cards, told = prices_after(second, first)
     assert (prices["c5.large"], cards["c5.large"]) == (1.0, 0)
-    assert told == (
+    assert told == ("NodeOverlay a: it conflicts with another of its weight, and is not applied",)
+
+
+def test_a_heavier_overlay_does_not_hide_that_two_lighter_ones_conflict():
+    lighter = overlay("b", 3, price="2"), overlay("a", 3, price="3")
+    assert prices_after(overlay("heavy", 5, price="1"), *lighter)[2] == (
         "NodeOverlay a: it conflicts with another of its weight, and is not applied",
-        "NodeOverlay pool: it is for certain NodePools, and is not applied",
     )
+
+
+def node_pool(name: str, **labels: str) -> dict[str, Any]:
+    return {"kind": "NodePool", "metadata": {"name": name}, "spec": {"template": {"metadata": {"labels": labels}}}}
+
+
+@pytest.mark.parametrize(("asked", "of_general", "of_other"), [
+    ({}, 0.0, 0.0),
+    ({"karpenter.sh/nodepool": "general"}, 0.0, 0.085),
+    ({"team": "a"}, 0.085, 0.0),
+    ({"team": "c"}, 0.085, 0.085),
+])  # fmt: skip
+def test_an_overlay_may_be_for_certain_node_pools(asked, of_general, of_other):
+    pools = [node_pool("general"), node_pool("other", team="a")]
+    wanted = overlay("free", 1, price="0")
+    wanted["spec"]["requirements"] += [{"key": key, "operator": "In", "values": [value]} for key, value in asked.items()]
+    found, told = with_overlays(read_price_list(str(EXAMPLE / "types.json")), [*pools, wanted])
+    place = {
+        "node.kubernetes.io/instance-type": "c5.large", "topology.kubernetes.io/zone": "zone-a",
+        "karpenter.sh/capacity-type": "on-demand",
+    }  # fmt: skip
+    prices = [found.price_of({**place, "karpenter.sh/nodepool": name}) for name in ("general", "other")]
+    assert (prices, told) == ([of_general, of_other], ())
+    assert len(found.types) == len(read_price_list(str(EXAMPLE / "types.json")).types) + (of_general != of_other)
 
 
 def test_a_faulty_price_is_refused():
@@ -98,3 +126,14 @@ def test_a_buffer_keeps_room_for_its_pods(tmp_path):
 def test_a_buffer_without_its_workload_is_named(tmp_path):
     missing = karpenter(tmp_path, BUFFER).missing
     assert "the pods of CapacityBuffer shop/spare: its template or workload; it keeps no room" in missing
+
+
+def test_a_node_is_launched_where_an_overlay_makes_it_cheap(tmp_path):
+    documents = list(yaml.safe_load_all((EXAMPLE / "cluster.yaml").read_text("utf-8")))
+    pool = next(one for one in documents if one["kind"] == "NodePool")["metadata"]["name"]
+    dear = overlay("dear", 1, "karpenter.sh/nodepool", pool, price="99")
+    dear["apiVersion"] = "karpenter.sh/v1alpha1"
+    before, after = karpenter(tmp_path).plan, karpenter(tmp_path, dear).plan
+    well_known = karpenter(tmp_path).cluster.prices.well_known
+    assert [claim.cheapest(well_known) for claim in before.claims if claim.pool.name == pool] != []
+    assert {claim.cheapest(well_known) for claim in after.claims if claim.pool.name == pool} <= {99.0}

@@ -55,6 +55,7 @@ from moorage.api.cel.values import (
     Url,
     Value,
 )
+from moorage.api.quantity import parse_bool
 
 #: Functions that are evaluated at compile time if the operand is constant.
 CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string", "type", "uint"])
@@ -62,8 +63,6 @@ CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string
 _INT = re.compile(r"[-+]?[0-9]+")
 _UINT = re.compile(r"[0-9]+")
 _DOUBLE = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
-_TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
-_FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
 def _failed(source: str, to: str) -> EvalError:
@@ -109,9 +108,10 @@ def _to_double(value: Value) -> float:
 def _to_bool(value: Value) -> bool:
     if isinstance(value, bool):
         return value
-    if value in _TRUE or value in _FALSE:
-        return value in _TRUE
-    raise _failed("string", "bool")
+    try:
+        return parse_bool(value)
+    except ValueError:
+        raise _failed("string", "bool") from None
 
 
 def _to_bytes(value: Value) -> bytes:

@@ -1,95 +1,67 @@
-"""The drain rules of cluster-autoscaler: which pods of a node move, which go with it, and which keep it.
+"""Which nodes cluster-autoscaler considers for removal, and its drain rules: which pods move, go with the node, or keep it.
 
 The rules judge a pod in the order of ``RULES``, and the first that has an opinion decides. A pod that no rule has an opinion
 about moves. Reasons and messages are cluster-autoscaler's own.
 
-Source  cluster-autoscaler at 87d9c45c02^, simulator/drain.go, simulator/drainability/rules, utils/drain/drain.go
+Source  cluster-autoscaler at 87d9c45c02^, simulator/drain.go, simulator/drainability/rules, utils/drain/drain.go,
+        core/scaledown/eligibility/eligibility.go, simulator/utilization/info.go, simulator/cluster.go (names of reasons)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from moorage.api.core import Pod
-from moorage.api.selectors import SelectorError, compile_label_selector
+from moorage.api.core import Node, Pod
+from moorage.api.selectors import SelectorError, label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.cluster.controllers.machinery.object_fields import seconds
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.owners import controller_of, is_mirror
+from moorage.state.pod_requests import amount, pod_requests
 
-__all__ = [
-    "RULES", "DrainContext", "DrainOptions", "DrainStatus", "MovesOfPods", "drain_status", "is_daemon_pod",
-    "is_long_terminating", "pods_to_move",
-]  # fmt: skip
-
+#: The taint of a node that is being deleted.
+DELETED: Final = "ToBeDeletedByClusterAutoscaler"
+_KEPT: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 _SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 _DAEMON: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
-_REPLICATED: Final = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
+#: The resource of GPUs, and the provider's label of nodes with GPUs.
+_GPU: Final = "nvidia.com/gpu"
+_GPU_LABEL: Final = "cloud.google.com/gke-accelerator"
+_DELETION_S: Final = 300.0
 #: Seconds after its grace period for which a terminating pod still counts.
 _LONG_TERMINATING_S: Final = 30.0
+_REPLICATED: Final = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
 #: The workloads with a number of replicas that can be too small.
 _SCALED: Final = frozenset({"ReplicationController", "ReplicaSet"})
 _TITLES: Final = {
     "ReplicationController": "replication controller", "ReplicaSet": "replication controller", "DaemonSet": "daemonset",
     "Job": "job", "StatefulSet": "statefulset",
 }  # fmt: skip
-
-DrainOutcome = Literal["undefined", "drain", "skip", "wait", "block"]
-
-
-class DrainOptions(Struct, frozen=True, kw_only=True):
-    """Flags of cluster-autoscaler, with its defaults.
-
-    ``skip_system_pods``        --skip-nodes-with-system-pods
-    ``skip_local_storage``      --skip-nodes-with-local-storage
-    ``skip_custom_controllers`` --skip-nodes-with-custom-controller-pods
-    ``min_replicas``            --min-replica-count
-    ``system_pod_timeout_s``    --blocking-system-pod-distruption-timeout
-    """
-
-    skip_system_pods: bool = True
-    skip_local_storage: bool = True
-    skip_custom_controllers: bool = True
-    min_replicas: int = 0
-    system_pod_timeout_s: float = 3600.0
+#: Returns the replicas of a controller by kind, namespace and name: a number, None if it sets none, or "absent".
+Replicas: TypeAlias = Callable[[str, str, str], int | Literal["absent"] | None]
 
 
 class DrainStatus(Struct, frozen=True):
     """What a rule says of a pod; ``reason`` and ``text`` if it blocks."""
 
-    outcome: DrainOutcome = "undefined"
+    outcome: Literal["undefined", "drain", "skip", "wait", "block"] = "undefined"
     reason: str = ""
     text: str = ""
 
 
-_UNDEFINED: Final = DrainStatus()
-
-
 @dataclass(frozen=True)
 class DrainContext:
-    """What the rules read in addition to the pod.
-
-    ``replicas``  the replicas of a controller by kind, namespace and name: a number, None if it sets none, or "absent"; without
-                  it, all controllers are taken to exist
-    """
+    """What the rules read in addition to the pod. Without ``replicas``, all controllers are taken to exist."""
 
     now_s: float = 0.0
     budgets: Sequence[PodDisruptionBudget] = ()
-    replicas: Callable[[str, str, str], int | Literal["absent"] | None] | None = None
-
-    def matching(self, pod: Pod) -> Iterator[PodDisruptionBudget]:
-        """Yield the budgets of a pod's namespace that select it. A budget with a faulty selector selects none."""
-        for budget in self.budgets:
-            if budget.namespace == pod.namespace:
-                try:
-                    if compile_label_selector(budget.spec.selector).matches(pod.metadata.labels):
-                        yield budget
-                except SelectorError:
-                    continue
+    replicas: Replicas | None = None
+    flags: AutoscalerFlags = field(default_factory=AutoscalerFlags)
 
 
 @dataclass(frozen=True)
@@ -105,10 +77,23 @@ class MovesOfPods:
     blocking: tuple[Pod, DrainStatus] | None = None
 
 
+def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Return True if a budget selects a pod. One with a faulty selector selects none."""
+    try:
+        return budget.namespace == pod.namespace and label_selector_matches(budget.spec.selector, pod.metadata.labels)
+    except SelectorError:
+        return False
+
+
 def is_daemon_pod(pod: Pod) -> bool:
     """Return True for a pod of a DaemonSet, or one that an annotation declares to be like such."""
     owner = controller_of(pod.metadata)
     return (owner is not None and owner.kind == "DaemonSet") or pod.metadata.annotations.get(_DAEMON) == "true"
+
+
+def is_ready(node: Node) -> bool:
+    """Return True for a node whose condition Ready is true; a node without the condition counts as ready."""
+    return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
 
 
 def is_long_terminating(pod: Pod, now_s: float) -> bool:
@@ -116,15 +101,22 @@ def is_long_terminating(pod: Pod, now_s: float) -> bool:
     if pod.metadata.deletion_timestamp is None:
         return False
     grace = pod.spec.termination_grace_period_seconds
-    return _seconds(pod.metadata.deletion_timestamp) + (30 if grace is None else grace) + _LONG_TERMINATING_S < now_s
+    return seconds(pod.metadata.deletion_timestamp) + (30 if grace is None else grace) + _LONG_TERMINATING_S < now_s
 
 
-def pods_to_move(pods: Iterable[Pod], options: DrainOptions, context: DrainContext) -> MovesOfPods:
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+_Rule: TypeAlias = Callable[[Pod, DrainContext], DrainStatus]
+_UNDEFINED, _DRAIN, _SKIP = DrainStatus(), DrainStatus("drain"), DrainStatus("skip")
+
+
+def pods_to_move(pods: Iterable[Pod], context: DrainContext) -> MovesOfPods:
     """Return what happens to the pods of a node that is removed, up to the first that keeps it."""
     moves: dict[str, list[Pod]] = {"drain": [], "daemon": [], "wait": []}
     blocking = None
     for pod in pods:
-        status = drain_status(pod, options, context)
+        found = (rule(pod, context) for rule in RULES.values())
+        status = next((status for status in found if status.outcome != "undefined"), _UNDEFINED)
         if status.outcome == "block":
             blocking = pod, status
             break
@@ -133,25 +125,24 @@ def pods_to_move(pods: Iterable[Pod], options: DrainOptions, context: DrainConte
     return MovesOfPods(tuple(moves["drain"]), tuple(moves["daemon"]), tuple(moves["wait"]), blocking)
 
 
-def drain_status(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    """Return what the first rule with an opinion says of a pod."""
-    found = (rule(pod, options, context) for rule in RULES.values())
-    return next((status for status in found if status.outcome != "undefined"), _UNDEFINED)
+def _when(holds: Callable[[Pod], bool], status: DrainStatus) -> _Rule:
+    return lambda pod, _: status if holds(pod) else _UNDEFINED
 
 
-def _mirror(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options, context
-    return DrainStatus("skip") if is_mirror(pod) else _UNDEFINED
+def _is_safe(value: str) -> Callable[[Pod], bool]:
+    return lambda pod: pod.metadata.annotations.get(_SAFE) == value
 
 
-def _long_terminating(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options
-    return DrainStatus("skip") if is_long_terminating(pod, context.now_s) else _UNDEFINED
+def _has_ended(pod: Pod) -> bool:
+    phase = pod.status.phase
+    return phase == "Failed" or (phase == "Succeeded" and pod.spec.restart_policy in {"Never", "OnFailure"})
 
 
-def _replica_count(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    owner = controller_of(pod.metadata)
-    if owner is None or context.replicas is None or not options.skip_custom_controllers or owner.kind not in _TITLES:
+def _replica_count(pod: Pod, context: DrainContext) -> DrainStatus:
+    owner, flags = controller_of(pod.metadata), context.flags
+    if owner is None or context.replicas is None or owner.kind not in _TITLES:
+        return _UNDEFINED
+    if not flags.skip_nodes_with_custom_controller_pods:
         return _UNDEFINED
     if owner.kind in {"DaemonSet", "StatefulSet"} and not owner.api_version.startswith("apps/"):
         return _UNDEFINED
@@ -159,85 +150,122 @@ def _replica_count(pod: Pod, options: DrainOptions, context: DrainContext) -> Dr
     if found == "absent":
         present = "present" if owner.kind == "DaemonSet" else "available"
         return DrainStatus("block", "ControllerNotFound", f"{title} for {pod.key} is not {present}")
-    if found is not None and owner.kind in _SCALED and found < options.min_replicas:
-        text = f"{title} for {pod.key} has too few replicas spec: {found} min: {options.min_replicas}"
+    if found is not None and owner.kind in _SCALED and found < flags.min_replica_count:
+        text = f"{title} for {pod.key} has too few replicas spec: {found} min: {flags.min_replica_count}"
         return DrainStatus("block", "MinReplicasReached", text)
     return _UNDEFINED
 
 
-def _daemon_set(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options, context
-    return DrainStatus("drain") if is_daemon_pod(pod) else _UNDEFINED
-
-
-def _safe(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options, context
-    return DrainStatus("drain") if pod.metadata.annotations.get(_SAFE) == "true" else _UNDEFINED
-
-
-def _terminal(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options, context
-    phase, policy = pod.status.phase, pod.spec.restart_policy
-    ended = phase == "Failed" or (phase == "Succeeded" and policy in {"Never", "OnFailure"})
-    return DrainStatus("drain") if ended else _UNDEFINED
-
-
-def _on_completion(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options, context
-    return DrainStatus("wait") if pod.metadata.annotations.get(_SAFE) == "on-completion" else _UNDEFINED
-
-
-def _replicated(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del context
+def _replicated(pod: Pod, context: DrainContext) -> DrainStatus:
     owner = controller_of(pod.metadata)
-    if owner is not None and (owner.kind in _REPLICATED or not options.skip_custom_controllers):
+    if owner is not None and (owner.kind in _REPLICATED or not context.flags.skip_nodes_with_custom_controller_pods):
         return _UNDEFINED
     return DrainStatus("block", "NotReplicated", f"{pod.key} is not replicated")
 
 
-def _system(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    if not options.skip_system_pods or pod.namespace != "kube-system" or any(context.matching(pod)):
+def _system(pod: Pod, context: DrainContext) -> DrainStatus:
+    if not context.flags.skip_nodes_with_system_pods or pod.namespace != "kube-system":
+        return _UNDEFINED
+    if any(covers(budget, pod) for budget in context.budgets):
         return _UNDEFINED
     born = pod.metadata.creation_timestamp
-    if born is not None and context.now_s > _seconds(born) + options.system_pod_timeout_s:
-        return DrainStatus("drain")
+    if born is not None and context.now_s > seconds(born) + context.flags.blocking_system_pod_distruption_timeout:
+        return _DRAIN
     text = f"non-daemonset, non-mirrored, non-pdb-assigned kube-system pod present: {pod.name}"
     return DrainStatus("block", "UnmovableKubeSystemPod", text)
 
 
-def _not_safe(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options, context
-    if pod.metadata.annotations.get(_SAFE) != "false":
-        return _UNDEFINED
-    return DrainStatus("block", "NotSafeToEvictAnnotation", f"pod annotated as not safe to evict present: {pod.name}")
+def _not_safe(pod: Pod, _: DrainContext) -> DrainStatus:
+    text = f"pod annotated as not safe to evict present: {pod.name}"
+    return DrainStatus("block", "NotSafeToEvictAnnotation", text) if _is_safe("false")(pod) else _UNDEFINED
 
 
-def _local_storage(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del context
+def _local_storage(pod: Pod, context: DrainContext) -> DrainStatus:
     allowed = pod.metadata.annotations.get(_SAFE_VOLUMES, "").split(",")
     local = (
         one for one in pod.spec.volumes
         if one.host_path is not None or (one.empty_dir is not None and one.empty_dir.get("medium") != "Memory")
     )  # fmt: skip
-    if not options.skip_local_storage or all(one.name in allowed for one in local):
+    if not context.flags.skip_nodes_with_local_storage or all(one.name in allowed for one in local):
         return _UNDEFINED
     return DrainStatus("block", "LocalStorageRequested", f"pod with local storage present: {pod.name}")
 
 
-def _budget(pod: Pod, options: DrainOptions, context: DrainContext) -> DrainStatus:
-    del options
-    if all(budget.status.disruptions_allowed >= 1 for budget in context.matching(pod)):
+def _budget(pod: Pod, context: DrainContext) -> DrainStatus:
+    if all(budget.status.disruptions_allowed >= 1 for budget in context.budgets if covers(budget, pod)):
         return _UNDEFINED
     return DrainStatus("block", "NotEnoughPdb", f"not enough pod disruption budget to move {pod.key}")
 
 
 #: The rules in their order.
-RULES: Final[Mapping[str, Callable[[Pod, DrainOptions, DrainContext], DrainStatus]]] = {
-    "Mirror": _mirror, "LongTerminating": _long_terminating, "ReplicaCount": _replica_count, "DaemonSet": _daemon_set,
-    "SafeToEvict": _safe, "Terminal": _terminal, "OnCompletion": _on_completion, "Replicated": _replicated, "System": _system,
-    "NotSafeToEvict": _not_safe, "LocalStorage": _local_storage, "PDB": _budget,
+RULES: Final[Mapping[str, _Rule]] = {
+    "Mirror": _when(is_mirror, _SKIP),
+    "LongTerminating": lambda pod, context: _SKIP if is_long_terminating(pod, context.now_s) else _UNDEFINED,
+    "ReplicaCount": _replica_count, "DaemonSet": _when(is_daemon_pod, _DRAIN), "SafeToEvict": _when(_is_safe("true"), _DRAIN),
+    "Terminal": _when(_has_ended, _DRAIN), "OnCompletion": _when(_is_safe("on-completion"), DrainStatus("wait")),
+    "Replicated": _replicated, "System": _system, "NotSafeToEvict": _not_safe, "LocalStorage": _local_storage, "PDB": _budget,
 }  # fmt: skip
 
 
-def _seconds(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp()
+# -- eligibility -------------------------------------------------------------------------------------------------------
+
+
+def utilisation(node: Node, pods: Sequence[Pod], flags: AutoscalerFlags, now_s: float) -> tuple[str, float] | None:
+    """Return requests over allocatable, with the resource: of the GPU on a node with one, else the higher of cpu and memory.
+
+    None if the node offers no cpu or no memory, so that it cannot be known
+    """
+    if _has_gpu(node):
+        return _GPU, _share(node, pods, _GPU, flags, now_s) or 0.0  # GPUs that are not ready do not keep a node
+    cpu, memory = (_share(node, pods, name, flags, now_s) for name in ("cpu", "memory"))
+    if cpu is None or memory is None:
+        return None
+    return ("cpu", cpu) if cpu > memory else ("memory", memory)
+
+
+def unremovable_reason(
+    node: Node, pods: Sequence[Pod], flags: AutoscalerFlags, now_s: float, *, autoscaled: bool = True
+) -> tuple[str, str]:
+    """Return why a node is no candidate for removal, and cluster-autoscaler's sentence; ("", "") for a candidate."""
+    if _is_being_deleted(node, now_s):
+        return "CurrentlyBeingDeleted", "the node is currently being deleted"
+    if node.metadata.annotations.get(_KEPT) == "true":
+        return "ScaleDownDisabledAnnotation", "the node is marked as no scale down"
+    if not autoscaled:
+        return "NotAutoscaled", "the node is not autoscaled"
+    used = utilisation(node, pods, flags, now_s)
+    if used is None:
+        return "UnexpectedError", f"Failed to calculate utilization for {node.name}"
+    if not flags.scale_down_unready_enabled and not is_ready(node):
+        return "ScaleDownUnreadyDisabled", "scale-down of unready nodes is disabled"
+    resource, share = used
+    gpu = _has_gpu(node)
+    if share > (flags.scale_down_gpu_utilization_threshold if gpu else flags.scale_down_utilization_threshold):
+        text = f"{resource} requested ({share * 100:.6g}% of allocatable) is above the scale-down utilization threshold"
+        return "NotUnderutilized", text
+    return "", ""
+
+
+def _has_gpu(node: Node) -> bool:
+    return _GPU_LABEL in node.metadata.labels or amount(_GPU, node.status.allocatable.get(_GPU, 0)) > 0
+
+
+def _is_being_deleted(node: Node, now_s: float) -> bool:
+    """Return True for a node whose taint of deletion is not older than five minutes; after that, the deletion has failed."""
+    values = [taint.value for taint in node.spec.taints if taint.key == DELETED]
+    return any(now_s - float(value if value.isdigit() else now_s) < _DELETION_S for value in values)
+
+
+def _share(node: Node, pods: Iterable[Pod], resource: str, flags: AutoscalerFlags, now_s: float) -> float | None:
+    offered = amount(resource, node.status.allocatable.get(resource, 0))
+    if not offered:
+        return None
+    asked, apart = 0, 0
+    for pod in pods:
+        request = pod_requests(pod).requests.get(resource, 0)
+        is_daemon = flags.ignore_daemonsets_utilization and is_daemon_pod(pod)
+        if is_daemon or (flags.ignore_mirror_pods_utilization and is_mirror(pod)):
+            apart += request
+        elif not is_long_terminating(pod, now_s):
+            asked += request
+    return asked / (offered - apart) if offered > apart else 0.0

@@ -19,8 +19,6 @@ from moorage.errors import InputError
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 
-__all__ = ["EXPANDERS", "Expander", "ExpansionOption", "PriorityExpander", "chosen", "preferred_cpu", "read_expander"]
-
 _GI: Final = 1 << 30
 #: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
 _STABILIZING: Final = (500, 500 << 20)
@@ -75,11 +73,6 @@ def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[Expansio
     return _least(options, waste)
 
 
-def most_pods(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return the options that place the most pods."""
-    return _least(options, lambda option: -len(option.pods))
-
-
 def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
     """Return the options with the lowest price relative to the price of the pods, on nodes of a size that suits the cluster.
 
@@ -107,16 +100,6 @@ def preferred_cpu(nodes: int) -> int:
 
 def _cores(cpu_milli: int, memory_bytes: int) -> float:
     return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
-
-
-def least_nodes(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return the options that add the fewest nodes, but at least one."""
-    return _least([option for option in options if option.count], lambda option: option.count)
-
-
-def any_option(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-    """Return all options: ``chosen`` picks one at random."""
-    return list(options)
 
 
 class PriorityExpander:
@@ -150,9 +133,14 @@ class PriorityExpander:
         return [option for option, rank in zip(options, ranks, strict=True) if rank == best]
 
 
+#: ``most-pods`` places the most pods, ``least-nodes`` adds the fewest nodes, ``random`` leaves all to chance.
 EXPANDERS: Final[Mapping[str, Expander]] = {
-    "least-waste": least_waste, "price": cheapest, "most-pods": most_pods, "least-nodes": least_nodes, "random": any_option,
-}  # fmt: skip
+    "least-waste": least_waste,
+    "price": cheapest,
+    "most-pods": lambda options, _: _least(options, lambda option: -len(option.pods)),
+    "least-nodes": lambda options, _: _least([one for one in options if one.count], lambda option: option.count),
+    "random": lambda options, _: list(options),
+}
 
 
 def read_expander(names: str, priorities: str = "") -> Expander:

@@ -6,124 +6,104 @@ Source  cluster-autoscaler at 87d9c45c02^, config/flags/flags.go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from random import Random
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from moorage.api.durations import DurationError, duration_seconds
+from moorage.api.quantity import parse_bool
 from moorage.errors import InputError
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainOptions
-from moorage.simulator.autoscalers.cluster_autoscaler.eligibility import ScaleDownFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import read_expander
-from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, LoopFlags
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import PlannerFlags, ScaleDownPlanner
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import ScaleUpFlags
 
-__all__ = ["AutoscalerFlags", "read_flags"]
-
-_DEFAULT_EXPANDER: Final = "least-waste"
+Seconds: TypeAlias = float
+Bounds: TypeAlias = tuple[int, int]
 
 
 class AutoscalerFlags(Struct, frozen=True, kw_only=True):
-    """All flags. ``nodes``: the groups of --nodes, as (name, minimum, maximum). ``ignored``: flags that change nothing here."""
+    """All flags by their names, with cluster-autoscaler's defaults. Times are in seconds; ``memory_total`` is in GiB.
 
-    loop: LoopFlags = LoopFlags()
-    up: ScaleUpFlags = ScaleUpFlags()
-    planner: PlannerFlags = PlannerFlags()
-    eligibility: ScaleDownFlags = ScaleDownFlags()
-    drain: DrainOptions = DrainOptions()
-    expander: str = _DEFAULT_EXPANDER
+    ``nodes``    the groups of --nodes, as (name, minimum, maximum)
+    ``ignored``  flags that change nothing here
+    """
+
+    expander: str = "least-waste"
     nodes: tuple[tuple[str, int, int], ...] = ()
+    scan_interval: Seconds = 10.0
+    max_nodes_total: int = 0
+    max_nodes_per_scaleup: int = 1000
+    cores_total: Bounds = (0, 320_000)
+    memory_total: Bounds = (0, 6_400_000)
+    balance_similar_node_groups: bool = False
+    enforce_node_group_min_size: bool = False
+    expendable_pods_priority_cutoff: int = -10
+    new_pod_scale_up_delay: Seconds = 0.0
+    scale_down_enabled: bool = True
+    scale_down_delay_after_add: Seconds = 600.0
+    scale_down_delay_after_delete: Seconds = 0.0
+    scale_down_unneeded_time: Seconds = 600.0
+    scale_down_unready_enabled: bool = True
+    scale_down_unready_time: Seconds = 1200.0
+    scale_down_utilization_threshold: float = 0.5
+    scale_down_gpu_utilization_threshold: float = 0.5
+    unremovable_node_recheck_timeout: Seconds = 300.0
+    max_scale_down_parallelism: int = 10
+    max_drain_parallelism: int = 1
+    ignore_daemonsets_utilization: bool = False
+    ignore_mirror_pods_utilization: bool = False
+    skip_nodes_with_system_pods: bool = True
+    skip_nodes_with_local_storage: bool = True
+    skip_nodes_with_custom_controller_pods: bool = True
+    min_replica_count: int = 0
+    blocking_system_pod_distruption_timeout: Seconds = 3600.0
     ignored: tuple[str, ...] = ()
 
-    def make_loop(self, random: Random, priorities: str = "", replicas: Any = None) -> AutoscalerLoop:
-        """Return a loop with these flags. ``priorities``: the config map of the expander ``priority``."""
-        planner = ScaleDownPlanner(self.planner, self.eligibility, self.drain, replicas)
-        expander = read_expander(self.expander, priorities)
-        return AutoscalerLoop(expander, random, planner=planner, up=self.up, flags=self.loop)
+
+def _bounds(text: str) -> Bounds:
+    low, _, high = text.partition(":")
+    return int(low), int(high)
 
 
-def _truth(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ValueError(text)
-    return text == "true"
+def _expander(text: str) -> str:
+    read_expander(",".join(one for one in text.split(",") if one != "priority") or "random")
+    return text
 
 
-def _bounds(unit: int) -> Callable[[str], tuple[int, int]]:
-    def read(text: str) -> tuple[int, int]:
-        low, _, high = text.partition(":")
-        return int(low) * unit, int(high) * unit
-
-    return read
-
-
-#: Flag → the struct that has it, its field there, and how its value is read.
-_FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
-    "scan-interval": ("loop", "scan_s", duration_seconds),
-    "scale-down-delay-after-add": ("loop", "after_add_s", duration_seconds),
-    "scale-down-delay-after-delete": ("loop", "after_delete_s", duration_seconds),
-    "new-pod-scale-up-delay": ("loop", "young_s", duration_seconds),
-    "scale-down-enabled": ("loop", "scale_down", _truth),
-    "max-nodes-total": ("up", "most_nodes", int),
-    "max-nodes-per-scaleup": ("up", "most_per_scale_up", int),
-    "cores-total": ("up", "cores", _bounds(1)),
-    "memory-total": ("up", "memory", _bounds(1 << 30)),
-    "balance-similar-node-groups": ("up", "balance", _truth),
-    "expendable-pods-priority-cutoff": ("up", "cutoff", int),
-    "enforce-node-group-min-size": ("up", "enforce_least", _truth),
-    "scale-down-unneeded-time": ("planner", "unneeded_s", duration_seconds),
-    "scale-down-unready-time": ("planner", "unready_s", duration_seconds),
-    "unremovable-node-recheck-timeout": ("planner", "recheck_s", duration_seconds),
-    "max-scale-down-parallelism": ("planner", "parallel", int),
-    "max-drain-parallelism": ("planner", "drains", int),
-    "scale-down-utilization-threshold": ("eligibility", "utilisation", float),
-    "scale-down-gpu-utilization-threshold": ("eligibility", "gpu_utilisation", float),
-    "ignore-daemonsets-utilization": ("eligibility", "ignore_daemons", _truth),
-    "ignore-mirror-pods-utilization": ("eligibility", "ignore_mirrors", _truth),
-    "scale-down-unready-enabled": ("eligibility", "unready", _truth),
-    "skip-nodes-with-system-pods": ("drain", "skip_system_pods", _truth),
-    "skip-nodes-with-local-storage": ("drain", "skip_local_storage", _truth),
-    "skip-nodes-with-custom-controller-pods": ("drain", "skip_custom_controllers", _truth),
-    "min-replica-count": ("drain", "min_replicas", int),
-    "blocking-system-pod-distruption-timeout": ("drain", "system_pod_timeout_s", duration_seconds),
-}
-_STRUCTS: Final[Mapping[str, Callable[..., Any]]] = {
-    "loop": LoopFlags, "up": ScaleUpFlags, "planner": PlannerFlags, "eligibility": ScaleDownFlags, "drain": DrainOptions,
+#: How the text of a flag is read, by the type of its field.
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "str": _expander, "int": int, "float": float, "bool": parse_bool, "Seconds": duration_seconds, "Bounds": _bounds,
 }  # fmt: skip
 #: Flags that say nothing about decisions.
 _SILENT: Final = frozenset({
     "v", "stderrthreshold", "logtostderr", "cloud-provider", "cloud-config", "namespace", "kubeconfig", "address",
-    "leader-elect",
-    "node-group-auto-discovery", "estimator", "cluster-name", "status-config-map-name", "write-status-configmap",
+    "leader-elect", "node-group-auto-discovery", "estimator", "cluster-name", "status-config-map-name",
+    "write-status-configmap",
 })  # fmt: skip
 
 
 def read_flags(arguments: Iterable[str], where: str = "flags of cluster-autoscaler") -> AutoscalerFlags:
-    """Return the flags of a command line such as ``["--expander=least-waste", "--nodes=1:10:pool"]``.
+    """Return the flags of a command line such as ``["--expander=least-waste", "--nodes", "1:10:pool"]``.
 
     Raises  InputError for a value that cannot be read
     """
-    found: dict[str, dict[str, Any]] = {name: {} for name in _STRUCTS}
-    expander, nodes, ignored = _DEFAULT_EXPANDER, [], []
-    for argument in arguments:
+    found: dict[str, Any] = {}
+    nodes, ignored, words = [], [], [*arguments, "-"]
+    for argument, following in pairwise(words):
         name, given, text = argument.lstrip("-").partition("=")
         if not argument.startswith("-"):
             continue
-        text = text if given else "true"
+        field = name.replace("-", "_")
+        kind = AutoscalerFlags.__annotations__.get(field, "")
+        if not given:
+            text = "true" if kind == "bool" or following.startswith("-") else following
         try:
-            if name == "expander":
-                read_expander(",".join(one for one in text.split(",") if one != "priority") or "random")
-                expander = text
-            elif name == "nodes":
+            if name == "nodes":
                 low, high, group = text.split(":", 2)
                 nodes.append((group, int(low), int(high)))
-            elif name in _FLAGS:
-                holder, key, read = _FLAGS[name]
-                found[holder][key] = read(text)
+            elif kind in _READERS:
+                found[field] = _READERS[kind](text)
             elif name not in _SILENT:
                 ignored.append(f"--{name}")
         except (ValueError, DurationError):
             raise InputError(f"{where}: --{name}: {text!r} cannot be read") from None
-    made = {name: make(**found[name]) for name, make in _STRUCTS.items()}
-    return AutoscalerFlags(expander=expander, nodes=tuple(nodes), ignored=tuple(ignored), **made)
+    return AutoscalerFlags(nodes=tuple(nodes), ignored=tuple(ignored), **found)

@@ -31,8 +31,6 @@ from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["AGAIN", "JUDGE", "Packer", "PackingSnapshot", "filtering", "fitting_rows", "likeness", "unplaced"]
-
 #: Behind the UID of a pod that will replace one that is evicted.
 AGAIN: Final = "/again"
 _ENCODER: Final = json.Encoder(order="deterministic")

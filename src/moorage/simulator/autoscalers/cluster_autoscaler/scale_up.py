@@ -1,54 +1,81 @@
 """Scale-up of cluster-autoscaler: which node group grows for pending pods, by how many nodes, and why not for the others.
 
-Source  cluster-autoscaler at 87d9c45c02^, core/scaleup/orchestrator/orchestrator.go, resourcequotas,
-        processors/nodegroupset/balancing_processor.go, compare_nodegroups.go
+Nodes are estimated by first fit, large pods first, with the Filter plugins alone, on copies of a group's template.
+
+Source  cluster-autoscaler at 87d9c45c02^, core/scaleup/orchestrator/orchestrator.go, core/scaleup/equivalence/groups.go,
+        estimator/binpacking_estimator.go, decreasing_pod_orderer.go, resourcequotas, simulator/node_info_utils.go,
+        processors/nodegroupset/balancing_processor.go, compare_nodegroups.go, nodeinfosprovider, utils/taints/taints.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
-from moorage.simulator.autoscalers.cluster_autoscaler.estimator import NodeTemplate, estimate, pod_groups
+from moorage.api.meta import ObjectMeta
+from moorage.api.workloads import DaemonSet, PodDisruptionBudget
+from moorage.cluster.controllers.workloads.daemon_set import runs_on
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED, is_daemon_pod, is_ready
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import Expander, ExpansionOption, chosen, size_of
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
+from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
+from moorage.simulator.owners import controller_of, is_mirror, owner_reference
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import amount
+from moorage.state.pod_requests import amount, pod_requests
 
-__all__ = ["GroupSize", "ResourceBounds", "ScaleUp", "ScaleUpFlags", "least_sizes", "scale_up"]
-
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _IGNORED: Final = frozenset({
-    "kubernetes.io/hostname", "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+    _HOSTNAME, "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
     "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "beta.kubernetes.io/fluentd-ds-ready",
     "kops.k8s.io/instancegroup",
 })  # fmt: skip
 #: How far the memory, the allocatable and the free resources of similar groups may differ, as shares of the larger.
 _MEMORY, _ALLOCATABLE, _FREE = 0.015, 0.05, 0.05
+#: How many groups the pods of one controller form; each further pod that differs is a group of its own.
+_MOST_GROUPS: Final = 10
+_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
+_TEMPLATE: Final = "cluster-autoscaler.kubernetes.io/template-node"
+#: Taints that say something of one node, and not of its group.
+_CONDITIONS: Final = frozenset({
+    DELETED, "DeletionCandidateOfClusterAutoscaler",
+    *(f"node.kubernetes.io/{name}" for name in (
+        "not-ready", "unreachable", "unschedulable", "memory-pressure", "disk-pressure", "network-unavailable", "pid-pressure",
+    )),
+    "node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown",
+})  # fmt: skip
+_TRANSIENT: Final = (
+    "startup-taint.cluster-autoscaler.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+)  # fmt: skip
+_CRITICAL: Final = "system-node-critical"
 
 
-class ScaleUpFlags(Struct, frozen=True, kw_only=True):
-    """Flags of cluster-autoscaler, with its defaults.
+# -- node groups -------------------------------------------------------------------------------------------------------
 
-    ``most_nodes``          --max-nodes-total; 0: no limit
-    ``most_per_scale_up``   --max-nodes-per-scaleup
-    ``cores``, ``memory``   --cores-total, --memory-total (bytes): the least and the most of the cluster
-    ``balance``             --balance-similar-node-groups
-    ``cutoff``              --expendable-pods-priority-cutoff
-    ``enforce_least``       --enforce-node-group-min-size
-    """
 
-    most_nodes: int = 0
-    most_per_scale_up: int = 1000
-    cores: tuple[int, int] = (0, 320_000)
-    memory: tuple[int, int] = (0, 6_400_000 << 30)
-    balance: bool = False
-    cutoff: int = -10
-    enforce_least: bool = False
+class NodeTemplate(Struct, frozen=True):
+    """A node as a group would add it, with the pods that run on each of its nodes."""
+
+    node: Node
+    pods: tuple[Pod, ...] = ()
+
+    def copy(self, name: str) -> NodeTemplate:
+        """Return a node of another name, with its pods."""
+        meta = self.node.metadata
+        node = replace(self.node, metadata=replace(meta, name=name, uid=name, labels={**meta.labels, _HOSTNAME: name}))
+        return NodeTemplate(node, tuple(_renamed(pod, name) for pod in self.pods))
+
+
+def _renamed(pod: Pod, node: str) -> Pod:
+    meta = replace(pod.metadata, name=f"{pod.name}-{node}", uid=f"{pod.metadata.uid}/{node}")
+    return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=node))
 
 
 @dataclass
@@ -63,15 +90,208 @@ class GroupSize:
     price: float = 1.0
 
 
+@dataclass
+class RoundView:
+    """The cluster of a round.
+
+    ``packed``    all nodes, with the pods that are placed on them or nominated for them
+    ``waiting``   pods that the scheduler found no node for; ``born_s``: their creation by UID
+    ``group_of``  node → the name of its group
+    ``upcoming``  by group, nodes that were ordered and are not ready
+    """
+
+    packed: PackingSnapshot
+    nodes: Sequence[Node]
+    waiting: Sequence[Pod]
+    groups: Sequence[GroupSize]
+    group_of: Mapping[str, str]
+    budgets: Sequence[PodDisruptionBudget] = ()
+    upcoming: Mapping[str, int] = field(default_factory=dict)
+    born_s: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> dict[str, GroupSize]:
+        return {group.name: group for group in self.groups}
+
+    def group(self, node: str) -> GroupSize | None:
+        """Return the group of a node; None if it has none."""
+        return self.by_name.get(self.group_of.get(node, ""))
+
+
+class Templates:
+    """The nodes that groups would add. It remembers those of nodes that were ready, for groups that have none any more."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, NodeTemplate] = {}
+        #: As in cluster-autoscaler, a template has another name each time, so pods are not remembered for its copies.
+        self._made = 0
+
+    def of(
+        self, group: str, nodes: Sequence[Node], sketch: Node | None, pods_of: Callable[[str], Iterable[Pod]],
+        daemons: Iterable[DaemonSet],
+    ) -> NodeTemplate | None:  # fmt: skip
+        """Return the template of a group: like a node that takes pods, like one that did, like ``sketch``, like any other.
+
+        ``pods_of``  the pods of a node, by its name
+        """
+        held = list(daemons)
+        self._made += 1
+        name = f"template-node-for-{group}-{self._made}"
+        good = next((node for node in nodes if _is_good(node)), None)
+        if good is not None:
+            self._known[group] = _template(name, good, pods_of(good.name), held, forced=False)
+            return self._known[group]
+        if group in self._known:
+            return self._known[group]
+        if sketch is not None:
+            return _template(name, sketch, (), held, forced=True)
+        return _template(name, nodes[0], pods_of(nodes[0].name), held, forced=False) if nodes else None
+
+
+def _is_good(node: Node) -> bool:
+    return is_ready(node) and not node.spec.unschedulable and all(taint.key != DELETED for taint in node.spec.taints)
+
+
+def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[DaemonSet], *, forced: bool) -> NodeTemplate:
+    taints = tuple(one for one in node.spec.taints if one.key not in _CONDITIONS and not one.key.startswith(_TRANSIENT))
+    meta = replace(node.metadata, name=name, uid=name, labels={**node.labels, _TEMPLATE: "true"})
+    made = replace(node, metadata=meta, spec=replace(node.spec, taints=taints))
+    held = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+    running = {owner.uid for pod in held if (owner := controller_of(pod.metadata)) is not None and owner.kind == "DaemonSet"}
+    found = [pod for pod in held if is_daemon_pod(pod) or is_mirror(pod)]
+    found += [
+        daemon_of(one) for one in daemons
+        if one.metadata.uid not in running and (forced or one.spec.template.spec.priority_class_name == _CRITICAL)
+        and runs_on(one.spec.template.spec)(made)
+    ]  # fmt: skip
+    return NodeTemplate(made, tuple(found))
+
+
+def daemon_of(daemon: DaemonSet) -> Pod:
+    """Return a pod of a DaemonSet, as its template says."""
+    meta, template = daemon.metadata, daemon.spec.template
+    made = ObjectMeta(
+        name=meta.name, namespace=meta.namespace, uid=f"daemon of {meta.namespace}/{meta.name}",
+        labels=template.metadata.labels, owner_references=(owner_reference("apps/v1", "DaemonSet", meta),),
+    )  # fmt: skip
+    return Pod(metadata=made, spec=template.spec)
+
+
+# -- estimates ---------------------------------------------------------------------------------------------------------
+
+
+def pod_groups(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Return the pods in groups that need the same: of one controller, with equal labels and specs."""
+    found: list[list[Pod]] = []
+    known: dict[bytes, list[Pod]] = {}
+    counts: dict[str, int] = {}
+    for pod in pods:
+        key, owner = likeness(pod), controller_of(pod.metadata)
+        if key is None or owner is None:
+            found.append([pod])
+        elif key in known:
+            known[key].append(pod)
+        else:
+            found.append([pod])
+            counts[owner.uid] = counts.get(owner.uid, 0) + 1
+            if counts[owner.uid] <= _MOST_GROUPS:
+                known[key] = found[-1]
+    return found
+
+
+def _share_of(pod: Pod, node: Node) -> float:
+    """Return the sum of a pod's shares of a node's cpu and memory."""
+    asked, offers = pod_requests(pod).requests, node.status.allocatable
+    shares = (asked.get(name, 0) / offered for name in ("cpu", "memory") if (offered := amount(name, offers.get(name, 0))) > 0)
+    return float(sum(shares))
+
+
+def estimate(
+    packed: PackingSnapshot, groups: Sequence[Sequence[Pod]], template: NodeTemplate, most: int | None
+) -> tuple[int, list[Pod]]:
+    """Return how many nodes like the template hold pods of these groups, and the pods.
+
+    ``most``  nodes to try at most; None: any number. Nothing of it remains in ``packed``
+    """
+    packing = _BinPacking(packed, template, most)
+    packed.fork()
+    try:
+        open_ = True
+        for group in sorted(groups, key=lambda pods: _share_of(pods[0], template.node), reverse=True):
+            left = packing.on_new_nodes(group)
+            open_ = open_ and packing.add_for(left)
+        return len(packing.used), packing.placed
+    finally:
+        packed.revert()
+
+
+class _BinPacking:
+    """``names`` are the nodes that were added, ``used`` those that pods went to, also if they existed before."""
+
+    def __init__(self, packed: PackingSnapshot, template: NodeTemplate, most: int | None) -> None:
+        self._packed, self._template, self._most = packed, template, most
+        self.names: dict[str, None] = {}
+        self.used: set[str] = set()
+        self.placed: list[Pod] = []
+        self._newest = ""
+
+    def on_new_nodes(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Place pods on the nodes that were added, up to the first that does not fit. Return the others."""
+        for at, pod in enumerate(pods):
+            name = self._packed.place_anywhere(pod, self.names) if self.names else ""
+            if not name:
+                return pods[at:]
+            self._took(pod, name)
+        return ()
+
+    def _took(self, pod: Pod, name: str) -> None:
+        self.used.add(name)
+        self.placed.append(pod)
+
+    def add_for(self, pods: Sequence[Pod]) -> bool:
+        """Place pods on the newest node, or on one that is added. Return False at the limit of nodes."""
+        for pod in pods:
+            if self._newest and self._on_newest(pod):
+                continue
+            if self._newest and self._newest not in self.used:
+                return True  # a node that stays empty helps no pod that is not on it
+            if self._most is not None and len(self.names) >= self._most:
+                return False
+            made = self._template.copy(f"{self._template.node.name}-e-{len(self.names)}")
+            self._newest = made.node.name
+            self._packed.add(made.node, made.pods)
+            self.names[self._newest] = None
+            if self._packed.place_on(pod, self._newest) is not None:
+                return True
+            self._took(pod, self._newest)
+        return True
+
+    def _on_newest(self, pod: Pod) -> bool:
+        refusal = self._packed.place_on(pod, self._newest)
+        if refusal is None:
+            self._took(pod, self._newest)
+            return True
+        if _SPREAD not in refusal or all(one.topology_key != _HOSTNAME for one in pod.spec.topology_spread_constraints):
+            return False
+        name = self._packed.place_anywhere(pod, {*self._packed.order} - {self._newest})
+        if name:
+            self._took(pod, name)
+        return bool(name)
+
+
+# -- scale-up ----------------------------------------------------------------------------------------------------------
+
+
 class ResourceBounds:
     """How much cpu and memory a cluster may still gain or lose.
 
     Source  cluster-autoscaler at 87d9c45c02^, resourcequotas/tracker.go
     """
 
-    def __init__(self, nodes: Iterable[Node], flags: ScaleUpFlags, *, lowest: bool) -> None:
+    def __init__(self, nodes: Iterable[Node], flags: AutoscalerFlags, *, lowest: bool) -> None:
         sizes = [_cores_and_memory(node) for node in nodes]
-        bounds = (flags.cores, flags.memory)
+        memory = tuple(amount << 30 for amount in flags.memory_total)
+        bounds = (flags.cores_total, memory)
         used = (sum(size[0] for size in sizes), sum(size[1] for size in sizes))
         self.left = [max(have - low if lowest else high - have, 0) for have, (low, high) in zip(used, bounds, strict=True)]
 
@@ -113,7 +333,7 @@ class ScaleUp:
 
 
 def scale_up(
-    packed: PackingSnapshot, groups: Sequence[GroupSize], pods: Sequence[Pod], flags: ScaleUpFlags, expander: Expander,
+    packed: PackingSnapshot, groups: Sequence[GroupSize], pods: Sequence[Pod], flags: AutoscalerFlags, expander: Expander,
     random: Random,
 ) -> ScaleUp:  # fmt: skip
     """Return how node groups grow for pods that fit on no node of ``packed``, which is left as it was."""
@@ -129,8 +349,8 @@ def scale_up(
         return made
     best = by_name[chosen(made.options, expander, len(nodes), random).pool]
     count = next(option.count for option in made.options if option.pool == best.name)
-    if flags.most_nodes:
-        count = min(count, flags.most_nodes - len(nodes))
+    if flags.max_nodes_total:
+        count = min(count, flags.max_nodes_total - len(nodes))
     if count < 1:
         return made
     count = bounds.allowed(best.template.node, count)[0]
@@ -186,14 +406,14 @@ def _fitting(
 
 def _option(
     packed: PackingSnapshot, group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]],
-    alike: Sequence[Sequence[Pod]], found: Sequence[int], flags: ScaleUpFlags, nodes: int,
+    alike: Sequence[Sequence[Pod]], found: Sequence[int], flags: AutoscalerFlags, nodes: int,
 ) -> ExpansionOption | None:  # fmt: skip
     if not found:
         return None
     room = sum(max(one.most - one.target, 0) for one in (group, *_similar(group, by_name, fitting, flags)))
-    limits = [flags.most_per_scale_up or room, room]
-    if flags.most_nodes:
-        limits.append(flags.most_nodes - nodes)
+    limits = [flags.max_nodes_per_scaleup or room, room]
+    if flags.max_nodes_total:
+        limits.append(flags.max_nodes_total - nodes)
     count, pods = estimate(packed, [alike[at] for at in found], group.template, max(min(limits), 0))
     if not count or not pods:
         return None
@@ -201,10 +421,10 @@ def _option(
 
 
 def _similar(
-    group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]], flags: ScaleUpFlags
+    group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]], flags: AutoscalerFlags
 ) -> list[GroupSize]:
     """Return the other groups whose nodes are like this one's and take the same pods."""
-    if not flags.balance or not fitting.get(group.name):
+    if not flags.balance_similar_node_groups or not fitting.get(group.name):
         return []
     return [
         by_name[name] for name, found in fitting.items()
@@ -272,7 +492,7 @@ def balanced(groups: Sequence[GroupSize], count: int) -> dict[str, int]:
     return {group.name: size - group.target for group, size in zip(open_, sizes, strict=True) if size != group.target}
 
 
-def least_sizes(groups: Iterable[GroupSize], nodes: Iterable[Node], flags: ScaleUpFlags) -> dict[str, int]:
+def least_sizes(groups: Iterable[GroupSize], nodes: Iterable[Node], flags: AutoscalerFlags) -> dict[str, int]:
     """Return how many nodes groups get that are below their minimum."""
     bounds = ResourceBounds(nodes, flags, lowest=False)
     found = {}

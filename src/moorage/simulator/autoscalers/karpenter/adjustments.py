@@ -5,8 +5,8 @@ Source  karpenter, pkg/controllers/nodeoverlay, pkg/cloudprovider/types.go (Adju
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Final
 
@@ -15,52 +15,108 @@ from msgspec import structs
 from moorage.api.core import Pod, PodTemplateSpec
 from moorage.api.meta import Object, ObjectMeta
 from moorage.errors import InputError
-from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, amounts
-from moorage.simulator.autoscalers.key_requirements import NODE_POOL, Requirements, add_to, is_compatible, one
-
-__all__ = ["buffer_pods", "with_overlays"]
+from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
+from moorage.simulator.autoscalers.key_requirements import (
+    NODE_POOL,
+    Requirements,
+    add_to,
+    is_compatible,
+    merged,
+    of_labels,
+    one,
+)
 
 #: The priority of pods that hold room free.
 _LOWEST: Final = -(1 << 31)
+
+
+@dataclass(eq=False)
+class _Overlaid:
+    """A type as overlays change it for a NodePool: the changes of prices by offering, and capacities.
+
+    ``light``   by offering, the weight of the last overlay that selected it; ``last``: the same of capacities, with their names
+    """
+
+    kind: InstanceType
+    pool: str
+    labels: Mapping[str, str]
+    prices: dict[int, str] = field(default_factory=dict)
+    light: dict[int, int] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
+    last: tuple[int, Collection[str]] = (0, ())
+
+    def selected(self, asked: Requirements, undefined: Collection[str]) -> list[int]:
+        """Return the offerings that an overlay is for."""
+        own = merged(of_labels({NODE_POOL: self.pool}), of_labels(self.labels), self.kind.requirements)
+        if not is_compatible(own, asked):
+            return []
+        offerings = enumerate(self.kind.offerings)
+        return [at for at, held in offerings if is_compatible(asked, held.requirements, undefined)]
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        return tuple(sorted(self.prices.items())), tuple(sorted(self.capacity.items()))
+
+    def made(self, pools: Collection[str]) -> InstanceType:
+        """Return the type for these NodePools; () if for all."""
+        offerings = tuple(
+            replace(held, price=adjusted(held.price, self.prices[at])) if at in self.prices else held
+            for at, held in enumerate(self.kind.offerings)
+        )
+        own = {NODE_POOL: one(NODE_POOL, "In", pools)} if pools else {}
+        return replace(
+            self.kind, requirements={**self.kind.requirements, **own}, capacity={**self.kind.capacity, **self.capacity},
+            offerings=offerings,
+        )  # fmt: skip
 
 
 def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> tuple[PriceList, tuple[str, ...]]:
     """Return the types as NodeOverlays change them, and what is not applied, as sentences.
 
     Overlays apply by weight, the heaviest first. One that would change again, with the same weight, what another changed is
-    left out as a conflict.
+    left out as a conflict. A type that is not the same for all NodePools becomes several, each for some of them.
 
     Raises  InputError for a price or capacity that cannot be read
     """
-    overlays = sorted((dict(held) for held in documents if held.get("kind") == "NodeOverlay"), key=_name, reverse=True)
-    overlays.sort(key=lambda held: -int(_spec(held).get("weight") or 0))
-    changed: dict[int, tuple[str, int]] = {}
-    sizes: dict[str, dict[str, tuple[int, int]]] = {}
+    held = list(documents)
+    overlays = [one_ for one_ in held if one_.get("kind") == "NodeOverlay"]
+    if not overlays:
+        return prices, ()
+    of_types = [[_Overlaid(kind, *pool) for pool in (_labels_of_pools(held) or {"": {}}).items()] for kind in prices.types]
     told = []
-    for held in overlays:
-        name, spec, asked = _name(held), _spec(held), _requirements(_spec(held))
-        if NODE_POOL in asked:
-            told.append(f"NodeOverlay {name}: it is for certain NodePools, and is not applied")
-            continue
+    for held_ in sorted(overlays, key=lambda one_: (int(_spec(one_).get("weight") or 0), _name(one_)), reverse=True):
+        name, spec = _name(held_), _spec(held_)
         weight, price = int(spec.get("weight") or 0), str(spec.get("price") or spec.get("priceAdjustment") or "")
         capacity = amounts(spec.get("capacity") or {}, f"NodeOverlay {name}: spec.capacity")
         _check(price, name)
-        selected = [(kind, found) for kind in prices.types if (found := _selected(kind, asked, prices))]
-        offerings = [offering for _, found in selected for offering in found] if price else []
-        again = any(changed.get(id(one_), ("", None))[1] == weight for one_ in offerings)
-        if again or any(sizes.get(kind.name, {}).get(key, (0, None))[1] == weight for kind, _ in selected for key in capacity):
+        asked: dict[str, Any] = {}
+        add_to(asked, (one(of["key"], of["operator"], tuple(of.get("values") or ())) for of in spec.get("requirements") or ()))
+        found = [(of, rows) for every in of_types for of in every if (rows := of.selected(asked, prices.well_known))]
+        if any(
+            (price and any(of.light.get(row) == weight for row in rows))
+            or (of.last[0] == weight and not capacity.keys().isdisjoint(of.last[1])) for of, rows in found
+        ):  # fmt: skip
             told.append(f"NodeOverlay {name}: it conflicts with another of its weight, and is not applied")
             continue
-        for offering in offerings:
-            changed.setdefault(id(offering), (price, weight))
-        for kind, _ in selected:
-            held_sizes = sizes.setdefault(kind.name, {})
-            for key, value in capacity.items():
-                held_sizes.setdefault(key, (value, weight))
-    if not changed and not sizes:
-        return prices, tuple(told)
-    types = tuple(_overlaid(kind, changed, sizes.get(kind.name, {})) for kind in prices.types)
-    return PriceList(types, prices.currency, prices.date, prices.well_known), tuple(told)
+        for of, rows in found:
+            if price:
+                of.prices = {**dict.fromkeys(rows, price), **of.prices}
+                of.light |= dict.fromkeys(rows, weight)
+            if capacity:
+                of.capacity, of.last = {**capacity, **of.capacity}, (weight, capacity.keys())
+    types = []
+    for every in of_types:
+        forms: dict[Any, list[_Overlaid]] = {}
+        for of in every:
+            forms.setdefault(of.form, []).append(of)
+        types += [alike[0].made([of.pool for of in alike] if len(forms) > 1 else ()) for alike in forms.values()]
+    return PriceList(tuple(types), prices.currency, prices.date, prices.well_known), tuple(told)
+
+
+def _labels_of_pools(documents: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, str]]:
+    pools = [held for held in documents if held.get("kind") == "NodePool"]
+    templates = {_name(held): _spec(held).get("template") or {} for held in pools}
+    return {name: (template.get("metadata") or {}).get("labels") or {} for name, template in templates.items()}
 
 
 def _name(held: Mapping[str, Any]) -> str:
@@ -71,34 +127,12 @@ def _spec(held: Mapping[str, Any]) -> Mapping[str, Any]:
     return held.get("spec") or {}
 
 
-def _requirements(spec: Mapping[str, Any]) -> Requirements:
-    found: dict[str, Any] = {}
-    asked = spec.get("requirements") or ()
-    add_to(found, (one(held["key"], held["operator"], tuple(held.get("values") or ())) for held in asked))
-    return found
-
-
 def _check(price: str, name: str) -> None:
     try:
         if price and not isfinite(float(price.removesuffix("%"))):
             raise ValueError(price)
     except ValueError:
         raise InputError(f"NodeOverlay {name}: {price!r} is neither a price nor a change such as -10% or +0.05") from None
-
-
-def _selected(kind: InstanceType, asked: Requirements, prices: PriceList) -> list[Offering]:
-    """Return the offerings of a type that an overlay is for."""
-    if not is_compatible(kind.requirements, asked):
-        return []
-    return [held for held in kind.offerings if is_compatible(asked, held.requirements, prices.well_known)]
-
-
-def _overlaid(kind: InstanceType, changed: Mapping[int, tuple[str, int]], sizes: Mapping[str, tuple[int, int]]) -> InstanceType:
-    offerings = tuple(
-        replace(held, price=adjusted(held.price, changed[id(held)][0])) if id(held) in changed else held
-        for held in kind.offerings
-    )
-    return replace(kind, capacity={**kind.capacity, **{key: value for key, (value, _) in sizes.items()}}, offerings=offerings)
 
 
 def adjusted(price: float, change: str) -> float:

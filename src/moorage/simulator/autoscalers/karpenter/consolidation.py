@@ -18,8 +18,6 @@ from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolClus
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE, add_to, exists, of_labels, one
 
-__all__ = ["DisruptionCandidate", "DisruptionCommand", "Disruptor", "candidate_of", "savings_pass"]
-
 _SPOT_TYPES: Final = 15
 _BATCH: Final = 100
 _SPOT: Final = one(CAPACITY_TYPE, "In", ("spot",))
@@ -57,7 +55,7 @@ def candidate_of(
     scene: PoolCluster, node: ExistingNode, pool: ProvisioningPool, *, consolidatable: bool = True
 ) -> DisruptionCandidate:
     """Return a node as candidate: its pods, price and cost."""
-    held = scene.prices.by_name.get(node.labels.get(INSTANCE_TYPE, ""))
+    held = scene.prices.of_node(node.labels)
     price = held.price_in(node.labels.get(ZONE, ""), node.labels.get(CAPACITY_TYPE, "")) if held is not None else None
     return DisruptionCandidate(node, pool, held, node.reschedulable, price or 0.0, node.disturbance, consolidatable)
 
@@ -129,11 +127,9 @@ class Disruptor:
             return f'NodePool "{held.pool.name}" has consolidation disabled'
         if held.pool.policy == "WhenEmpty" and not held.is_empty:
             return f'NodePool "{held.pool.name}" has consolidation policy WhenEmpty, but node is not empty'
-        return (
-            ""
-            if held.consolidatable
-            else "Node is not consolidatable: consolidateAfter has not passed since its last pod event"
-        )
+        if not held.consolidatable:
+            return "Node is not consolidatable: consolidateAfter has not passed since its last pod event"
+        return ""
 
     def compute(self, candidates: Sequence[DisruptionCandidate]) -> DisruptionCommand:
         """Return what can be done with these nodes together.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,9 +16,10 @@ from msgspec import Struct
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.cron import parse_schedule
 from moorage.api.durations import DurationError, duration_seconds
-from moorage.api.selectors import compile_label_selector
 from moorage.api.taints import tolerates
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.cluster.controllers.machinery.object_fields import seconds
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import covers
 from moorage.simulator.autoscalers.instance_types import PriceList
 from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import (
@@ -33,7 +33,6 @@ from moorage.simulator.autoscalers.karpenter.scene import (
     ExistingNode,
     PoolCluster,
     daemons_of,
-    is_active,
     is_daemon,
     is_mirror,
     known_by_claim,
@@ -42,8 +41,7 @@ from moorage.simulator.autoscalers.karpenter.scene import (
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
 from moorage.simulator.cluster_input import ClusterInput
-
-__all__ = ["ClaimFacts", "Karpenter", "NodeVerdict", "unix_seconds"]
+from moorage.simulator.owners import is_active
 
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 _DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
@@ -80,7 +78,7 @@ class ClaimFacts(NamedTuple):
             one for one in status.get("conditions") or () if (one.get("type"), one.get("status")) == ("Initialized", "True")
         )
         seen = next((status.get("lastPodEventTime") or one.get("lastTransitionTime") for one in ready), None)
-        return cls(_condition(claim, "Consolidatable") == "True", unix_seconds(str(seen or "")))
+        return cls(_condition(claim, "Consolidatable") == "True", seconds(seen))
 
 
 class Karpenter:
@@ -120,7 +118,7 @@ class Karpenter:
             namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=[*waiting, *virtual],
         )  # fmt: skip
         facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
-        time_s = now_s if now_s is not None else unix_seconds(given.report.taken_at)
+        time_s = now_s if now_s is not None else seconds(given.report.taken_at)
         self._take(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot)
         self.missing += (*overlaid, *unknown)
 
@@ -154,7 +152,7 @@ class Karpenter:
         without = sum(held.name not in self._facts and not held.coming for held in managed)
         if without:
             yield f"NodeClaims of {without} of {len(managed)} nodes: they count as consolidatable"
-        unknown = sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed} - prices.by_name.keys())
+        unknown = sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed if prices.of_node(held.labels) is None})
         if unknown:
             yield f"instance types that the file does not have: {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}"
         unready = sorted(held.pool.name for held in self.cluster.templates if held.told)
@@ -172,29 +170,24 @@ class Karpenter:
 
     def verdict(self, name: str) -> NodeVerdict:
         """Return what Karpenter does with one node, if it looks at no other."""
-        held = self.cluster.nodes[self.cluster.row_of[name]]
-        why, pods = self.blocked(held)
+        why, pods = self.blocked(self.cluster.nodes[self.cluster.row_of[name]])
         if why:
             return NodeVerdict(node=name, decision="keep", why=why, pods=pods)
-        candidate = self._candidates[name]
-        pool = candidate.pool
-        why = self._disruptor.refusal(candidate)
+        candidate, disruptor = self._candidates[name], self._disruptor
+        pool = candidate.pool.name
+        why = disruptor.refusal(candidate)
         reason = "Empty" if candidate.is_empty else "Underutilized"
-        if not why and self.budgets[reason].get(pool.name, 0) <= 0:
+        if not why and self.budgets[reason].get(pool, 0) <= 0:
             why = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
-        if why:
-            return NodeVerdict(node=name, decision="keep", why=why)
-        if not self._disruptor.may_pass(candidate):
-            return NodeVerdict(
-                node=name, decision="keep", why=f'NodePool "{pool.name}" is Balanced: even a deletion saves too little'
-            )
-        found = self._disruptor.compute([candidate])
-        saves = found.savings(self.cluster.prices.well_known)
+        elif not why and not disruptor.may_pass(candidate):
+            why = f'NodePool "{pool}" is Balanced: even a deletion saves too little'
+        found = DisruptionCommand((), why) if why else disruptor.compute([candidate])
+        if found.decision != "no-op" and not disruptor.approves(found):
+            found = DisruptionCommand((), f'NodePool "{pool}" is Balanced: the move saves too little')
         if found.decision == "no-op":
             return NodeVerdict(node=name, decision="keep", why=found.why, pods=dict(found.errors))
-        if not self._disruptor.approves(found):
-            return NodeVerdict(node=name, decision="keep", why=f'NodePool "{pool.name}" is Balanced: the move saves too little')
         types = () if found.claim is None else tuple(one.name for one in found.claim.types)
+        saves = found.savings(self.cluster.prices.well_known)
         return NodeVerdict(node=name, decision=found.decision, types=types, saves=saves)
 
     def verdicts(self) -> list[NodeVerdict]:
@@ -256,10 +249,7 @@ class Karpenter:
             return f'Pod has "{_DO_NOT_DISRUPT}" annotation (Pod={pod.namespace}/{pod.name})'
         if is_mirror(pod) or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
             return ""
-        names = [
-            one for one in self._budgets
-            if one.namespace == pod.namespace and compile_label_selector(one.spec.selector).matches(pod.metadata.labels)
-        ]  # fmt: skip
+        names = [one for one in self._budgets if covers(one, pod)]
         keys = " ".join(f"{one.namespace}/{one.name}" for one in names)
         if len(names) > 1:
             return f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
@@ -275,7 +265,7 @@ class Karpenter:
             lasts_s = duration_seconds(value)
         except DurationError:
             return False
-        begun_s = unix_seconds(pod.metadata.creation_timestamp or "")
+        begun_s = seconds(pod.metadata.creation_timestamp)
         return lasts_s > 0 and (not self.now_s or not begun_s or self.now_s - begun_s < lasts_s)
 
     @cached_property
@@ -337,15 +327,6 @@ class Karpenter:
 
 
 _UNKNOWN: Final = ClaimFacts()
-
-
-def unix_seconds(text: str) -> float:
-    """Return a time in Unix seconds; 0 if there is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return 0.0
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, dict[str, Any]]:

@@ -5,17 +5,16 @@ Source  karpenter, pkg/controllers/provisioning/scheduling/preferences.go
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from moorage.api.core import Affinity, NodeSelector, Pod, PreferredSchedulingTerm, Toleration, WeightedPodAffinityTerm
+from moorage.api.core import NodeSelector, Pod, Toleration
 
-__all__ = ["relaxed", "tolerating_preferences", "without_first_term"]
-
+#: Returns a pod without a preference, and what was dropped; None if it has none.
+_Step: TypeAlias = Callable[[Pod], tuple[Pod, str] | None]
 _PREFER: Final = Toleration(operator="Exists", effect="PreferNoSchedule")
-
-_Weighted = TypeVar("_Weighted", PreferredSchedulingTerm, WeightedPodAffinityTerm)
 
 
 def relaxed(pod: Pod, *, tolerate: bool) -> tuple[Pod, str] | None:
@@ -23,15 +22,8 @@ def relaxed(pod: Pod, *, tolerate: bool) -> tuple[Pod, str] | None:
 
     ``tolerate``  a pool has a PreferNoSchedule taint: the last step tolerates these
     """
-    for step in (without_first_term, _without_affinity, _without_anti_affinity, _without_preferred_node, _without_spread):
-        found = step(pod)
-        if found is not None:
-            return found
-    return tolerating_preferences(pod) if tolerate else None
-
-
-def _with_affinity(pod: Pod, affinity: Affinity) -> Pod:
-    return replace(pod, spec=replace(pod.spec, affinity=affinity))
+    found = next((found for step in _STEPS if (found := step(pod)) is not None), None)
+    return tolerating_preferences(pod) if found is None and tolerate else found
 
 
 def without_first_term(pod: Pod) -> tuple[Pod, str] | None:
@@ -43,42 +35,23 @@ def without_first_term(pod: Pod) -> tuple[Pod, str] | None:
         return None
     left = NodeSelector(node_selector_terms=required.node_selector_terms[1:])
     node = replace(node, required_during_scheduling_ignored_during_execution=left)
-    return _with_affinity(pod, replace(affinity, node_affinity=node)), "a required node affinity term"
+    made = replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=node)))
+    return made, "a required node affinity term"
 
 
-def _lighter(terms: tuple[_Weighted, ...]) -> tuple[_Weighted, ...]:
-    """Return the terms without the heaviest."""
-    return tuple(sorted(terms, key=lambda term: -term.weight)[1:])
+def _without_heaviest(part: Literal["pod_affinity", "pod_anti_affinity", "node_affinity"], dropped: str) -> _Step:
+    """Return the step that drops the preference with the largest weight."""
 
+    def step(pod: Pod) -> tuple[Pod, str] | None:
+        affinity = pod.spec.affinity
+        held = getattr(affinity, part, None)
+        if affinity is None or held is None or not held.preferred_during_scheduling_ignored_during_execution:
+            return None
+        terms = sorted(held.preferred_during_scheduling_ignored_during_execution, key=lambda term: -term.weight)
+        held = replace(held, preferred_during_scheduling_ignored_during_execution=tuple(terms[1:]))
+        return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, **{part: held}))), dropped
 
-def _without_affinity(pod: Pod) -> tuple[Pod, str] | None:
-    affinity = pod.spec.affinity
-    held = affinity.pod_affinity if affinity is not None else None
-    if affinity is None or held is None or not held.preferred_during_scheduling_ignored_during_execution:
-        return None
-    left = _lighter(held.preferred_during_scheduling_ignored_during_execution)
-    held = replace(held, preferred_during_scheduling_ignored_during_execution=left)
-    return _with_affinity(pod, replace(affinity, pod_affinity=held)), "a preferred pod affinity"
-
-
-def _without_anti_affinity(pod: Pod) -> tuple[Pod, str] | None:
-    affinity = pod.spec.affinity
-    held = affinity.pod_anti_affinity if affinity is not None else None
-    if affinity is None or held is None or not held.preferred_during_scheduling_ignored_during_execution:
-        return None
-    left = _lighter(held.preferred_during_scheduling_ignored_during_execution)
-    held = replace(held, preferred_during_scheduling_ignored_during_execution=left)
-    return _with_affinity(pod, replace(affinity, pod_anti_affinity=held)), "a preferred pod anti-affinity"
-
-
-def _without_preferred_node(pod: Pod) -> tuple[Pod, str] | None:
-    affinity = pod.spec.affinity
-    held = affinity.node_affinity if affinity is not None else None
-    if affinity is None or held is None or not held.preferred_during_scheduling_ignored_during_execution:
-        return None
-    left = _lighter(held.preferred_during_scheduling_ignored_during_execution)
-    held = replace(held, preferred_during_scheduling_ignored_during_execution=left)
-    return _with_affinity(pod, replace(affinity, node_affinity=held)), "a preferred node affinity term"
+    return step
 
 
 def _without_spread(pod: Pod) -> tuple[Pod, str] | None:
@@ -89,6 +62,13 @@ def _without_spread(pod: Pod) -> tuple[Pod, str] | None:
             spec = replace(pod.spec, topology_spread_constraints=tuple(held[:-1]))
             return replace(pod, spec=spec), f"a spread constraint on {asked.topology_key}"
     return None
+
+
+_STEPS: Final[tuple[_Step, ...]] = (
+    without_first_term, _without_heaviest("pod_affinity", "a preferred pod affinity"),
+    _without_heaviest("pod_anti_affinity", "a preferred pod anti-affinity"),
+    _without_heaviest("node_affinity", "a preferred node affinity term"), _without_spread,
+)  # fmt: skip
 
 
 def tolerating_preferences(pod: Pod) -> tuple[Pod, str] | None:

@@ -25,7 +25,7 @@ from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
-from moorage.simulator.autoscalers.karpenter.topology import Census, CountedPod
+from moorage.simulator.autoscalers.karpenter.topology import Census
 from moorage.simulator.autoscalers.key_requirements import (
     HOSTNAME,
     NODE_POOL,
@@ -40,14 +40,9 @@ from moorage.simulator.autoscalers.key_requirements import (
     of_pod,
     one,
 )
+from moorage.simulator.owners import is_active
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
-
-__all__ = [
-    "KINDS", "DisruptionLimit", "ExistingNode", "PoolCluster", "ProvisioningPool", "Template", "daemons_of",
-    "is_daemon", "is_mirror", "is_reschedulable", "known_by_claim", "needs_of", "read_node_pools",
-]  # fmt: skip
-
 
 # -- pools -------------------------------------------------------------------------------------------------------------
 # Karpenter's objects: NodePools and NodeClaims, read from plain data.
@@ -216,11 +211,6 @@ def is_daemon(pod: Pod) -> bool:
 def is_mirror(pod: Pod) -> bool:
     """Return True for a static pod, which its node owns."""
     return _owned_by(pod, "Node")
-
-
-def is_active(pod: Pod) -> bool:
-    """Return True unless a pod has ended or is terminating."""
-    return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
 def is_reschedulable(pod: Pod) -> bool:
@@ -505,9 +495,9 @@ class PoolCluster:
             if pool.static or not pool.ready:
                 continue
             own = {key: held for key, held in pool.requirements.items() if key not in _OF_EVERY_POOL}
-            for held in self.prices.types:
+            for held in (one_ for one_ in self.prices.types if one_.is_for(pool.name)):
                 for key, asked in merged(own, held.requirements).items():
-                    for value in asked.values:
+                    for value in asked.values if key not in _OF_EVERY_POOL else ():
                         _offer(found.setdefault(key, {}), value, pool.taints)
             for key, asked in own.items():
                 if asked.operator == "In":
@@ -518,12 +508,7 @@ class PoolCluster:
     @cached_property
     def census(self) -> Census:
         """The pods on nodes that count for topology, and the nodes."""
-        bound = [
-            CountedPod(pod, held.labels, held.node.spec.taints, held.name)
-            for held in self.nodes for pod in held.pods if is_active(pod)
-        ]  # fmt: skip
-        places = {held.name: (held.labels, held.node.spec.taints) for held in self.nodes}
-        return Census(self.domains, bound, places, self.namespaces)
+        return Census(self.domains, self.nodes, self.namespaces)
 
     def volume_alternatives(self, pod: Pod) -> list[dict[str, KeyRequirement]]:
         """Return the combinations of requirements that a pod's volumes allow; none if they require nothing.

@@ -23,7 +23,7 @@ from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import relaxed
 from moorage.simulator.autoscalers.karpenter.scene import Bools, Ints, PoolCluster, Template, needs_of
-from moorage.simulator.autoscalers.karpenter.topology import Topology, TopologyError
+from moorage.simulator.autoscalers.karpenter.topology import NoPlaceError, Topology
 from moorage.simulator.autoscalers.key_requirements import (
     HOSTNAME,
     KeyRequirement,
@@ -37,29 +37,12 @@ from moorage.simulator.autoscalers.key_requirements import (
 )
 from moorage.state.pod_info import HostPort, PodInfo
 
-__all__ = ["LaunchClaim", "LaunchPlan", "solve"]
-
 #: At most so many types of a claim go to the provider.
 _MOST_TYPES: Final = 600
 
-
-#: Whether a type met the requirements, had the resources, had an offering (None: either) → Karpenter's sentence.
-_MISSING: Final[tuple[tuple[tuple[bool | None, ...], str], ...]] = (
-    (
-        (False, False, False),
-        "no instance type met the scheduling requirements or had enough resources or had a required offering",
-    ),
-    ((False, False, None), "no instance type met the scheduling requirements or had enough resources"),
-    ((False, None, False), "no instance type met the scheduling requirements or had a required offering"),
-    ((None, False, False), "no instance type had enough resources or had a required offering"),
-    ((False, None, None), "no instance type met all requirements"),
-    ((None, False, None), "no instance type has enough resources"),
-    ((None, None, False), "no instance type has the required offering"),
-)
-
-
-class _NoPlaceError(Exception):
-    """A pod does not fit; the text is Karpenter's."""
+#: What types lack, if they lack several things, or one: requirements, resources, an offering. Karpenter's words.
+_SEVERAL: Final = ("met the scheduling requirements", "had enough resources", "had a required offering")
+_ONE: Final = ("met all requirements", "has enough resources", "has the required offering")
 
 
 class _Asking:
@@ -201,7 +184,7 @@ class _Solver:
         for claim in self._claims:
             try:
                 self._extend(claim, asking)
-            except (_NoPlaceError, TopologyError):
+            except NoPlaceError:
                 continue
             return None
         if not self._templates:
@@ -243,7 +226,7 @@ class _Solver:
             found = merged(base, volumes)
             try:
                 narrowed = self._topology.narrow(asking.pod, taints, asking.strict, found)
-            except TopologyError:
+            except NoPlaceError:
                 continue
             if is_compatible(found, narrowed):
                 return merged(found, narrowed)
@@ -273,7 +256,7 @@ class _Solver:
             claim = LaunchClaim(template, f"hostname-placeholder-{self._made:04d}", rows, len(self._scene.resources))
             try:
                 self._extend(claim, asking)
-            except (_NoPlaceError, TopologyError) as error:
+            except NoPlaceError as error:
                 told.append(str(error))
                 continue
             self._claims.append(claim)
@@ -289,21 +272,21 @@ class _Solver:
     def _extend(self, claim: LaunchClaim, asking: _Asking) -> None:
         """Add a pod to a claim.
 
-        Raises  _NoPlaceError, TopologyError
+        Raises  NoPlaceError
         """
         pod = asking.pod
         taint = find_untolerated(claim.pool.taints, pod.spec.tolerations)
         if taint is not None:
-            raise _NoPlaceError(f"did not tolerate taint (taint={_taint(taint)})")
+            raise NoPlaceError(f"did not tolerate taint (taint={_taint(taint)})")
         told = incompatibility(claim.requirements, asking.requirements, self._undefined)
         if told:
-            raise _NoPlaceError(f"incompatible requirements, {told}")
+            raise NoPlaceError(f"incompatible requirements, {told}")
         base = merged(claim.requirements, asking.requirements)
         last: Exception | None = None
         for volumes in asking.volumes:
             try:
                 held, rows = self._with_volumes(claim, asking, base, volumes)
-            except (_NoPlaceError, TopologyError) as error:
+            except NoPlaceError as error:
                 last = error
                 continue
             claim.pods.append(pod)
@@ -322,19 +305,19 @@ class _Solver:
     ) -> tuple[dict[str, KeyRequirement], Ints]:
         told = incompatibility(base, volumes, self._undefined)
         if told:
-            raise _NoPlaceError(f"incompatible volume requirements, {told}")
+            raise NoPlaceError(f"incompatible volume requirements, {told}")
         held = merged(base, volumes)
         narrowed = self._topology.narrow(asking.pod, claim.pool.taints, asking.strict, held)
         told = incompatibility(held, narrowed, self._undefined)
         if told:
-            raise _NoPlaceError(told)
+            raise NoPlaceError(told)
         held = merged(held, narrowed)
         return held, self._left(claim, asking, held)
 
     def _left(self, claim: LaunchClaim, asking: _Asking, held: Requirements) -> Ints:
         """Return the rows of the types that can still be launched with one more pod.
 
-        Raises  _NoPlaceError with Karpenter's sentence on what no type has
+        Raises  NoPlaceError with Karpenter's sentence on what no type has
         """
         scene, template = self._scene, claim.template
         rows = claim.rows
@@ -350,7 +333,7 @@ class _Solver:
         short = missing_min_values([scene.prices.types[row] for row in left], held)[1]
         if len(left) and not short:
             return left
-        raise _NoPlaceError(
+        raise NoPlaceError(
             f"{_short(short) if short else _lacking(meets, fits, offered)}, requirements={text_of(held)}, "
             f"resources={self._resources(claim, asking)}"
         )
@@ -387,11 +370,9 @@ def _lacking(meets: Bools, fits: Bools, offered: Bools) -> str:
 
     Source  karpenter, pkg/controllers/provisioning/scheduling/nodeclaim.go, InstanceTypeFilterError
     """
-    found = bool(meets.any()), bool(fits.any()), bool(offered.any())
-    if not all(found):
-        return next(
-            text for pattern, text in _MISSING if all(asked in {None, held} for asked, held in zip(pattern, found, strict=True))
-        )
+    missing = [at for at, held in enumerate((meets, fits, offered)) if not held.any()]
+    if missing:
+        return f"no instance type {_ONE[missing[0]] if len(missing) == 1 else ' or '.join(_SEVERAL[at] for at in missing)}"
     if (fits & offered & ~meets).any():
         return "no instance type which had enough resources and the required offering met the scheduling requirements"
     if (meets & offered & ~fits).any():

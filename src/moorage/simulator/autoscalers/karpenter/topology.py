@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moorage.api.core import Pod, PodAffinityTerm, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement
@@ -27,8 +27,10 @@ from moorage.simulator.autoscalers.key_requirements import (
     of_expressions,
     of_labels,
 )
+from moorage.simulator.owners import is_active
 
-__all__ = ["Census", "CountedPod", "Topology", "TopologyError"]
+if TYPE_CHECKING:
+    from moorage.simulator.autoscalers.karpenter.scene import ExistingNode
 
 _SPREAD: Final = "topology spread"
 _AFFINITY: Final = "pod affinity"
@@ -40,18 +42,8 @@ _LISTED: Final = 25
 Domains = Mapping[str, Mapping[str, Sequence[tuple[Taint, ...]]]]
 
 
-class TopologyError(Exception):
-    """No domain is left for a constraint of a pod."""
-
-
-@dataclass(frozen=True, eq=False)
-class CountedPod:
-    """A pod on a node, for counting: ``labels`` and ``taints`` are the node's."""
-
-    pod: Pod
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    node: str
+class NoPlaceError(Exception):
+    """A pod does not fit; the text is Karpenter's."""
 
 
 @dataclass(frozen=True)
@@ -193,16 +185,16 @@ class _Tally:
     def __init__(self, group: _Group, census: Census) -> None:
         held = group.nodes.terms
         self.node_domain = {
-            name: labels[group.key] for name, (labels, taints) in census.places.items()
-            if group.key in labels and group.nodes.matches(taints, of_labels(labels) if held else {})
+            one.name: one.labels[group.key] for one in census.nodes
+            if group.key in one.labels and group.nodes.matches(one.node.spec.taints, of_labels(one.labels) if held else {})
         }  # fmt: skip
         self.nodes = Counter(self.node_domain.values())
         self.pod_domain: dict[str, str] = {}
-        for one in census.bound:
-            if group.selects(one.pod):
-                domain = one.labels.get(group.key) or (one.node if group.key == HOSTNAME else None)
-                if domain is not None and group.nodes.matches(one.taints, of_labels(one.labels) if held else {}):
-                    self.pod_domain[one.pod.metadata.uid] = domain
+        for pod, one in census.bound:
+            if group.selects(pod):
+                domain = one.labels.get(group.key) or (one.name if group.key == HOSTNAME else None)
+                if domain is not None and group.nodes.matches(one.node.spec.taints, of_labels(one.labels) if held else {}):
+                    self.pod_domain[pod.metadata.uid] = domain
         self.pods = Counter(self.pod_domain.values())
 
 
@@ -210,15 +202,13 @@ class Census:
     """The pods and nodes of a cluster, counted once for all simulations.
 
     ``domains``  what pools and types offer
-    ``bound``    the pods on nodes; ``places``: labels and taints of nodes by name
+    ``bound``    the pods that count, with their nodes; ``distant``: those with anti-affinity
     """
 
-    def __init__(
-        self, domains: Domains, bound: Sequence[CountedPod], places: Mapping[str, tuple[Mapping[str, str], tuple[Taint, ...]]],
-        namespaces: Mapping[str, Mapping[str, str]],
-    ) -> None:  # fmt: skip
-        self.domains, self.bound, self.places, self.namespaces = domains, bound, places, namespaces
-        self.distant = [one for one in bound if one.pod.spec.affinity is not None and one.pod.spec.affinity.pod_anti_affinity]
+    def __init__(self, domains: Domains, nodes: Sequence[ExistingNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self.domains, self.nodes, self.namespaces = domains, nodes, namespaces
+        self.bound = [(pod, one) for one in nodes for pod in one.pods if is_active(pod)]
+        self.distant = [held for held in self.bound if (near := held[0].spec.affinity) is not None and near.pod_anti_affinity]
         self._tallies: dict[Hashable, _Tally] = {}
 
     def tally(self, group: _Group) -> _Tally:
@@ -240,9 +230,9 @@ class Topology:
         self._made: list[str] = []
         self._groups: dict[Hashable, _Group] = {}
         self._inverse: dict[Hashable, _Group] = {}
-        for one in census.distant:
-            if one.pod.metadata.uid not in excluded:
-                self._invert(one.pod, one.labels)
+        for pod, node in census.distant:
+            if pod.metadata.uid not in excluded:
+                self._invert(pod, node.labels)
 
     def own(self, pod: Pod) -> None:
         """Make a pod the owner of the groups of its constraints, and of no others: call this again when it is relaxed."""
@@ -272,7 +262,7 @@ class Topology:
     ) -> dict[str, KeyRequirement]:
         """Return a node's requirements narrowed to where the pod may go.
 
-        Raises  TopologyError
+        Raises  NoPlaceError
         """
         uid, found = pod.metadata.uid, dict(held)
         matching = [group for group in self._groups.values() if uid in group.owners]
@@ -281,7 +271,7 @@ class Topology:
             of_pod, of_node = strict.get(group.key) or exists(group.key), held.get(group.key) or exists(group.key)
             allowed = group.allowed(pod, of_pod, of_node)
             if not allowed:
-                raise TopologyError(_told(group, of_pod, of_node))
+                raise NoPlaceError(_told(group, of_pod, of_node))
             add_to(found, (KeyRequirement(group.key, allowed),))
         return found
 
@@ -304,9 +294,9 @@ class Topology:
             if group.nodes.taints == "Ignore" or any(find_untolerated(one, pod.spec.tolerations) is None for one in taints):
                 group.register(domain)
         if group.key == HOSTNAME:
-            for name, (labels, _) in self._census.places.items():
-                if name not in self._without:
-                    group.register(labels.get(HOSTNAME) or name)
+            for one in self._census.nodes:
+                if one.name not in self._without:
+                    group.register(one.host)
             for name in self._made:
                 group.register(name)
 

@@ -128,12 +128,12 @@ def test_a_buffer_without_its_workload_is_named(tmp_path):
     assert "the pods of CapacityBuffer shop/spare: its template or workload; it keeps no room" in missing
 
 
-def test_a_node_is_launched_where_an_overlay_makes_it_cheap(tmp_path):
-    documents = list(yaml.safe_load_all((EXAMPLE / "cluster.yaml").read_text("utf-8")))
-    pool = next(one for one in documents if one["kind"] == "NodePool")["metadata"]["name"]
-    dear = overlay("dear", 1, "karpenter.sh/nodepool", pool, price="99")
-    dear["apiVersion"] = "karpenter.sh/v1alpha1"
-    before, after = karpenter(tmp_path).plan, karpenter(tmp_path, dear).plan
-    well_known = karpenter(tmp_path).cluster.prices.well_known
-    assert [claim.cheapest(well_known) for claim in before.claims if claim.pool.name == pool] != []
-    assert {claim.cheapest(well_known) for claim in after.claims if claim.pool.name == pool} <= {99.0}
+def test_an_overlay_of_a_pool_changes_the_price_of_its_launches(tmp_path):
+    before = karpenter(tmp_path, WORKLOAD, BUFFER)
+    known, [claim, *_] = before.cluster.prices.well_known, before.plan.claims
+    types = [held.name for held in before.cluster.prices.types]
+    dear = overlay("dear", 1, "karpenter.sh/nodepool", claim.pool.name, price="99") | {"apiVersion": "karpenter.sh/v1alpha1"}
+    after = karpenter(tmp_path, WORKLOAD, BUFFER, dear).plan.claims
+    assert claim.cheapest(known) < 1
+    assert {one.cheapest(known) == 99.0 for one in after if one.pool.name == claim.pool.name} == {True}
+    assert {held.name for one in after for held in one.types} <= {*types}

@@ -115,3 +115,20 @@ def test_cluster_autoscaler_works_with_the_flags_and_groups_of_the_input(moorage
     assert {name: row[:4] for name, row in rows.items()} == {"web": ["3", "1", "0", "4"], "batch": ["2", "0", "1", "1"]}
     assert "shop/model-0: pod didn't trigger scale-up: 2 Insufficient cpu, 2 Insufficient memory" in ran.out
     assert "not in the input: node group eks-gpu-90ab11: it has no node" in ran.out
+
+
+@pytest.mark.parametrize(("which", "more", "bought"), [
+    ("karpenter", ("--types", EXAMPLE / "types.json"), "Buy 1 general-m5.4xlarge-on-demand: 0.768 per hour"),
+    ("cluster-autoscaler", (), "Buy 1 web, which places 3 of 4 pods"),
+])  # fmt: skip
+def test_plan_buys_what_the_autoscaler_may_add(moorage, which, more, bought):
+    files = [text for name in ("cluster", "pending") for text in ("-f", EXAMPLE.parent / which / f"{name}.yaml")]
+    ran = moorage("plan", *files, "--autoscaler", which, *more)
+    assert ran.status == 2, ran.err
+    assert ran.out.startswith(bought)
+
+
+def test_plan_with_karpenter_needs_instance_types(moorage):
+    ran = moorage("plan", "-f", EXAMPLE / "cluster.yaml", "--autoscaler", "karpenter")
+    assert ran.status == 1
+    assert "--types FILE" in ran.err

@@ -83,7 +83,7 @@ def pools_of_cluster(
             )
         )  # fmt: skip
     if unpriced:
-        missing.append(f"prices of {', '.join(sorted(unpriced))} (--instance-types): a node counts 1 an hour")
+        missing.append(f"prices of {', '.join(sorted(unpriced))} (a file of instance types): a node counts 1 an hour")
     return ClusterPools(tuple(pools), flags, str(maps.get(_PRIORITIES, {}).get("priorities", "")), tuple(missing))
 
 

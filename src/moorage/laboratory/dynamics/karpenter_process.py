@@ -26,7 +26,7 @@ from moorage.laboratory.dynamics.node_pools import cost_in, delete_node, empty_n
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
-from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList, node_of
+from moorage.simulator.autoscalers.instance_types import PriceList, launched
 from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.judgement import ClaimFacts, Karpenter
@@ -40,7 +40,7 @@ from moorage.simulator.autoscalers.karpenter.scene import (
     read_node_pools,
 )
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
-from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE, KeyRequirement
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["KarpenterProcess"]
@@ -255,7 +255,8 @@ class KarpenterProcess:
             return None
         price, _, held, offering = min(offers, key=lambda one: one[:2])
         self._made += 1
-        node = _node_of(claim, held, offering, f"{claim.pool.name}-{self._made:04d}")
+        name = f"{claim.pool.name}-{self._made:04d}"
+        node = launched(held, offering, _registered_later(claim), name, claim.pool.taints)
         self._account()
         self._machines[node.name] = _Machine(node, claim.pool.name, price, self._simulation.now_s, joined=False)
         self._note("up", claim.pool.name, [node.name])
@@ -363,10 +364,6 @@ class KarpenterProcess:
         self._simulation.call_at(self._simulation.now_s + after_s, call)
 
 
-def _node_of(claim: LaunchClaim, held: InstanceType, offering: Offering, name: str) -> Node:
-    """Return the node of a launched type, as it is before it is registered."""
-    known = {**held.requirements, **claim.requirements, **offering.requirements}
-    labels = {key: asked.only for key, asked in known.items() if asked.only is not None}
-    for key in (REGISTERED, INITIALIZED):
-        labels.pop(key, None)
-    return node_of(held, labels, name, claim.pool.taints)
+def _registered_later(claim: LaunchClaim) -> dict[str, KeyRequirement]:
+    """Return what a claim requires of a node before it is registered."""
+    return {key: asked for key, asked in claim.requirements.items() if key not in {REGISTERED, INITIALIZED}}

@@ -28,24 +28,23 @@ from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
 from moorage.laboratory.drain.draining import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
 from moorage.laboratory.explain.verdicts import verdicts_of_all
 from moorage.laboratory.node_groups import groups_by_node
-from moorage.laboratory.plan.node_types import NodeType, Offer, daemon_pods, offers_of_types, policies_of
+from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, daemon_pods, offers_of_types, policies_of
 from moorage.laboratory.survive.failures import NodeFailures, pods_by_node
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.drain_report import DrainReport
 from moorage.report.plan import BlockingPod, MovedPod, NodePlan
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL
 from moorage.simulator.owners import replacement
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
-
-__all__ = ["ConsolidatedCluster", "ConsolidationQuestion", "consolidation_of"]
-
 
 # -- consolidation candidates ------------------------------------------------------------------------------------------
 # Find the nodes that may be removed, the needs of their pods, and why the others may not: a rule of kubectl, or a budget.
 
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+#: Labels of launched nodes in which a node and its type agree.
+_LAUNCHED: Final = (CAPACITY_TYPE, NODE_POOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +68,33 @@ class RemovableNode:
 
 def types_of_nodes(nodes: Sequence[Node], offers: Iterable[Offer]) -> dict[str, Offer]:
     """Return the type of each node, where one is known: by instance type, by group or name, or by equal allocatable amounts."""
-    groups = groups_by_node(nodes)
+    groups, held = groups_by_node(nodes), list(offers)
     found: dict[str, Offer] = {}
     for node in nodes:
-        for offer in offers:
-            like = offer.type.like.removeprefix("group/")
-            same = offer.pattern.status.allocatable == node.status.allocatable
-            if node.labels.get(_INSTANCE_TYPE) == offer.type.name or (like and like in {node.name, groups[node.name]}) or same:
-                found[node.name] = offer
-                break
+        like = {f"group/{groups[node.name]}", groups[node.name], node.name}
+        likely = (
+            *(offer for offer in held if _is_offering(offer, node)),
+            *(offer for offer in held if offer.type.like in like),
+            *(offer for offer in held if offer.pattern.status.allocatable == node.status.allocatable),
+        )
+        if likely:
+            found[node.name] = likely[0]
     return found
 
 
+def _is_offering(offer: Offer, node: Node) -> bool:
+    """Return True if a node has the instance type of an offer, and the capacity type, NodePool and zone that it gives."""
+    labels, own = node.labels, offer.pattern.labels
+    if labels.get(INSTANCE_TYPE) not in {offer.type.name, own.get(INSTANCE_TYPE, offer.type.name)}:
+        return False
+    zone = labels.get(ZONE, "")
+    return (not offer.zones or not zone or zone in offer.zones) and all(
+        labels.get(key, own[key]) == own[key] for key in _LAUNCHED if key in own
+    )
+
+
 def candidates_of(
-    course: DrainCourse, flags: DrainFlags, daemon_sets: frozenset[str], offers: Sequence[Offer]
+    course: DrainCourse, question: ConsolidationQuestion, daemon_sets: frozenset[str], offers: Sequence[Offer]
 ) -> tuple[list[RemovableNode], dict[str, tuple[BlockingPod, ...]]]:
     """Return the nodes that may be removed, and why the others may not. Without offers, each node costs 1."""
     simulation = course.simulation
@@ -101,19 +113,21 @@ def candidates_of(
     for node in sorted(nodes, key=lambda one: one.name):
         pods = [simulation.pods[uid] for uid in on_node.get(node.name, ())]
         offer = known.get(node.name)
-        verdicts = judge_pods(pods, flags, daemon_sets)
+        verdicts = judge_pods(pods, question.flags, daemon_sets)
         moving = [one.pod for one in verdicts if one.action == "evict"]
         why = [BlockingPod(one.pod.key, one.rule, text=one.text) for one in verdicts if one.action == "refuse"]
         why += [found for pod in moving if (found := _kept_by_budget(course, pod, figures)) is not None]
+        refused = {one.pod for one in why}
+        why += (one for one in question.kept.get(node.name, ()) if not one.pod or one.pod not in refused)
         if any(label in node.labels for label in _CONTROL_PLANE):
             why.append(BlockingPod(rule="controlPlane", text="runs the control plane"))
-        if offers and offer is None:
+        price = question.prices.get(node.name, 1.0 if offer is None else offer.type.price)
+        if offers and offer is None and node.name not in question.prices:
             why.append(BlockingPod(rule="price", text="no type is like it, so its price is not known"))
         if why:
             blocked[node.name] = tuple(why)
             continue
         budgets = len({watched.key for pod in moving for watched in course.book.covering(pod)})
-        price = 1.0 if offer is None else offer.type.price
         name = "" if offer is None else offer.type.name
         removable.append(RemovableNode(node, price, name, tuple(moving), _needs(moving), budgets))
     return removable, blocked
@@ -170,6 +184,8 @@ class ConsolidationQuestion:
     ``types``    node types with prices; empty: every node costs the same
     ``buy``      one new node may replace the removed ones
     ``flags``    the flags of ``kubectl drain``
+    ``kept``     nodes that an autoscaler keeps, and why; ``least``: how many nodes of a type it keeps
+    ``prices``   of nodes, where they are known better than by types
     ``budget``   ends the search when it is spent
     """
 
@@ -180,6 +196,10 @@ class ConsolidationQuestion:
     rules: EvictionRules = field(default=EvictionRules())
     unit: str = ""
     progress: Callable[[str], None] = field(default=_silent)
+    kept: Mapping[str, tuple[BlockingPod, ...]] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +251,9 @@ class _Consolidation:
         self.policies = policies_of(cluster.objects())
         self.offers = list(offers_of_types(question.types, nodes))
         daemons = frozenset(obj.key for obj in self.policies if isinstance(obj, DaemonSet))
-        self.candidates, self.blocked = candidates_of(course_of(cluster, self.plan), question.flags, daemons, self.offers)
+        self.candidates, self.blocked = candidates_of(course_of(cluster, self.plan), question, daemons, self.offers)
+        sizes = Counter(offer.type.name for offer in types_of_nodes(nodes, self.offers).values())
+        self.most = {name: max(sizes[name] - least, 0) for name, least in question.least.items()}
         self.prices = {one.name: one.price for one in self.candidates}
         self.total = sum(self.prices.get(node.name, 0.0 if self.offers else 1.0) for node in nodes)
         self.free = self._free(nodes)
@@ -266,7 +288,7 @@ class _Consolidation:
             verified={"asGiven": remaining},
             assumptions=(
                 Assumption("readyAfter", f"{self.question.rules.ready_after_s:g}s"),
-                Assumption("drain", f"with {' '.join(self.question.flags.given())}"),
+                Assumption("drain", f"with {' '.join(self.question.flags.given())}"), *self.question.assumptions,
             ),
             proof=Proof("exhaustive" if few and self.complete else "bounded", runs=self.runs, lower_bound=bound),
         ).with_values()  # fmt: skip
@@ -347,6 +369,9 @@ class _Consolidation:
 
     def _may_hold(self, removal: Removal) -> bool:
         """Return False if the other nodes have too little of a resource in all, not counting room from evicting bare pods."""
+        sizes = Counter(one.type for one in removal.nodes)
+        if any(sizes[name] > most for name, most in self.most.items()):
+            return False
         if self.evicts_bare_pods:
             return True
         for name, in_all in self.free_in_all.items():
@@ -452,6 +477,9 @@ class _Consolidation:
             wider = Removal(tuple(sorted((*best.nodes, one), key=lambda each: each.name)), best.buy)
             if one.price <= _EPSILON:
                 found[one.name] = (BlockingPod(rule="price", text="saves nothing"),)
+            elif Counter(each.type for each in wider.nodes)[one.type] > self.most.get(one.type, len(self.candidates)):
+                text = f"node group {one.type} has its minimum of {self.question.least[one.type]} nodes"
+                found[one.name] = (BlockingPod(rule="minimum", text=text),)
             elif self._is_over() and (wider.names, "") not in self.tried:
                 found[one.name] = (_LATE,)
             else:

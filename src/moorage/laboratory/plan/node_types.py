@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Pod, Taint
 from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.api.workloads import DaemonSet
@@ -21,16 +21,10 @@ from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.present import ASIDE, ObjectLike, Surroundings, cluster_input, read_given, text_of
 from moorage.simulator.admission import admit
-from moorage.simulator.autoscalers.instance_types import PriceList, node_of, read_price_list
-from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE
+from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, launched, read_price_list
+from moorage.simulator.autoscalers.key_requirements import Requirements
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
-
-__all__ = [
-    "NodeType", "Offer", "add_nodes", "admitted", "daemon_pods", "like_node", "nodes_by_volumes", "nodes_to_buy",
-    "offers_of_types", "policies_of", "read_types",
-]  # fmt: skip
-
 
 # -- new nodes ---------------------------------------------------------------------------------------------------------
 # Nodes that do not exist yet: copies of a node, and the DaemonSet pods that they get.
@@ -101,6 +95,20 @@ class NodeType(Struct, frozen=True, kw_only=True):
     zones: tuple[str, ...] = ()
 
 
+class TypeLimit(Struct, frozen=True):
+    """What new nodes may come to in all. ``weights``: what a node of each type counts; ``text``: of a limit that is reached."""
+
+    text: str
+    most: float
+    weights: Mapping[str, float]
+
+
+def limits_of(types: Iterable[NodeType]) -> tuple[TypeLimit, ...]:
+    """Return the limits of types: ``max`` of each that has one."""
+    limited = ((one.name, one.max) for one in types if one.max is not None)
+    return tuple(TypeLimit(f"{name}: its max of {most} is reached", most, {name: 1.0}) for name, most in limited)
+
+
 class Offer(Struct, frozen=True):
     """Nodes of one type that differ only in names and zones; ``zones`` are assigned in turn."""
 
@@ -143,7 +151,8 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
             text = _read(where)
         given = _parsed(text, where)
         if given and isinstance(given[0], Mapping) and "offerings" in given[0]:
-            return types_of_offerings(read_price_list(where))
+            prices = read_price_list(where)
+            return types_of_offerings(prices.types, prices.well_known)
     elif not isinstance(given, list | tuple):
         raise InputError(f"{where}: expected a list of node types")
     found = [one if isinstance(one, NodeType) else _type(one, f"{where}[{at}]") for at, one in enumerate(given)]
@@ -156,19 +165,24 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
     return found
 
 
-def types_of_offerings(prices: PriceList) -> list[NodeType]:
-    """Return a node type for each instance type, capacity type and price, in the zones in which it is offered so."""
-    found = []
-    for held in prices.types:
-        zones: dict[tuple[str, float], list[str]] = {}
-        for one in held.available:
-            zones.setdefault((one.capacity_type, one.price), []).append(one.zone)
+def types_of_offerings(
+    types: Iterable[InstanceType], undefined: Collection[str], requirements: Requirements | None = None, pool: str = "",
+    taints: tuple[Taint, ...] = (),
+) -> list[NodeType]:  # fmt: skip
+    """Return a node type for each instance type, capacity type and price, in the zones in which it is offered so.
+
+    ``requirements``, ``taints``  of a NodePool; ``undefined``  labels that they may ask for although a type has none
+    """
+    found, requirements = [], requirements or {}
+    for held in types:
+        zones: dict[tuple[str, float], list[Offering]] = {}
+        for one in held.offered(requirements, undefined):
+            zones.setdefault((one.capacity_type, one.price), []).append(one)
         kinds = [kind for kind, _ in zones]
         for (kind, price), within in zones.items():
-            name = f"{held.name}-{kind}" if kinds.count(kind) == 1 else f"{held.name}-{kind}-{within[0]}"
-            labels = {key: asked.only for key, asked in held.requirements.items() if asked.only is not None}
-            node = node_of(held, {**labels, CAPACITY_TYPE: kind}, name)
-            found.append(NodeType(name=name, node=node, price=price, zones=tuple(sorted(within))))
+            name = "-".join(filter(None, (pool, held.name, kind, within[0].zone if kinds.count(kind) > 1 else "")))
+            node = launched(held, within[0], requirements, name, taints)
+            found.append(NodeType(name=name, node=node, price=price, zones=tuple(sorted(one.zone for one in within))))
     return found
 
 

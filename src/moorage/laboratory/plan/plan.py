@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from moorage.api.core import Pod
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.plan.node_types import ZONE, NodeType, offers_of_types, policies_of
+from moorage.laboratory.plan.node_types import ZONE, NodeType, TypeLimit, limits_of, offers_of_types, policies_of
 from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, has_solver, least_count
 from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials, pack_nodes
 from moorage.laboratory.plan.plan_problem import PlannedCluster, PlanProblem, state_problem
@@ -24,8 +24,6 @@ from moorage.laboratory.plan.plan_search import FoundSet, SetSearch
 from moorage.laboratory.trial.trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.plan import LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot
-
-__all__ = ["PlanQuestion", "plan_of"]
 
 _EPSILON: Final = 1e-9
 _OTHERS: Final = "pods of the new nodes' DaemonSets, or evicted for pods of higher priority"
@@ -42,7 +40,7 @@ class PlanQuestion:
     """What to plan.
 
     ``pods``   the pods to place, in order; ``whole_queue``: they are all pending pods
-    ``types``  the types to buy; ``objective`` is ``price`` or ``nodes``
+    ``types``  the types to buy; ``objective`` is ``price`` or ``nodes``; ``limits``: of types together
     ``budget`` what the nodes may cost at most
     ``time``   ends the searches when it is spent
     ``executor``  tries several sets of nodes at once; with enough time, the answer is the same
@@ -57,6 +55,8 @@ class PlanQuestion:
     executor: Executor | None = None
     progress: Callable[[str], None] = field(default=_silent)
     budget: float = math.inf
+    limits: tuple[TypeLimit, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def plan_of(cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> NodePlan:
@@ -77,7 +77,8 @@ class _Planning:
         nodes = list(cluster.simulation.scheduler.snapshot.table.nodes)
         self.policies = policies_of(cluster.objects())
         offers = list(offers_of_types(question.types, nodes))
-        whole = state_problem(cluster, question.pods, offers, self.policies)
+        limits = (*limits_of(question.types), *question.limits)
+        whole = state_problem(cluster, question.pods, offers, self.policies, limits)
         self.unplaceable = [_unplaceable(whole, s) for s in whole.impossible]
         self.problem = _without(whole, whole.impossible)
         self.prices = [1.0 if question.objective == "nodes" else offer.type.price for offer in self.problem.offers]
@@ -175,13 +176,15 @@ class _Planning:
 
     def _limits(self, s: int, found: FoundSet, search: SetSearch) -> Iterator[str]:
         """Yield why no more nodes are bought for a shape."""
-        bought = self._by_type(found.counts)
-        useful = {offer.type.name: (offer.type.max, price) for offer, price, fits
-                  in zip(self.problem.offers, self.prices, self.problem.fits, strict=True) if fits[s]}  # fmt: skip
-        useless = []
-        for name, (most, price) in useful.items():
-            if most is not None and bought[name] >= most:
-                yield f"{name}: its max of {most} is reached"
+        useful = {offer.type.name: (o, price) for o, (offer, price, fits)
+                  in enumerate(zip(self.problem.offers, self.prices, self.problem.fits, strict=True)) if fits[s]}  # fmt: skip
+        useless, told = [], set()
+        for name, (o, price) in useful.items():
+            text = self.problem.reached(found.counts, o)
+            if text:
+                if text not in told:
+                    yield text
+                told.add(text)
             elif found.cost + price > self.question.budget + _EPSILON:
                 yield f"{name}: one more would cost more than the budget of {self.question.budget:g}"
             else:
@@ -218,7 +221,7 @@ class _Planning:
         found = [Assumption("new nodes", "ready, empty but for DaemonSet pods, with zones in turn")]
         if not has_solver():
             found.append(Assumption("solver", "none installed (the extra 'plan'): the bound is that of single resources"))
-        return found
+        return [*found, *self.question.assumptions]
 
 
 def _gap(cost: float, least: float) -> float | None:

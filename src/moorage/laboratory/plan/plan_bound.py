@@ -19,9 +19,6 @@ import numpy as np
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.plan_problem import PlanProblem
 
-__all__ = ["CostBound", "LinearProgram", "Solution", "add_existing_nodes", "cost_bound", "has_solver", "least_count"]
-
-
 # -- linear programs ---------------------------------------------------------------------------------------------------
 # Linear and integer programs, solved by HiGHS if it is installed (the extra ``plan``).
 
@@ -164,7 +161,7 @@ def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgr
     program = LinearProgram()
     nodes = [program.column(price, whole=True) for price in prices]
     placed: list[dict[int, float]] = [{} for _ in problem.shapes]
-    for o, offer in enumerate(problem.offers):
+    for o in range(len(problem.offers)):
         pods = {s: program.column(whole=True) for s in range(len(problem.shapes)) if problem.fits[o][s]}
         for s, column in pods.items():
             placed[s][column] = 1.0
@@ -176,9 +173,8 @@ def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgr
             entries = {column: need / scale for column, need in used.items() if need}
             if entries:
                 program.row({**entries, nodes[o]: -problem.room[o].get(name, 0) / scale}, most=0.0)
-        del offer
     _add_sums(program, problem, nodes)
-    add_limits(program, problem, nodes)
+    add_limits(program, problem, list(enumerate(nodes)))
     add_existing_nodes(program, problem, placed)
     for s, shape in enumerate(problem.shapes):
         program.row(placed[s], least=float(shape.count))
@@ -200,15 +196,13 @@ def _lacking(problem: PlanProblem, name: str) -> int:
     return need - problem.spare.get(name, 0)
 
 
-def add_limits(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> dict[str, int]:
-    """Add a row for each type that is limited; return the rows by type."""
-    rows: dict[str, int] = {}
-    for offer in problem.offers:
-        name, most = offer.type.name, offer.type.max
-        if most is not None and name not in rows:
-            mine = {nodes[o]: 1.0 for o, one in enumerate(problem.offers) if one.type.name == name}
-            rows[name] = program.row(mine, most=float(most))
-    return rows
+def add_limits(program: LinearProgram, problem: PlanProblem, columns: Sequence[tuple[int, int]]) -> list[int]:
+    """Add a row for each limit, over columns that stand for nodes of offers; return the rows."""
+    weights = [[limit.weights.get(offer.type.name, 0.0) for offer in problem.offers] for limit in problem.limits]
+    return [
+        program.row({column: of[o] / max(limit.most, 1.0) for o, column in columns if of[o]}, most=min(limit.most, 1.0))
+        for limit, of in zip(problem.limits, weights, strict=True)
+    ]
 
 
 def add_existing_nodes(program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]]) -> None:

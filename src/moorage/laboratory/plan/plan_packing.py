@@ -18,14 +18,11 @@ from moorage.api.meta import Object
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import Offer, daemon_pods
-from moorage.laboratory.plan.plan_bound import LinearProgram, Solution, add_existing_nodes, has_solver
+from moorage.laboratory.plan.plan_bound import LinearProgram, Solution, add_existing_nodes, add_limits, has_solver
 from moorage.laboratory.plan.plan_problem import PlanProblem
 from moorage.laboratory.trial.dry_run import rests
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
-
-__all__ = ["ORDERS", "NodePacking", "NodeTrials", "pack_nodes"]
-
 
 _ROUNDS: Final = 80
 _TINY: Final = 1e-7
@@ -63,11 +60,14 @@ def _generated(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) 
         if best is None or time.is_over():
             break
         worth = [best.duals[row] for row in covers]
+        scarce = [
+            sum(best.duals[row] * limit.weights.get(offer.type.name, 0.0) / max(limit.most, 1.0)
+                for limit, row in zip(problem.limits, limits, strict=True)) for offer in problem.offers
+        ]  # fmt: skip
         fresh = [
             (o, pattern)
-            for o, offer in enumerate(problem.offers)
-            if (pattern := _worthiest(problem, o, worth, prices[o] - best.duals[limits[offer.type.name]]
-                                      if offer.type.name in limits else prices[o], time)) is not None
+            for o in range(len(problem.offers))
+            if (pattern := _worthiest(problem, o, worth, prices[o] - scarce[o], time)) is not None
             and (o, pattern) not in columns
         ]  # fmt: skip
         if not fresh:
@@ -99,7 +99,7 @@ def _first_columns(problem: PlanProblem) -> list[tuple[int, Pattern]]:
 
 def _master(
     problem: PlanProblem, prices: Sequence[float], columns: Sequence[tuple[int, Pattern]]
-) -> tuple[LinearProgram, list[int], list[int], dict[str, int]]:
+) -> tuple[LinearProgram, list[int], list[int], list[int]]:
     program = LinearProgram()
     used = [program.column(prices[o], whole=True) for o, _ in columns]
     placed: list[dict[int, float]] = [{} for _ in problem.shapes]
@@ -109,12 +109,7 @@ def _master(
                 placed[s][column] = float(count)
     add_existing_nodes(program, problem, placed)
     covers = [program.row(placed[s], least=float(shape.count)) for s, shape in enumerate(problem.shapes)]
-    limits: dict[str, int] = {}
-    for offer in problem.offers:
-        name, most = offer.type.name, offer.type.max
-        if most is not None and name not in limits:
-            mine = {column: 1.0 for (o, _), column in zip(columns, used, strict=True) if problem.offers[o].type.name == name}
-            limits[name] = program.row(mine, most=float(most))
+    limits = add_limits(program, problem, [(o, column) for (o, _), column in zip(columns, used, strict=True)])
     return program, used, covers, limits
 
 
@@ -197,10 +192,9 @@ def best_offer(
     """
     size = shares(problem)
     best: tuple[float, int, Pattern] | None = None
-    for o, offer in enumerate(problem.offers):
-        bought = sum(n for n, one in zip(counts, problem.offers, strict=True) if one.type.name == offer.type.name)
+    for o in range(len(problem.offers)):
         pattern = fill(problem, o, left)
-        if not any(pattern) or (offer.type.max is not None and bought >= offer.type.max) or prices[o] > budget:
+        if not any(pattern) or prices[o] > budget or problem.reached(counts, o):
             continue
         used = sum(count * share for count, share in zip(pattern, size, strict=True))
         rate = (prices[o] or 1e-9) / used

@@ -20,12 +20,10 @@ from moorage.api.meta import Object
 from moorage.framework.verdicts import Code
 from moorage.laboratory.capacity.capacity_bound import FIT, room_for
 from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
-from moorage.laboratory.plan.node_types import Offer, add_nodes
+from moorage.laboratory.plan.node_types import Offer, TypeLimit, add_nodes
 from moorage.simulator.owners import replacement
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
-
-__all__ = ["Held", "PlanProblem", "PlanShape", "PlannedCluster", "state_problem"]
 
 #: Plugins whose verdicts depend on where other pods are.
 COUNTING: Final = frozenset(["PodTopologySpread", "InterPodAffinity", ""])
@@ -80,6 +78,7 @@ class PlanProblem:
     ``fits[o][s]``  whether shape s fits on such a node
     ``held``        the existing nodes. If pods may evict others, the requests of these count as free.
     ``spare``       the really free amounts on all existing nodes, by resource
+    ``limits``      of the offers' types
     """
 
     shapes: tuple[PlanShape, ...]
@@ -89,6 +88,19 @@ class PlanProblem:
     held: tuple[Held, ...]
     misfits: tuple[Misfit, ...] = ()
     spare: Mapping[str, int] = field(default_factory=dict)
+    limits: tuple[TypeLimit, ...] = ()
+
+    def counted(self, limit: TypeLimit, counts: Sequence[int]) -> float:
+        """Return what nodes of these numbers by offer come to for a limit."""
+        return sum(limit.weights.get(offer.type.name, 0.0) * n for offer, n in zip(self.offers, counts, strict=True))
+
+    def reached(self, counts: Sequence[int], o: int) -> str:
+        """Return the text of the first limit that one more node of an offer would exceed; "" if there is none."""
+        for limit in self.limits:
+            weight = limit.weights.get(self.offers[o].type.name, 0.0)
+            if weight and self.counted(limit, counts) + weight > limit.most:
+                return limit.text
+        return ""
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -104,8 +116,9 @@ class PlanProblem:
 
 
 def state_problem(
-    cluster: PlannedCluster, pods: Sequence[Pod], offers: Iterable[Offer], policies: Sequence[Object]
-) -> PlanProblem:
+    cluster: PlannedCluster, pods: Sequence[Pod], offers: Iterable[Offer], policies: Sequence[Object],
+    limits: tuple[TypeLimit, ...] = (),
+) -> PlanProblem:  # fmt: skip
     """Return the problem of placing pending pods of a cluster, with nodes of these offers."""
     probes = [(one, zone, one.node(at)) for one in offers for at, zone in enumerate(one.zones or ("",))]
     with cluster.transaction():
@@ -124,7 +137,7 @@ def state_problem(
         kept = _merged(probes, rows, opens, shapes, names, simulation)
         held, spare = _held(range(old), pods, judged, names, simulation)
         misfits = tuple(_misfits(judged, shapes, probes, rows, opens, held))
-    return PlanProblem(shapes, *kept, held, misfits, spare)
+    return PlanProblem(shapes, *kept, held, misfits, spare, limits)
 
 
 def _renamed(node: Node, taken: set[str]) -> Node:

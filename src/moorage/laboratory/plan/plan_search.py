@@ -18,8 +18,6 @@ from moorage.laboratory.plan.plan_packing import NodeTrials, best_offer
 from moorage.laboratory.plan.plan_problem import PlanProblem
 from moorage.laboratory.trial.trials import SpreadTrials
 
-__all__ = ["FoundSet", "SetSearch"]
-
 Counts = tuple[int, ...]
 #: Maximum number of sets to generate when searching for those that may be enough.
 _MOST: Final = 200_000
@@ -162,7 +160,10 @@ class SetSearch:
         offer, price = self.problem.offers[0], self.prices[0]
         by_cost = int(-(-(self.bound - _EPSILON) // price)) if price else 0
         first = max(self.least_nodes, by_cost, 0)
-        most = offer.type.max if offer.type.max is not None else first + sum(shape.count for shape in self.problem.shapes)
+        most = first + sum(shape.count for shape in self.problem.shapes)
+        for limit in self.problem.limits:
+            weight = limit.weights.get(offer.type.name, 0.0)
+            most = min(most, int(limit.most // weight)) if weight else most
         steps = _IdleSteps()
         for number in range(first, most + 1):
             self._try_ahead([(count,) for count in range(number, min(most, number + _AHEAD) + 1)])
@@ -252,10 +253,8 @@ class SetSearch:
         if min(counts) < 0 or not self.bound - _EPSILON <= self.cost(counts) < below - _EPSILON:
             return False
         problem = self.problem
-        for offer in problem.offers:
-            same = sum(n for n, one in zip(counts, problem.offers, strict=True) if one.type.name == offer.type.name)
-            if offer.type.max is not None and same > offer.type.max:
-                return False
+        if any(problem.counted(limit, counts) > limit.most for limit in problem.limits):
+            return False
         for name in problem.resources:
             need = sum(shape.needs.get(name, 0) * shape.count for shape in problem.shapes)
             free = problem.spare.get(name, 0)

@@ -170,7 +170,8 @@ class PriceList:
         if held is None:
             return None
         found = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand"))
-        return held.cheapest({}, frozenset()) if found is None else found
+        cheapest = held.cheapest({}, self.well_known) if found is None else found
+        return cheapest if cheapest < inf else None
 
     @cached_property
     def _offered_keys(self) -> frozenset[str]:
@@ -200,6 +201,12 @@ def node_of(held: InstanceType, labels: Mapping[str, str], name: str, taints: tu
     own = {**labels, INSTANCE_TYPE: held.name, HOSTNAME: name}
     given = {"metadata": {"name": name, "uid": name, "labels": own}, "status": {**status, "conditions": [_READY]}}
     return structs.replace(convert(given, Node), spec=NodeSpec(taints=taints))
+
+
+def launched(held: InstanceType, offering: Offering, requirements: Requirements, name: str, taints: tuple[Taint, ...]) -> Node:
+    """Return the node of a type that is launched in an offering, with the labels that requirements leave no choice of."""
+    known = {**held.requirements, **requirements, **offering.requirements}
+    return node_of(held, {key: asked.only for key, asked in known.items() if asked.only is not None}, name, taints)
 
 
 def read_price_list(path: str) -> PriceList:

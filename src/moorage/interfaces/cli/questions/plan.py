@@ -12,22 +12,28 @@ import click
 
 from moorage.interfaces.cli.cluster_files import project_setting
 from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.questions.drain import dump_time_s
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
 from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
+from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_rules import DrainFlags
+from moorage.laboratory.plan.autoscaled_types import AutoscaledTypes, of_cluster_autoscaler, of_karpenter
 from moorage.laboratory.plan.cluster_plan import planned_pods
 from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of
 from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
+from moorage.report.answer import Assumption
 from moorage.report.plan import NodePlan
+from moorage.simulator.autoscalers.instance_types import read_price_list
 
 EPILOG = """Examples:
 
 \b
     moorage plan -f tomorrow/ --types types.yaml
     moorage plan -f cluster.json --consolidate --types types.yaml
+    moorage plan -f cluster.json --autoscaler karpenter --types instance-types.json
 
 The file of types, and how the answer is found: moorage help plan
 """
@@ -44,6 +50,10 @@ The file of types, and how the answer is found: moorage help plan
 @click.option(
     "--pods", "pods", multiple=True, metavar="PATH", help="Plan for these pods or workloads, not for the pending ones."
 )
+@click.option(
+    "--autoscaler", type=click.Choice(["karpenter", "cluster-autoscaler"]),
+    help="Buy only what this autoscaler may add to the cluster, and remove only what it may remove.",
+)  # fmt: skip
 @click.option("--consolidate", is_flag=True, help="Say which nodes can be removed instead.")
 @click.option("--buy", is_flag=True, help="With --consolidate: also consider buying one node of another type to replace nodes.")
 @click.option("--delete-emptydir-data", is_flag=True, help="With --consolidate: evict pods with emptyDir volumes, too.")
@@ -67,12 +77,14 @@ def plan(**given: Any) -> int:
     if not given["types"]:
         given["types"] = project_setting("types")[0]
     _check(given)
-    with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
+    kinds = kinds_of(given["autoscaler"] or "")
+    with Progress.of(given) as progress, open_question(given, progress, kinds) as asked, ExitStack() as block:
+        types = _types(given, asked)
         if given["consolidate"]:
-            found = asked.answered(lambda cluster: _consolidation(cluster, asked, given, progress))
+            found = asked.answered(lambda cluster: _consolidation(cluster, asked, given, types, progress))
         else:
             executor = executor_of(given, block)
-            found = asked.answered(lambda cluster: _plan(cluster, asked, given, progress, executor))
+            found = asked.answered(lambda cluster: _plan(cluster, asked, given, types, progress, executor))
     print_answer(found, given, asked)
     return exit_status(found)
 
@@ -87,12 +99,30 @@ def _check(given: Mapping[str, Any]) -> None:
         raise click.UsageError("--consolidate and --budget exclude each other")
     if given["consolidate"] and given["pods"]:
         raise click.UsageError("--consolidate and --pods exclude each other")
-    if not given["types"] and (not given["consolidate"] or given["buy"]):
+    if given["autoscaler"] == "karpenter" and not given["types"]:
+        raise click.UsageError("--autoscaler karpenter: give what it can launch, with prices: --types FILE")
+    if not given["types"] and not given["autoscaler"] and (not given["consolidate"] or given["buy"]):
         raise click.UsageError("give --types FILE: the node types to buy")
 
 
-def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress) -> NodePlan:
-    types = tuple(read_types(given["types"])) if given["types"] and given["objective"] == "price" else ()
+def _types(given: Mapping[str, Any], asked: Asked) -> AutoscaledTypes:
+    """Return what can be bought: what the file says, or the cluster's autoscaler."""
+    if not given["autoscaler"]:
+        return AutoscaledTypes(tuple(read_types(given["types"])) if given["types"] else ())
+    prices = read_price_list(given["types"]) if given["types"] else None
+    if prices is not None and given["autoscaler"] == "karpenter":
+        return of_karpenter(asked.changed_input, prices)
+    return of_cluster_autoscaler(asked.changed_input, prices, dump_time_s(asked))
+
+
+def _assumptions(given: Mapping[str, Any], types: AutoscaledTypes) -> tuple[Assumption, ...]:
+    return tuple(Assumption(given["autoscaler"], f"not in the input: {text}") for text in types.missing)
+
+
+def _consolidation(
+    cluster: Cluster, asked: Asked, given: Mapping[str, Any], known: AutoscaledTypes, progress: Progress
+) -> NodePlan:
+    types = known.types if given["objective"] == "price" else ()
     flags = {name: given[name] for name in ("delete_emptydir_data", "force")}
     request = asked.request({
         "plan": [one.name for one in types], "consolidate": True, "objective": given["objective"],
@@ -100,15 +130,18 @@ def _consolidation(cluster: Cluster, asked: Asked, given: Mapping[str, Any], pro
     })  # fmt: skip
     question = ConsolidationQuestion(
         asked.budget, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
-        unit=given["unit"], progress=progress.say,
+        unit=given["unit"], progress=progress.say, kept=known.kept, least=known.least if types else {},
+        prices=known.prices if types else {},
+        assumptions=_assumptions(given, known),
     )  # fmt: skip
     return consolidation_of(cluster, request, question)
 
 
 def _plan(
-    cluster: Cluster, asked: Asked, given: Mapping[str, Any], progress: Progress, executor: Executor | None
+    cluster: Cluster, asked: Asked, given: Mapping[str, Any], known: AutoscaledTypes, progress: Progress,
+    executor: Executor | None,
 ) -> NodePlan:  # fmt: skip
-    types = tuple(read_types(given["types"]))
+    types = known.types
     request = asked.request({
         "plan": [one.name for one in types], "objective": given["objective"],
         **({"pods": list(given["pods"])} if given["pods"] else {}),
@@ -118,7 +151,8 @@ def _plan(
     question = PlanQuestion(
         planned_pods(cluster, named), types, asked.budget, given["objective"], given["unit"],
         whole_queue=named is None, executor=executor, progress=progress.say,
-        budget=math.inf if given["budget"] is None else given["budget"],
+        budget=math.inf if given["budget"] is None else given["budget"], limits=known.limits,
+        assumptions=_assumptions(given, known),
     )  # fmt: skip
     return plan_of(cluster, request, question)
 

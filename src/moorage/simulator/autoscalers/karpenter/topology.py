@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from moorage.api.core import Pod, PodAffinityTerm, Taint, Toleration, TopologySpreadConstraint
+from moorage.api.core import Node, Pod, PodAffinityTerm, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from moorage.api.taints import find_untolerated
@@ -29,9 +29,6 @@ from moorage.simulator.autoscalers.key_requirements import (
 )
 from moorage.simulator.owners import is_active
 
-if TYPE_CHECKING:
-    from moorage.simulator.autoscalers.karpenter.scene import ExistingNode
-
 _SPREAD: Final = "topology spread"
 _AFFINITY: Final = "pod affinity"
 _ANTI: Final = "pod anti-affinity"
@@ -40,6 +37,16 @@ _UNLIMITED: Final = (1 << 31) - 1
 _LISTED: Final = 25
 #: Label → value → the sets of taints with which pools offer it.
 Domains = Mapping[str, Mapping[str, Sequence[tuple[Taint, ...]]]]
+
+
+class CountedNode(Protocol):
+    """What is read of a node and its pods."""
+
+    node: Node
+    pods: Sequence[Pod]
+    name: str
+    host: str
+    labels: Mapping[str, str]
 
 
 class NoPlaceError(Exception):
@@ -205,7 +212,7 @@ class Census:
     ``bound``    the pods that count, with their nodes; ``distant``: those with anti-affinity
     """
 
-    def __init__(self, domains: Domains, nodes: Sequence[ExistingNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, domains: Domains, nodes: Sequence[CountedNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.domains, self.nodes, self.namespaces = domains, nodes, namespaces
         self.bound = [(pod, one) for one in nodes for pod in one.pods if is_active(pod)]
         self.distant = [held for held in self.bound if (near := held[0].spec.affinity) is not None and near.pod_anti_affinity]

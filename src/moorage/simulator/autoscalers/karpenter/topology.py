@@ -46,7 +46,7 @@ class CountedNode(Protocol):
     pods: Sequence[Pod]
     name: str
     host: str
-    labels: Mapping[str, str]
+    labels: dict[str, str]
 
 
 class NoPlaceError(Exception):

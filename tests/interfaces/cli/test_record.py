@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -49,9 +50,10 @@ def test_a_replay_places_pods_when_they_came(moorage, log):
     assert (ran.status, ran.err) == (2, "")
     words = " ".join(ran.out.split())
     assert "replayed 2026-11-24T14:00:05Z to 2026-11-24T14:00:55Z: 2 pods came, 0 ended, 1 were deleted" in words
-    assert "of 1 pod that were bound then, 1 went to the same node; 0 stayed pending" in words
+    assert "bound then: 1 pod, of which 1 went to the same node and 0 stayed pending" in words
 
 
+QUEUES = Path(__file__).parents[3] / "examples/batch-queues/queues.yaml"
 QUOTA = """apiVersion: v1
 kind: ResourceQuota
 metadata: {name: small, namespace: default}
@@ -78,7 +80,7 @@ def test_an_autoscaler_takes_part_in_a_replay(moorage, log, tmp_path):
     ran = moorage("simulate", "-f", log, "--from", "14:00:05", "--to", "14:00:55", "--autoscale", tmp_path / "pools.yaml")
     assert ran.status == 0, ran.err
     assert ran.out.startswith("2 placed on 3 nodes")
-    assert "of 1 pod that were bound then, 1 went to the same node" in " ".join(ran.out.split())
+    assert "bound then: 1 pod, of which 1 went to the same node" in " ".join(ran.out.split())
     assert "huge" in ran.out.partition("AUTOSCALER")[2]
 
 
@@ -91,6 +93,8 @@ def test_an_autoscaler_takes_part_in_a_replay(moorage, log, tmp_path):
         (["--from", "14:00:10", "--at", "14:00:20"], "--from excludes --at"),
         (["--from", "12:00"], "before the log begins"),
         (["--from", "noon"], "not a moment"),
+        (["--from", "14:00:10", "--kueue", "queues.yaml"], "--from excludes --kueue FILE, and a log has no Jobs"),
+        (["--from", "14:00:10", "-f", QUEUES], "replay without them: --kueue off"),
     ],
 )
 def test_a_replay_that_cannot_be_is_an_error(moorage, log, args, why):

@@ -10,7 +10,7 @@ from moorage.errors import InputError
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import RecorderLoop
 from moorage.live.recording.shadow import ComparedDecision, Match, Shadow
-from moorage.live.recording.status import agreement_of, count_on, read_status, write_status
+from moorage.live.recording.status import agreement_of, causes, count_on, read_status, write_status
 from tests.live.server.test_on_embedded_server import a_scheduler
 
 ABOUT = {"server": "https://here", "release": "1.36", "redacted": False}
@@ -40,6 +40,16 @@ def test_agreement_goes_on_after_a_restart(tmp_path, about, compared, difference
         found = second.shadow.agreement
         assert (found.compared, len(found.differences)) == (compared, differences)
         assert not compared or found.facts() == agreement.facts()
+
+
+def test_causes_are_reasons_without_their_counts():
+    found = causes(
+        [
+            "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint(s).",
+            "0/3 nodes are available: pod has no claim.",
+        ]
+    )
+    assert found == {"Insufficient cpu": 1, "node(s) had untolerated taint(s)": 1, "pod has no claim": 1}
 
 
 def test_agreement_is_that_of_the_log_where_no_recorder_left_a_status(tmp_path):

@@ -138,8 +138,8 @@ class LogEvents:
         if placed:
             same = sum(1 for ours, theirs in placed if ours == theirs)
             pending = sum(1 for ours, _ in placed if not ours)
-            went = f"{same:,} went to the same node; {pending:,} stayed pending"
-            texts.append(f"of {counted(len(placed), 'pod')} that were bound then, {went}")
+            went = f"{same:,} went to the same node and {pending:,} stayed pending"
+            texts.append(f"bound then: {counted(len(placed), 'pod')}, of which {went}")
         if found["refused"]:
             texts.append(f"quotas refused {counted(found['refused'], 'pod')} at first; {len(self._refused):,} wait at the end")
         notes = (*(InputNote("Remark", text) for text in texts), *run.notes)

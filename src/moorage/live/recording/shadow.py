@@ -567,7 +567,7 @@ def reasons_in(message: str) -> list[str]:
 
 def _plugins_of(reasons: frozenset[str], decision: Decision) -> tuple[str, ...]:
     """Return the plugins that give these counted reasons; all that reject the pod if none does."""
-    texts = {one.partition(" ")[2] for one in reasons}
+    texts = {re.sub("^[0-9]+ ", "", one) for one in reasons}
     statuses = decision.verdicts.statuses if decision.verdicts is not None else []
     found = {one.plugin for one in statuses if one is not None and one.plugin and not texts.isdisjoint(one.reasons)}
     return tuple(sorted(found or decision.rejected_by))

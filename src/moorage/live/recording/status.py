@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -87,7 +88,7 @@ def causes(messages: Iterable[str]) -> dict[str, int]:
     """Return how many pods have each reason, the most frequent first; rare ones are counted together."""
     found: Counter[str] = Counter()
     for message in messages:
-        found.update({one.partition(" ")[2] or one for one in reasons_in(message)[1:]})
+        found.update({re.sub("^[0-9]+ ", "", one) for one in reasons_in(message)[1:]})
     most = found.most_common(_MOST_CAUSES)
     rest = found.total() - sum(count for _, count in most)
     return {**dict(most), **({"other": rest} if rest else {})}

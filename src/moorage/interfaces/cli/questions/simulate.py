@@ -202,6 +202,7 @@ class _Simulated(NamedTuple):
 
 
 _OnAttempt = Callable[[SimulatedAttempt], None] | None
+_NO_JOBS = "and a log has no Jobs: it does not say since when they waited"
 
 
 def _simulated(
@@ -273,6 +274,8 @@ def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on
 
     log = ClusterLog(next(path for path in given["paths"] if is_log(path)))
     start, end = (parse_moment(given[name] or "", *log.span()) for name in ("since", "until_moment"))
+    if queued(given, cluster) is not None:
+        raise click.UsageError(f"the input has queues of Kueue, {_NO_JOBS}; replay without them: --kueue off")
     if given["autoscale"]:
         return _autoscaled(given, cluster, options, on_attempt, LogEvents(log, start, end, cluster, options))
     return _Simulated(replay(log, start, end, cluster, options, on_attempt))
@@ -293,6 +296,8 @@ def _check_replay(given: dict[str, Any]) -> None:
         *PIPELINE_OUTPUTS,
     }:
         raise click.UsageError("--from prints tables and events: it excludes gates, -o json and -o yaml")
+    if given["kueue"] not in {"auto", "off"}:
+        raise click.UsageError(f"--from excludes --kueue FILE, {_NO_JOBS}")
     given["moment"] = given["since"]
 
 

@@ -38,8 +38,8 @@ def refuse_with(given: Mapping[str, Any], what: str) -> None:
     """
     whys = {
         "autoscale": "--autoscale", "explains": "--explain (moorage explain workload/NAME says why a job waits)",
-        "since": "--from", "live": "--live", "edits": "--edit", "cordoned": "--cordon", "removed": "--remove",
-        "added": "--add-node", "scaled": "--scale", "replacements": "--replace",
+        "live": "--live", "edits": "--edit", "cordoned": "--cordon", "removed": "--remove", "added": "--add-node",
+        "scaled": "--scale", "replacements": "--replace",
     }  # fmt: skip
     for name, shown in whys.items():
         if given.get(name):

@@ -170,7 +170,7 @@ class _Change(NamedTuple):
 class _Open(NamedTuple):
     """A difference that a state of another moment may explain: the pod as it waited, the decision's resource version.
 
-    ``is_ordered``: the order of the changes around it is known, once the watches have told all until ``soon``.
+    ``doubt``: why the order of the changes around it stays unknown; "" if the watches tell it, all until ``soon``.
     """
 
     found: ComparedDecision
@@ -180,7 +180,7 @@ class _Open(NamedTuple):
     at: int
     early: float
     soon: float
-    is_ordered: bool
+    doubt: str
 
 
 _version_of: Final = attrgetter("version")
@@ -232,7 +232,7 @@ class Shadow:
     def lost_order(self, now: float, version: int) -> None:
         """Note that the next fact comes from a list of a version: what happened since the last news has no known order."""
         self._unordered_until, self._unordered_version = now + _LATE_S, max(self._unordered_version, version)
-        self._open = deque(one if one.soon <= self._sure else one._replace(is_ordered=False) for one in self._open)
+        self._open = deque(one if one.soon <= self._sure else one._replace(doubt=_UNORDERED) for one in self._open)
 
     def observe(self, fact: Seen | Gone, now: float, at: int, early: float | None = None, *, compares: bool = True) -> None:
         """Compare a decision that a fact tells of, then apply the fact.
@@ -318,8 +318,8 @@ class Shadow:
             self.agreement.uncompared[_UNTOLD] += 1
         else:
             version = _version(pod)
-            is_ordered = early >= self._unordered_until and version > self._unordered_version
-            self._open.append(_Open(found, waited, nominated, version, at, early, now + _SOON_S, is_ordered))
+            doubt = "" if early >= self._unordered_until and version > self._unordered_version else _UNORDERED
+            self._open.append(_Open(found, waited, nominated, version, at, early, now + _SOON_S, doubt))
 
     def _judged(self, pod: PodInfo, nominated: Nominated, node: str, message: str) -> ComparedDecision | None:
         """Return the comparison on the state as it is; None if there can be none."""
@@ -354,8 +354,8 @@ class Shadow:
                 self.agreement.uncompared[_TOO_MANY] += 1
             elif found.verdict is not Match.DIFFERENT:
                 self.agreement.count(found, case.at)
-            elif not case.is_ordered:
-                self.agreement.uncompared[_UNORDERED] += 1
+            elif case.doubt:
+                self.agreement.uncompared[case.doubt] += 1
             elif case.version < self._changes[0].version:
                 self.agreement.uncompared[_UNTOLD] += 1
             else:
@@ -365,7 +365,7 @@ class Shadow:
 
     def end(self) -> None:
         """Judge what waits, at the end."""
-        self.lost_order(self._sure, 0)
+        self._open = deque(one._replace(doubt=one.doubt or _UNTOLD) for one in self._open)
         while self.settle(float("inf")):
             pass
 
@@ -383,7 +383,7 @@ class Shadow:
         cost = (1000 + len(self.scheduler.cluster.table)) / 6000
         has_time = self._tries >= _MOST_TRIES * cost
         states = self._states(range(oldest, last), known, is_binding=is_binding)
-        for index, bound in states if case.is_ordered else islice(states, _MOST_UNORDERED):
+        for index, bound in states if not case.doubt else islice(states, _MOST_UNORDERED):
             added = [at for at in range(index, bound) if self._counts(at, case)]
             key = self._failure_key(case, index, added)
             if key is not None and (equal := self._failures.get(key)) is not None:

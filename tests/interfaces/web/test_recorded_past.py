@@ -2,8 +2,11 @@
 
 import random
 
+import msgspec
 import pytest
 
+from moorage.api.core import Pod
+from moorage.api.decode import decode
 from moorage.basis.recording.log_reader import log_of
 from moorage.errors import InputError
 from moorage.interfaces.web.hub import timeline_document
@@ -11,6 +14,11 @@ from moorage.interfaces.web.mirror import Header, View, snapshot_document
 from moorage.interfaces.web.recorded_past import RecordedPast
 from tests.live.recording.scripted_log import START_S, Script, a_node, a_pod, write_log
 
+BETWEEN = {"creationTimestamp": "2026-11-24T14:05:00Z"}
+BOUND = {
+    "phase": "Running",
+    "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-24T14:05:10Z"}],
+}
 HEADER = Header(release="1.36", id="", at="", live=False, writable=False, user="")
 
 
@@ -58,6 +66,10 @@ def random_log(directory, chance):
         for name in list(alive)[::3]:
             del alive[name]
         nodes["n0"] = a_node("n0", str(chance.choice((4, 8))))
+        if began:  # it came and was bound while no recorder ran
+            alive["between"] = decode(
+                {**msgspec.to_builtins(a_pod("between", node="n0", meta=BETWEEN)), "status": BOUND}, Pod, "test"
+            )
         script.start(*nodes.values(), *alive.values())
         for step in range(120):
             second, number = began + 1.0 + step * chance.uniform(1.0, 2.0), number + 1

@@ -167,9 +167,7 @@ class ClusterLog:
         """
         starts = [at for _, path in self.snapshots if (at := began_at(path)) is not None]
         if not starts:
-            raise InputError(
-                f"{self.directory}: the log has no complete snapshot yet; wait until the recorder has listed all kinds"
-            )
+            raise InputError(f"{self.directory}: no complete snapshot yet; wait until the recorder has listed all kinds")
         return starts[0], max(starts[-1], log_end(self.directory)[1])
 
     # -- a moment ------------------------------------------------------------------------------------------------------

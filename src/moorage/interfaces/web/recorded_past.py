@@ -102,4 +102,4 @@ class RecordedPast:
 def _timed(pod: PodRow, waited: PodRow | None, at: float, *, is_listed: bool) -> PodRow:
     """Return a pod with the times of the log, as those in objects are whole seconds; ``waited``: the pod before."""
     came = waited.arrived if waited is not None else pod.arrived if is_listed else at
-    return replace(pod, arrived=came, bound_at=at if waited is not None and pod.node is not None else pod.bound_at)
+    return replace(pod, arrived=came, bound_at=pod.bound_at if is_listed or pod.node is None else at)

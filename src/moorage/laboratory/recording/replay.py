@@ -174,9 +174,8 @@ def binding_of(log: ClusterLog, key: str, until: int) -> tuple[int, str]:
 
     Raises  InputError where the log is damaged
     """
-    since = max(log.span()[0], until - _DAY)
     bound, node = 0, ""
-    for one in log.changes_between(since, until):
+    for one in log.changes_between(max(log.span()[0], until - _DAY), until):
         if one.kind == "Pod" and one.key == key:
             before, after = ("" if body is None else _read(body).spec.node_name for body in (one.before, one.after))
             if not after:

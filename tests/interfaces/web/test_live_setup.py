@@ -49,18 +49,26 @@ def test_recorded_decisions_are_shown_with_their_differences(visit, text_of):
         "plugins": ["NodeResourcesFit"],
     }
     agreement = {"compared": 10_000, "share": 0.9999, "bindings": {"same": 9_000, "different": 1}, "failures": {"same": 999}}
+    agreement["uncompared"] = {"not judged: too many decisions differ at first to look into each": 50, "was never seen": 7}
     recorded = {"log": "log", "agreement": {**agreement, "plugins": {"NodeResourcesFit": 1}}, "differences": [difference]}
     empty = {"log": "other", "agreement": {}, "differences": []}
     server = LabServer(snapshot([{"name": "n1"}, {"name": "n2"}], []))
     server.answers["GET /lab/v1/setup"] = {**setup_document(a_scheduler(), [], list), "recordings": [recorded, empty]}
     try:
         with visit.page(server.url + "#/setup") as page:
-            page.get_by_text("Moorage agrees with 99.99% of 10,000 decisions.").wait_for()
+            page.get_by_text("Moorage agrees with 99.99% of 10,050 decisions, 50 of them by estimate.").wait_for()
+            assert (
+                "Not compared: 50: not judged: too many decisions differ at first to look into each; 7: was never seen."
+                in text_of(page)
+            )
             verdicts = page.get_by_role("table", name="Recorded decisions by verdict").locator("tbody tr")
             assert [row.split("\t") for row in verdicts.all_inner_texts()] == [
                 ["the same node, or the same reasons", "9,000", "999"], ["different", "1", "0"],
             ]  # fmt: skip
-            assert "moorage record cut -f log --pod shop/web-1 --at 2026-11-24T14:03:00Z -o case.json.gz" in text_of(page)
+            assert (
+                "moorage record cut -f log --pod shop/web-1 --at 2026-11-24T14:03:00Z --beside n1 -o case.json.gz"
+                in text_of(page)
+            )
             assert page.get_by_text("No decision of other was compared.").count() == 1
             visit.shoot(page, "setup-recorded")
     finally:

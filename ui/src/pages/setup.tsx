@@ -34,6 +34,7 @@ interface Recorded {
     readonly bindings?: Readonly<Record<string, number>>;
     readonly failures?: Readonly<Record<string, number>>;
     readonly plugins?: Readonly<Record<string, number>>;
+    readonly uncompared?: Readonly<Record<string, number>>;
   };
   readonly differences: readonly {
     readonly at: string;
@@ -138,7 +139,8 @@ function Validation() {
 
 /** How far Moorage decides as the recorded scheduler did: as a figure, by plugin, and each difference as a case to repeat. */
 function Agreement({ recorded: { log, agreement, differences } }: { recorded: Recorded }) {
-  const { compared = 0, share, bindings = {}, failures = {}, plugins = {} } = agreement;
+  const { compared = 0, share, bindings = {}, failures = {}, plugins = {}, uncompared = {} } = agreement;
+  const estimated = Object.entries(uncompared).find(([why]) => why.startsWith("not judged"))?.[1] ?? 0;
   const different = (bindings.different ?? 0) + (failures.different ?? 0);
   if (!compared || share == null) {
     return (
@@ -151,7 +153,8 @@ function Agreement({ recorded: { log, agreement, differences } }: { recorded: Re
   return (
     <Section title="Recorded decisions" aside={visible(log)}>
       <p class="lead">
-        <Sign tone={different ? "risk" : "ok"} /> Moorage agrees with {percent(different ? Math.min(share, 0.9999) : 1, 2)} of {plural(compared, "decision")}.
+        <Sign tone={different ? "risk" : "ok"} /> Moorage agrees with {percent(different ? Math.min(share, 0.9999) : 1, 2)} of {plural(compared + estimated, "decision")}
+        {estimated > 0 && `, ${count(estimated)} of them by estimate`}.
       </p>
       <Table
         label="Recorded decisions by verdict"
@@ -162,6 +165,11 @@ function Agreement({ recorded: { log, agreement, differences } }: { recorded: Re
           ["failures", (verdict) => count(failures[verdict] ?? 0), NUM],
         ]}
       />
+      {Object.keys(uncompared).length > 0 && (
+        <p class="small muted">
+          Not compared: {Object.entries(uncompared).map(([why, number]) => `${count(number)}: ${visible(why)}`).join("; ")}.
+        </p>
+      )}
       {different > 0 && <Bars label="Differences by plugin" rows={Object.entries(plugins).map(([plugin, number]) => [plugin, number, count(number)])} />}
       {differences.length > 0 && (
         <Table
@@ -169,16 +177,27 @@ function Agreement({ recorded: { log, agreement, differences } }: { recorded: Re
           rows={[...differences].reverse()}
           first={5}
           columns={[
-            ["At", (one) => visible(one.at)],
-            ["Pod", (one) => <Name of={one.pod} to="pod" />],
-            ["went to", (one) => (one.node ? <Name of={one.node} to="node" /> : "pending")],
-            ["Moorage", (one) => (one.ours ? <Name of={one.ours} to="node" /> : "pending")],
-            ["By", (one) => (one.plugins ?? []).join(", ")],
-            ["Repeat it", (one) => <Command text={`moorage record cut -f ${log} --pod ${one.pod} --at ${one.at} -o case.json.gz`} />, PROSE],
+            ["Last differences", (one) => <Difference one={one} log={log} />],
           ]}
         />
       )}
     </Section>
+  );
+}
+
+/** A decision that differs, and the command that cuts it out of the log. */
+function Difference({ one, log }: { one: Recorded["differences"][number]; log: string }) {
+  const beside = one.node ? ` --beside ${one.node}` : "";
+  const by = one.plugins?.length ? ` (${one.plugins.map(visible).join(", ")})` : "";
+  return (
+    <>
+      <p>
+        {visible(one.at)} <Name of={one.pod} to="pod" /> went to {one.node ? <Name of={one.node} to="node" /> : "no node"}, Moorage
+        chooses {one.ours ? <Name of={one.ours} to="node" /> : "none"}
+        {by}
+      </p>
+      <Command text={`moorage record cut -f ${log} --pod ${one.pod} --at ${one.at}${beside} -o case.json.gz`} />
+    </>
   );
 }
 

@@ -115,7 +115,7 @@ class Agreement:
 
         Of those that were too many to look into each, as many count as different as of those that were looked into.
         """
-        both, many = self.bindings + self.failures, self.uncompared[_TOO_MANY]
+        both, many = self.bindings + self.failures, self.uncompared[TOO_MANY]
         different, explained = both[Match.DIFFERENT.value], both[Match.REORDERED.value]
         among_many = many * different / (different + explained) if different else 0.0
         return 1 - (different + among_many) / (self.compared + many) if self.compared else None
@@ -149,7 +149,7 @@ _TRIES_PER_S: Final = 3
 _TRIES_KEPT: Final = 500
 _FAILURES_KEPT: Final = 5000
 _UNORDERED: Final = "cannot be judged: a watch began again with a list, so the order of the changes before it is lost"
-_TOO_MANY: Final = "not judged: too many decisions differ at first to look into each"
+TOO_MANY: Final = "not judged: too many decisions differ at first to look into each"
 _UNTOLD: Final = "cannot be judged: a watch was interrupted, and what happened before the decision is not known yet"
 
 
@@ -351,7 +351,7 @@ class Shadow:
         self._go_to(len(self._changes))
         for case, found in reversed(ended):
             if found is None:
-                self.agreement.uncompared[_TOO_MANY] += 1
+                self.agreement.uncompared[TOO_MANY] += 1
             elif found.verdict is not Match.DIFFERENT:
                 self.agreement.count(found, case.at)
             elif case.doubt:

@@ -49,7 +49,7 @@ from moorage.live.client.resources import cluster_uid, server_version
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import BEHIND_S, RecorderLoop
-from moorage.live.recording.shadow import Match, Shadow
+from moorage.live.recording.shadow import TOO_MANY, Match, Shadow
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.certificates import listen, serving
@@ -237,7 +237,9 @@ def _agreement(agreement: Mapping[str, Any]) -> Iterator[str]:
         yield "\nNo decision was compared yet.\n"
         return
     percent = "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"  # never 100 % for less than all
-    yield f"\nMoorage agrees with {percent} of {counted(agreement.get('compared', 0), 'decision')}:\n"
+    many = agreement.get("uncompared", {}).get(TOO_MANY, 0)
+    known = f", {many:,} of them by estimate" if many else ""
+    yield f"\nMoorage agrees with {percent} of {counted(agreement.get('compared', 0) + many, 'decision')}{known}:\n"
     rows = [("BINDINGS", "FAILURES", "MOORAGE CHOOSES")]
     for verdict, text in _VERDICTS.items():
         both = [agreement.get(what, {}).get(verdict.value, 0) for what in ("bindings", "failures")]

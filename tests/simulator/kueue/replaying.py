@@ -161,7 +161,7 @@ def target_differences(case: dict[str, Any]) -> Iterator[str]:
             key = (one["name"], resource)
             requests[key] = requests.get(key, 0) + pod_set.counted.get(resource, 0) * (chosen["count"] or pod_set.count)
             needed |= {key} if one["mode"] == "Preempt" else set()
-    asking = Asking(workload, queue, objects.queues, frozenset(needed), requests, float(case["now"]), {}, {})
+    asking = Asking(workload, queue, objects.queues, frozenset(needed), requests, {}, {})
     asking.strategies = case.get("strategies") or STRATEGIES
     found = find_targets(asking, fair=case["fair"])
     mine = sorted([one.workload.name, one.reason] for one in found)

@@ -33,5 +33,5 @@ def test_a_share_that_falls_by_another_resource_lets_a_queue_take_from_others():
         objects.queues[held.cluster_queue].changed()
         objects.queues[held.cluster_queue].add(held.usage)
     cpu = ("f", "cpu")
-    asking = Asking(workload("new", 10), objects.queues["a"], objects.queues, frozenset({cpu}), {cpu: 6000}, 0.0, {}, {})
+    asking = Asking(workload("new", 10), objects.queues["a"], objects.queues, frozenset({cpu}), {cpu: 6000}, {}, {})
     assert [(one.workload.name, one.reason) for one in find_targets(asking, fair=True)] == [("other", "InCohortFairSharing")]

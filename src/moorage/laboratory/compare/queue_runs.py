@@ -21,8 +21,6 @@ from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.simulate import Options, prepare
 
-__all__ = ["is_queue_parameter", "measure_queued", "queue_metrics", "with_queue_parameters"]
-
 _KINDS: Final = ("ClusterQueue", "Cohort")
 _AMOUNTS: Final = ("nominalQuota", "borrowingLimit", "lendingLimit")
 

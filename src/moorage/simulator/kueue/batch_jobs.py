@@ -14,7 +14,7 @@ from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
-from moorage.simulator.kueue.integrations import KINDS_OF_JOBS, QueuedWork, find_works
+from moorage.simulator.kueue.integrations import PLACES, QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import ResourceRules, Settings, read_settings
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
@@ -22,8 +22,6 @@ from moorage.simulator.kueue.validation import refuse_invalid
 from moorage.simulator.kueue.workloads import read_workload
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
-
-__all__ = ["KINDS", "QUEUE_KINDS", "QueuedCluster", "has_queues", "queued_cluster", "read_queues"]
 
 _PLURALS: Final = (
     "clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads", "workloadpriorityclasses", "admissionchecks",
@@ -38,7 +36,7 @@ QUEUE_KINDS: Final = (
 #: A time of creation before it is none: the input does not say it.
 _EPOCH_S: Final = 1e8
 #: These, and the kinds of jobs that Moorage knows only for queues.
-KINDS: Final = (*QUEUE_KINDS, *KINDS_OF_JOBS)
+KINDS: Final = (*QUEUE_KINDS, *PLACES)
 
 
 @dataclass(slots=True)

@@ -29,8 +29,6 @@ from moorage.simulator.kueue.usage_ledger import UsageLedger
 from moorage.simulator.kueue.waiting import Requeue, Waiting
 from moorage.simulator.kueue.workloads import Amounts, Key, ScanState, Workload
 
-__all__ = ["CycleResult", "Eviction", "FreeNode", "QueueAdmission"]
-
 _WAITING: Final = "WaitingForQuota"
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
 _NOT_READY: Final = "waiting for all admitted workloads to be in PodsReady condition"
@@ -286,26 +284,26 @@ class QueueAdmission:
                 message, reason, why = refusal
                 waiting.requeue(head, why, now, self.cycles)
                 head.wait(reason, message)
-            elif head.scan is None and head.refusal is not None and self._repeats(head, queue, now):
+            elif head.scan is None and head.refusal is not None and self._repeats(head, queue):
                 waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
                 if self.fair:  # others wait for their turns behind it
                     assignment = Assignment(ScanState([], 0, self.cycles, head.shape), usage=head.refusal.usage)
                     yield QueueEntry(head, queue, assignment, [], "", refused=True)
             else:
-                yield self._nominate(head, queue, now)
+                yield self._nominate(head, queue)
 
-    def _repeats(self, workload: Workload, queue: ClusterQueue, now: float) -> bool:
+    def _repeats(self, workload: Workload, queue: ClusterQueue) -> bool:
         def finds(needed: frozenset[Key], requests: Amounts) -> bool:
-            return bool(find_targets(self._asking(workload, queue, needed, requests, now), fair=self.fair))
+            return bool(find_targets(self._asking(workload, queue, needed, requests), fair=self.fair))
 
         found: bool = workload.refusal.repeats(workload, queue, finds, fair=self.fair)
         return found
 
     def _asking(
-        self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts, now: float,
+        self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts,
         places: Places = MappingProxyType({}),
     ) -> Asking:  # fmt: skip
-        return Asking(workload, queue, self.objects.queues, needed, requests, now, self.trees, places, self._strategies)
+        return Asking(workload, queue, self.objects.queues, needed, requests, self.trees, places, self._strategies)
 
     def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
         labels = self.objects.namespaces.get(workload.namespace)
@@ -317,14 +315,14 @@ class QueueAdmission:
             return text, "Misconfigured", Requeue.NAMESPACE_MISMATCH
         return (workload.invalid, "Misconfigured", Requeue.GENERIC) if workload.invalid else None
 
-    def _nominate(self, workload: Workload, queue: ClusterQueue, now: float) -> QueueEntry:
-        assignment, targets = self._assign(workload, queue, now)
+    def _nominate(self, workload: Workload, queue: ClusterQueue) -> QueueEntry:
+        assignment, targets = self._assign(workload, queue)
         workload.scan = assignment.scan
         return QueueEntry(workload, queue, assignment, targets, assignment.message())
 
-    def _assign(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Victim]]:
+    def _assign(self, workload: Workload, queue: ClusterQueue) -> tuple[Assignment, list[Victim]]:
         """Return flavors and victims; a workload that preempts gets the places that it will have."""
-        found, targets = self._assign_flavors(workload, queue, now)
+        found, targets = self._assign_flavors(workload, queue)
         if self.trees and found.mode is Mode.PREEMPT:
             asked = placement_requests(found, workload, queue, self.trees)
             for target in targets:
@@ -334,7 +332,7 @@ class QueueAdmission:
                 target.workload.take_places(self.trees)
         return found, targets
 
-    def _assign_flavors(self, workload: Workload, queue: ClusterQueue, now: float) -> tuple[Assignment, list[Victim]]:
+    def _assign_flavors(self, workload: Workload, queue: ClusterQueue) -> tuple[Assignment, list[Victim]]:
         scan = workload.scan
         if scan is not None and (
             scan.shape != workload.shape or (self.cycles - scan.cycle > 1 and queue.generation > scan.generation)
@@ -342,7 +340,7 @@ class QueueAdmission:
             workload.scan = None
 
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
-            asked = self._asking(workload, queue, frozenset((key,)), {key: amount}, now)
+            asked = self._asking(workload, queue, frozenset((key,)), {key: amount})
             return possibility_of(asked, key, amount, fair=self.fair)
 
         def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim], bool]:
@@ -353,7 +351,7 @@ class QueueAdmission:
             if found.mode is Mode.PREEMPT:
                 places = placement_requests(found, workload, queue, self.trees) if self.trees else {}
                 requests = found.total_requests(workload)
-                asked = self._asking(workload, queue, found.needing_preemption(), requests, now, places)
+                asked = self._asking(workload, queue, found.needing_preemption(), requests, places)
                 targets = find_targets(asked, fair=self.fair)
             return found, targets, found.mode is Mode.FIT or bool(targets)
 
@@ -380,7 +378,7 @@ class QueueAdmission:
         queue, victims = entry.queue, self._victims
         fits = self._fits(entry)
         if _overlap(entry.targets, victims) or (not fits and entry.queue_fits):
-            fits = self._reassign(entry, now)
+            fits = self._reassign(entry)
         mode = entry.assignment.mode
         if mode is Mode.NO_FIT:
             entry.why, entry.reason = Requeue.NO_FIT, entry.assignment.no_fit_reason
@@ -428,7 +426,7 @@ class QueueAdmission:
             victim.conditions["Preempted"] = ("True", target.reason, text)
             result.evicted.append(Eviction(victim, workload, target.reason))
 
-    def _reassign(self, entry: QueueEntry, now: float) -> bool:
+    def _reassign(self, entry: QueueEntry) -> bool:
         """Look again, as if the victims of others were gone where they are its own; else only its places are taken.
 
         Return whether the new assignment fits.
@@ -440,7 +438,7 @@ class QueueAdmission:
             target.workload.take_places(self.trees, -1)
         self._turn(overlaps)
         workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
-        entry.assignment, entry.targets = self._assign(workload, entry.queue, now)
+        entry.assignment, entry.targets = self._assign(workload, entry.queue)
         workload.scan, workload.nominated = entry.assignment.scan, {}
         entry.message = entry.assignment.message()
         for target in gone:

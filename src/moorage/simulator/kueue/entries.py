@@ -16,8 +16,6 @@ from moorage.simulator.kueue.quota import CohortNode, DominantShare
 from moorage.simulator.kueue.waiting import Requeue
 from moorage.simulator.kueue.workloads import Amounts, Workload
 
-__all__ = ["FairOrder", "QueueEntry", "classical_order"]
-
 
 @dataclass(slots=True)
 class QueueEntry:

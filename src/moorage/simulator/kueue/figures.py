@@ -16,8 +16,6 @@ from moorage.simulator.kueue.quota import CohortNode
 from moorage.simulator.kueue.timeline import TimedWork
 from moorage.simulator.kueue.workloads import Key
 
-__all__ = ["jain", "queue_report", "why_waiting"]
-
 _HOUR: Final = 3600.0
 _Floats = npt.NDArray[np.float64]
 

@@ -24,20 +24,6 @@ from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, PodSet, ScanState, Workload, rank_of
 
-__all__ = [
-    "Assignment",
-    "ChosenFlavor",
-    "Mode",
-    "Possibility",
-    "Reason",
-    "assign_flavors",
-    "lacking_text",
-    "placement_requests",
-    "refusal_of",
-    "requested",
-    "too_large_text",
-]
-
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
 
 

@@ -1,6 +1,6 @@
 """Integrations: which pod sets an object asks a queue for, and the pods that it starts with.
 
-``PLACES`` says for each kind where its pod sets stand: a kind is a row of data. Jobs, Deployments, StatefulSets and plain pods
+``job_kinds.toml`` says for each kind where its pod sets stand. Jobs, Deployments, StatefulSets and plain pods
 have controllers in the simulator, which create their pods.
 
 Source  Kueue, pkg/controller/jobs
@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from datetime import datetime
+from importlib import resources
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodSpec, PodTemplateSpec
@@ -31,8 +33,6 @@ from moorage.simulator.owners import is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.workloads import PodFactory
 
-__all__ = ["ARRIVAL", "DURATION", "KINDS_OF_JOBS", "PLACES", "QUEUE_LABEL", "QueuedWork", "find_works", "work_of_pods"]
-
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 #: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.
 DURATION: Final = "moorage.dev/duration"
@@ -43,25 +43,10 @@ _GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 _GROUP_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 _TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 _SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
-_TOPOLOGY: Final = {
-    "kueue.x-k8s.io/podset-required-topology": "required",
-    "kueue.x-k8s.io/podset-preferred-topology": "preferred",
-    "kueue.x-k8s.io/podset-unconstrained-topology": "unconstrained",
-    "kueue.x-k8s.io/podset-slice-required-topology": "podSetSliceRequiredTopology",
-    _SLICE_SIZE: "podSetSliceSize",
-    "kueue.x-k8s.io/podset-group-name": "podSetGroupName",
-}
 
 
-class _Sets(NamedTuple):
-    """Pod sets at one place of an object. Paths are dotted.
-
-    ``at``        the list or mapping of pod sets, or one pod set; ``keys`` the order of a mapping
-    ``name``      the field of the name, or the name itself with a leading ``=``; of a mapping the key is the name
-    ``template``  the template in a pod set
-    ``numbers``   the numbers whose product is the count; each is 1 if it is missing. ``most`` limits the last of them
-    ``less``      how many pods of the count stand elsewhere
-    """
+class _Sets(Struct, frozen=True, forbid_unknown_fields=True):
+    """Pod sets at one place of an object; ``job_kinds.toml`` explains the fields."""
 
     at: str
     template: str
@@ -72,47 +57,17 @@ class _Sets(NamedTuple):
     less: int = 0
 
 
-def _replicas(field: str, *keys: str) -> tuple[_Sets, ...]:
-    return (_Sets(f"spec.{field}", "template", numbers=("replicas",), keys=keys),)
+class _Data(Struct, frozen=True):
+    kinds: dict[str, tuple[_Sets, ...]]
+    topology: dict[str, str]
+    submitter: dict[str, Any]
 
 
-_RAY: Final = (
-    _Sets("headGroupSpec", "template", "=head"),
-    _Sets("workerGroupSpecs", "template", "groupName", ("replicas", "numOfHosts")),
+_DATA: Final = msgspec.toml.decode(
+    resources.files("moorage.simulator.kueue").joinpath("job_kinds.toml").read_text(encoding="utf-8"), type=_Data
 )
-
-
-def _ray(prefix: str) -> tuple[_Sets, ...]:
-    return tuple(one._replace(at=f"{prefix}.{one.at}") for one in _RAY)
-
-
 #: Kinds by plural, version and group, and where their pod sets stand.
-PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = {
-    "jobsets.v1alpha2.jobset.x-k8s.io": (
-        _Sets(
-            "spec.replicatedJobs", "template.spec.template", "name",
-            ("replicas", "template.spec.parallelism"), "template.spec.completions",
-        ),
-    ),
-    "rayjobs.v1.ray.io": (*_ray("spec.rayClusterSpec"), _Sets("spec", "submitterPodTemplate", "=submitter")),
-    "rayclusters.v1.ray.io": _ray("spec"),
-    "pytorchjobs.v1.kubeflow.org": _replicas("pytorchReplicaSpecs", "Master", "Worker"),
-    "tfjobs.v1.kubeflow.org": _replicas("tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
-    "xgboostjobs.v1.kubeflow.org": _replicas("xgbReplicaSpecs", "Master", "Worker"),
-    "paddlejobs.v1.kubeflow.org": _replicas("paddleReplicaSpecs", "Master", "Worker"),
-    "jaxjobs.v1.kubeflow.org": _replicas("jaxReplicaSpecs", "Worker"),
-    "mpijobs.v2beta1.kubeflow.org": _replicas("mpiReplicaSpecs", "Launcher", "Worker"),
-    "leaderworkersets.v1.leaderworkerset.x-k8s.io": (
-        _Sets("spec.leaderWorkerTemplate", "leaderTemplate", "=leader"),
-        _Sets("spec.leaderWorkerTemplate", "workerTemplate", "=worker", ("size",), less=1),
-    ),
-}  # fmt: skip
-KINDS_OF_JOBS: Final = tuple(PLACES)
-#: What KubeRay starts to submit a RayJob.
-_SUBMITTER: Final = {
-    "name": "ray-job-submitter",
-    "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
-}
+PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = _DATA.kinds
 
 
 @dataclass(slots=True, eq=False)
@@ -212,18 +167,9 @@ def work_of_pods(
     sets = list(roles.values())
     names = ["main"] if len(sets) == 1 else [f"role-{number}" for number in range(len(sets))]
     meta = pods[0].metadata
-    data = {
-        "metadata": {
-            "namespace": meta.namespace,
-            "name": f"{title.partition('/')[0].lower()}-{title.partition('/')[2]}",
-            "uid": meta.uid,
-        },
-        "spec": {
-            "queueName": queue,
-            "priority": priority,
-            "podSets": [_pod_set(name, len(group), group[0].spec, meta) for name, group in zip(names, sets, strict=True)],
-        },
-    }
+    kind, _, name = title.partition("/")
+    pod_sets = [_pod_set(named, len(group), group[0].spec, meta) for named, group in zip(names, sets, strict=True)]
+    data = _workload_data(meta.namespace, f"{kind.lower()}-{name}", meta.uid, queue, priority, pod_sets)
     workload = read_workload(data, created)
     return QueuedWork(title, workload, sets, [0] * len(sets), arrival_s, duration_s, until_gone=True)
 
@@ -260,22 +206,11 @@ class _Reader:
                     self.works.append(work)
             return
         suffix = "" if item.number is None else f"-{item.number}"
-        data: dict[str, Any] = {
-            "metadata": {
-                "namespace": meta.namespace or "default",
-                "name": f"{item.kind.lower()}-{meta.name}{suffix}",
-                "uid": (meta.uid or meta.name) + suffix,
-            },
-            "spec": {
-                "queueName": _queue_name(meta),
-                "priority": self._priority(meta, specs[0][2]),
-                "podSets": [
-                    _pod_set(name, count, spec, _template_meta(item, at)) for at, (name, count, spec) in enumerate(specs)
-                ],
-            },
-        }
+        pod_sets = [_pod_set(name, count, spec, _template_meta(item, at)) for at, (name, count, spec) in enumerate(specs)]
         if item.job is not None and (least := meta.annotations.get(_LEAST_PODS)) and least.isdigit():
-            data["spec"]["podSets"][0]["minCount"] = int(least)
+            pod_sets[0]["minCount"] = int(least)
+        name, uid = f"{item.kind.lower()}-{meta.name}{suffix}", (meta.uid or meta.name) + suffix
+        data = _workload_data(meta.namespace, name, uid, _queue_name(meta), self._priority(meta, specs[0][2]), pod_sets)
         workload = known or read_workload(data, created)
         lasts = meta.labels.get(_TIME_LABEL, "")
         completions = [0] * len(specs)
@@ -381,10 +316,10 @@ def _with_submitter(document: Mapping[str, Any]) -> Mapping[str, Any]:
     containers = _at(head, "template.spec.containers") or []
     if mode == "K8sJobMode":
         image = containers[0].get("image", "") if containers else ""
-        default = {"spec": {"containers": [{**_SUBMITTER, "image": image}], "restartPolicy": "Never"}}
+        default = {"spec": {"containers": [{**_DATA.submitter, "image": image}], "restartPolicy": "Never"}}
         spec["submitterPodTemplate"] = given or default
     elif mode == "SidecarMode" and containers:
-        template = {**head["template"], "spec": {**head["template"]["spec"], "containers": [*containers, _SUBMITTER]}}
+        template = {**head["template"], "spec": {**head["template"]["spec"], "containers": [*containers, _DATA.submitter]}}
         spec["rayClusterSpec"] = {**spec["rayClusterSpec"], "headGroupSpec": {**head, "template": template}}
     return {**document, "spec": spec}
 
@@ -401,9 +336,18 @@ def _new_pods(item: _Item) -> list[list[Pod]]:
     return found
 
 
+def _workload_data(
+    namespace: str, name: str, uid: str, queue: str, priority: int, pod_sets: list[dict[str, Any]]
+) -> dict[str, Any]:  # fmt: skip
+    meta = {"namespace": namespace or "default", "name": name, "uid": uid}
+    return {"metadata": meta, "spec": {"queueName": queue, "priority": priority, "podSets": pod_sets}}
+
+
 def _pod_set(name: str, count: int, spec: PodSpec, meta: ObjectMeta) -> dict[str, Any]:
     pod_set: dict[str, Any] = {"name": name, "count": count, "template": {"spec": msgspec.to_builtins(spec)}}
-    asked: dict[str, Any] = {field: meta.annotations[label] for label, field in _TOPOLOGY.items() if label in meta.annotations}
+    asked: dict[str, Any] = {
+        field: meta.annotations[label] for label, field in _DATA.topology.items() if label in meta.annotations
+    }
     if "podSetSliceSize" in asked:
         asked["podSetSliceSize"] = _whole_number(asked["podSetSliceSize"], f"metadata.annotations[{_SLICE_SIZE}]")
     if asked:

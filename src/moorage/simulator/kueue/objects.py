@@ -19,8 +19,6 @@ from moorage.errors import InputError
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
 from moorage.simulator.kueue.workloads import Key, Workload, amount_of
 
-__all__ = ["ClusterQueue", "Flavor", "Objects", "Preemption", "ResourceGroup", "read_objects"]
-
 _NANO: Final = 1_000_000_000
 _MAY_STOP: Final = frozenset({"MayStopSearch", "Borrow", "Preempt"})
 

@@ -9,7 +9,8 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -23,8 +24,6 @@ from moorage.simulator.kueue.settings import STRATEGIES
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
-
-__all__ = ["Asking", "Victim", "find_targets", "possibility_of"]
 
 _IN_QUEUE = "InClusterQueue"
 _RECLAIM = "InCohortReclamation"
@@ -49,7 +48,6 @@ class Asking:
     queues: dict[str, ClusterQueue]
     needed: frozenset[Key]
     requests: Amounts
-    now: float
     trees: Mapping[str, TopologyTree]
     places: Mapping[str, Sequence[PlacementRequest]]
     #: With fair sharing: the rules by which shares are compared, in turn.
@@ -143,9 +141,11 @@ def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
     rules, state = asking.queue.preemption, asking.queue.clock[0]
     if rules.within_queue == rules.reclaim == "Never":
         return []
-    found = _fair(asking) if fair else _classical(asking)
-    asking.queue.clock[0] = state
-    return found
+    question = None if asking.places else (state, asking.workload.key, asking.needed, asking.requests)
+    if question is None or asking.queue.asked[0] != question:
+        asking.queue.asked = question, _fair(asking) if fair else _classical(asking)
+        asking.queue.clock[0] = state
+    return list(asking.queue.asked[1])
 
 
 def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tuple[Possibility, int]:
@@ -297,28 +297,24 @@ class _Waiting(dict[str, list[Workload]]):
 
     def __missing__(self, name: str) -> list[Workload]:
         asking, rule, queue = self._asking, self._asking.queue.preemption.reclaim, self._asking.queues[name]
-        found = self[name] = (
-            []
-            if rule == "Never" or queue.within_nominal(asking.needed)
-            else [one for one in queue.users(asking.needed) if asking.allows(one, rule)]
-        )
+        users = [] if rule == "Never" or queue.within_nominal(asking.needed) else queue.users(asking.needed)
+        found = self[name] = list(users) if rule == "Any" else [one for one in users if asking.allows(one, rule)]
         return found
 
 
 def _fair(asking: Asking) -> list[Victim]:
     queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
-    own = waiting[queue.name]
     # A workload that its queue's own quota would hold may take from all that borrow.
     entitled = not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
-    others, hopeless = _others(asking, waiting, entitled=entitled)
-    if not asking.may_fit(chain(own, *(waiting[other.name] for other in others))):
+    most, hopeless = _prospects(asking, waiting[queue.name], entitled=entitled)
+    if any(amount and amount > queue.available(key) + most.get(key, 0) for key, amount in requests.items()):
         return []
     queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
     again: dict[str, list[Workload]] = defaultdict(list)
-    fits = _first_strategy(asking, _Order(asking, waiting, hopeless), targets, again, entitled=entitled)
+    fits = _first_strategy(_Turns(asking, waiting, hopeless), targets, again, entitled=entitled)
     if not fits and len(asking.strategies) > 1:
-        fits = _second_strategy(asking, again, targets)
+        fits = _second_strategy(_Turns(asking, again, set()), targets)
     queue.remove(requests)
     if not fits:
         asking.put_back(targets)
@@ -326,161 +322,147 @@ def _fair(asking: Asking) -> list[Victim]:
     return asking.fill_back(targets, borrowing=True)
 
 
-def _others(
-    asking: Asking, waiting: dict[str, list[Workload]], *, entitled: bool
-) -> tuple[list[ClusterQueueNode], set[int]]:  # fmt: skip
-    """Return the queues that may lose workloads, and the nodes that cannot, whatever happens to others before.
+def _prospects(asking: Asking, own: Iterable[Workload], *, entitled: bool) -> tuple[Amounts, set[int]]:
+    """Return what victims could give back at most, and the nodes that lose nothing, whatever happens to others before.
 
     A share only falls while victims are found. So a node loses nothing whose share is smaller already than that of the asking
     side without all that could go below it.
     """
-    found: list[ClusterQueueNode] = []
     hopeless: set[int] = set()
     node: QuotaNode = asking.queue
-    more, gone = asking.requests, _total(waiting[node.name])
+    more, gone = asking.requests, Counter[Key]()
+    for one in own:
+        gone.update(one.usage)
     for parent in node.ancestors() if asking.queue.preemption.reclaim != "Never" else ():
         least = (0, -1.0)
         if not entitled:
-            least = node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank
-        children: list[CohortNode | ClusterQueueNode] = [*parent.cohorts, *parent.queues]
-        for child in children:
+            least = node.share_with({key: more.get(key, 0) - gone[key] for key in {*more, *gone}}).rank
+        for child in parent.children:
             if child is node:
                 continue
             share = child.share()
             if not share.borrowed or share.rank < least:
                 hopeless.add(id(child))
-                continue
-            found += child.subtree_queues()
-            for key, used in child.usage.items():
-                gone[key] = gone.get(key, 0) + used
+            else:
+                gone.update(child.usage)
         more, node = node.overflow(more), parent
-    return found, hopeless
-
-
-def _total(workloads: Iterable[Workload]) -> Amounts:
-    total: Amounts = {}
-    for one in workloads:
-        for key, amount in one.usage.items():
-            total[key] = total.get(key, 0) + amount
-    return total
+    return gone, hopeless
 
 
 def _first_strategy(
-    asking: Asking, order: _Order, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
+    turns: _Turns, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
 ) -> bool:  # fmt: skip
     """Take from the queues in turn what the first rule allows; ``again`` gets the others."""
-    final = asking.strategies[0] == STRATEGIES[0]
-    for queue in order:
-        left = order.waiting[queue.name]
+    asking, final = turns.asking, turns.asking.strategies[0] == STRATEGIES[0]
+    for queue in turns:
+        left = turns.waiting[queue.name]
         if queue is asking.queue or entitled:
-            one = left.pop(0)
-            targets.append(Victim(one, asking.take(one), _IN_QUEUE if queue is asking.queue else _RECLAIM))
-            if asking.fits_counted():
+            if turns.take(queue, _IN_QUEUE if queue is asking.queue else _RECLAIM, targets):
                 return True
             continue
-        mine, theirs = _almost_common(asking.queue, queue)
+        mine, theirs = turns.sides(queue)
         own, initial = mine.share().rank, theirs.share().rank
         if initial < own or (initial == own and not final):
             again[queue.name] += left
             left.clear()
         while left:
-            one = left.pop(0)
-            if not final or own <= theirs.share_without(queue, one.usage).rank:
-                targets.append(Victim(one, asking.take(one), _FAIR))
-                if asking.fits_counted():
+            if not final or own <= theirs.share_without(queue, left[0].usage).rank:
+                if turns.take(queue, _FAIR, targets):
                     return True
                 break
-            again[queue.name].append(one)
+            again[queue.name].append(left.pop(0))
     return False
 
 
-def _second_strategy(asking: Asking, waiting: dict[str, list[Workload]], targets: list[Victim]) -> bool:
+def _second_strategy(turns: _Turns, targets: list[Victim]) -> bool:
     """Take from the queues in turn, once from each, what the second rule allows."""
-    order = _Order(asking, waiting, set())
-    for queue in order:
-        mine, theirs = _almost_common(asking.queue, queue)
-        one = waiting[queue.name].pop(0)
-        if mine.share().rank < theirs.share().rank:
-            targets.append(Victim(one, asking.take(one), _FAIR))
-            if asking.fits_counted():
-                return True
-        order.drop(queue)
+    for queue in turns:
+        del turns.waiting[queue.name][1:]
+        mine, theirs = turns.sides(queue)
+        if mine.share().rank < theirs.share().rank and turns.take(queue, _FAIR, targets):
+            return True
+        turns.waiting[queue.name].clear()
     return False
 
 
-def _almost_common(a: ClusterQueueNode, b: ClusterQueueNode) -> tuple[QuotaNode, QuotaNode]:
-    """Return the nodes of both just below their lowest common ancestor."""
-    below: dict[int, QuotaNode] = {}
-    mine: QuotaNode = a
-    for parent in a.ancestors():
-        below[id(parent)] = mine
-        mine = parent
-    theirs: QuotaNode = b
-    while id(theirs.parent) not in below:
-        assert theirs.parent is not None
-        theirs = theirs.parent
-    return below[id(theirs.parent)], theirs
-
-
-class _Order:
+class _Turns:
     """Yields the queue to take from next: at each level of the tree the child with the largest share.
 
-    ``waiting`` are the candidates by queue; the caller removes those it takes. Nodes that no longer borrow are left out for
-    good, except those above the asking queue and that queue itself; ``hopeless`` ones from the start.
+    ``waiting`` are the candidates by queue; the caller takes some, and removes others. Children that do not borrow are left
+    out, except those above the asking queue and that queue itself; so are ``hopeless`` ones.
     """
 
     def __init__(self, asking: Asking, waiting: dict[str, list[Workload]], hopeless: set[int]) -> None:
-        self._asking = asking
-        self._above = set(map(id, asking.queue.ancestors()))
+        self.asking = asking
         self.waiting = waiting
-        self._done = hopeless
-        #: The children of each Cohort that are not left out yet, the largest shares last, and for which state of the tree.
-        self._left: dict[int, tuple[int, list[ClusterQueueNode], list[CohortNode]]] = {}
-
-    def drop(self, queue: ClusterQueueNode) -> None:
-        self._done.add(id(queue))
+        self._hopeless = hopeless
+        #: The nodes on the way to the root, by the Cohort above each.
+        self._mine: dict[int, QuotaNode] = {}
+        node: QuotaNode = asking.queue
+        for parent in asking.queue.ancestors():
+            self._mine[id(parent)] = node
+            node = parent
+        #: The children of each Cohort that are in turn, the next one last.
+        self._lines: dict[int, list[QuotaNode]] = {}
+        self._root = node
 
     def __iter__(self) -> Iterator[ClusterQueueNode]:
-        asking = self._asking.queue
-        if asking.parent is None:
-            while id(asking) not in self._done and self.waiting[asking.name]:
-                yield asking
-            return
-        root = asking.parent.root()
-        while id(root) not in self._done:
-            if (queue := self._next(root)) is not None:
-                yield queue
+        while (queue := self._next(self._root)) is not None:
+            yield queue
 
-    def _next(self, cohort: CohortNode) -> ClusterQueueNode | None:
-        queues, cohorts = self._children(cohort)
-        while queues and (id(queues[-1]) in self._done or not self.waiting[queues[-1].name]):
-            queues.pop()
-        while cohorts and id(cohorts[-1]) in self._done:
-            cohorts.pop()
-        if cohorts and (not queues or cohorts[-1].share().rank >= queues[-1].share().rank):
-            return self._next(cohorts[-1])
-        if not queues:
-            self._done.add(id(cohort))
-            return None
-        return queues[-1]
+    def sides(self, queue: ClusterQueueNode) -> tuple[QuotaNode, QuotaNode]:
+        """Return the nodes just below the lowest Cohort above both the asking queue and this one."""
+        theirs: QuotaNode = queue
+        while (mine := self._mine.get(id(theirs.parent))) is None:
+            assert theirs.parent is not None
+            theirs = theirs.parent
+        return mine, theirs
 
-    def _children(self, cohort: CohortNode) -> tuple[list[ClusterQueueNode], list[CohortNode]]:
-        asking, waiting, done = self._asking, self.waiting, self._done
-        state, queues, cohorts = self._left.get(id(cohort)) or (-1, cohort.active_queues(), cohort.cohorts)
-        if state != cohort.clock[0]:
-            queues = [
-                one
-                for one in queues
-                if id(one) not in done and (one is asking.queue or one.share().borrowed) and waiting[one.name]
-            ]
-            if len({one.share().rank for one in queues}) < len(queues):
-                queues.sort(key=lambda one: asking.order(waiting[one.name][0]), reverse=True)
-            queues.sort(key=_rank)
-            cohorts = [one for one in cohorts if id(one) not in done and (id(one) in self._above or one.share().borrowed)]
-            cohorts.sort(key=_rank)
-            self._left[id(cohort)] = cohort.clock[0], queues, cohorts
-        return queues, cohorts
+    def take(self, queue: ClusterQueueNode, reason: str, targets: list[Victim]) -> bool:
+        """Take the next candidate of a queue. Return whether the workload then fits."""
+        one = self.waiting[queue.name].pop(0)
+        targets.append(Victim(one, self.asking.take(one), reason))
+        node: QuotaNode = queue
+        for parent in queue.ancestors():  # their shares have changed, and each was the next one of its line
+            line = self._lines[id(parent)]
+            line.pop()
+            if self._is_in_turn(node):
+                at = bisect_right(line, _standing(node), key=_standing)
+                line.insert(at, node)
+                if at and _standing(line[at - 1]) == _standing(node):
+                    self._arrange(line)
+            node = parent
+        return self.asking.fits_counted()
+
+    def _next(self, node: QuotaNode) -> ClusterQueueNode | None:
+        if isinstance(node, ClusterQueueNode):
+            return node if self.waiting[node.name] else None
+        assert isinstance(node, CohortNode)
+        line = self._lines.get(id(node))
+        if line is None:
+            line = self._lines[id(node)] = [one for one in node.children if self._is_in_turn(one)]
+            self._arrange(line)
+        while line:
+            if (queue := self._next(line[-1])) is not None:
+                return queue
+            line.pop()
+        return None
+
+    def _is_in_turn(self, node: QuotaNode) -> bool:
+        if id(node) in self._hopeless:
+            return False
+        if isinstance(node, ClusterQueueNode):
+            return node.active and (node is self.asking.queue or bool(node.share().borrowed)) and bool(self.waiting[node.name])
+        return id(node) in self._mine or bool(node.share().borrowed)
+
+    def _arrange(self, line: list[QuotaNode]) -> None:
+        """Sort children by share; of equal ones Cohorts are next, then the queue with the first candidate."""
+        line.sort(key=_standing)
+        if len({_standing(one) for one in line}) < len(line):
+            queues = [one for one in line if isinstance(one, ClusterQueueNode)]
+            queues.sort(key=lambda one: self.asking.order(self.waiting[one.name][0]), reverse=True)
+            line[:] = sorted([*queues, *(one for one in line if isinstance(one, CohortNode))], key=_standing)
 
 
-def _rank(node: QuotaNode) -> tuple[int, float]:
-    return node.share().rank
+def _standing(node: QuotaNode) -> tuple[tuple[int, float], bool]:
+    return node.share().rank, isinstance(node, CohortNode)

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
-
-__all__ = ["ClusterQueueNode", "CohortNode", "DominantShare", "QueueQuota", "QuotaNode", "lowest_subtree", "victim_rank"]
 
 
 class QueueQuota(NamedTuple):
@@ -265,6 +263,10 @@ class CohortNode(QuotaNode):
         self._largest: list[tuple[tuple[int, float], int]] = []
         self._candidates: dict[frozenset[Key], list[tuple[Workload, QuotaNode]]] = {}
 
+    @property
+    def children(self) -> list[QuotaNode]:
+        return [*self.cohorts, *self.queues]
+
     def available(self, key: Key) -> int:
         if self._available_at != self.clock[0]:
             self._available_at = self.clock[0]
@@ -278,7 +280,7 @@ class CohortNode(QuotaNode):
         super().settle()
         self._lendable = self._height = self._queues = None
         self.usage = self.left = {}
-        for child in (*self.cohorts, *self.queues):
+        for child in self.children:
             child.clock = self.clock
             child.settle()
             for key, quota in child.subtree.items():
@@ -298,7 +300,7 @@ class CohortNode(QuotaNode):
         """Return the rank of the largest share of all children but one."""
         if self._largest_at != self.clock[0]:
             self._largest_at = self.clock[0]
-            ranks = [(child.share().rank, id(child)) for child in (*self.cohorts, *self.queues)]
+            ranks = [(child.share().rank, id(child)) for child in self.children]
             self._largest = sorted(ranks, reverse=True)[:2]
         return next((rank for rank, child in self._largest if child != id(apart)), (0, -1.0))
 
@@ -355,6 +357,8 @@ class ClusterQueueNode(QuotaNode):
         self._ranked: list[Workload] | None = None
         self._least: int | None = None
         self._users: dict[frozenset[Key], list[Workload]] = {}
+        #: The latest question for victims, and its answer.
+        self.asked: tuple[Any, Any] = (None, ())
 
     def changed(self) -> None:
         """Note that other workloads hold quota, or that one of them is evicted."""

@@ -15,8 +15,6 @@ from moorage.simulator.kueue.objects import ClusterQueue, Flavor
 from moorage.simulator.kueue.quota import lowest_subtree
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload, rank_of
 
-__all__ = ["Finds", "LastingRefusal", "refusal_for"]
-
 #: Whether there are victims for certain flavors and resources, so that all requests fit.
 Finds = Callable[[frozenset[Key], Amounts], bool]
 

@@ -16,8 +16,6 @@ from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
 from moorage.simulator.kueue.workloads import Assigned, PodSet, Workload
 
-__all__ = ["NewPlacement", "apply_replacements", "find_replacements", "needs_replacement"]
-
 _Domains = Sequence[tuple[tuple[str, ...], int]]
 
 

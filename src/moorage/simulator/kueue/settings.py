@@ -20,17 +20,6 @@ from moorage.api.durations import duration_seconds
 from moorage.api.quantity import parse
 from moorage.errors import InputError
 
-__all__ = [
-    "NEGATIVE",
-    "CheckAnswers",
-    "CheckOutcome",
-    "PodsReadyRules",
-    "ResourceRules",
-    "Settings",
-    "UsageRules",
-    "read_settings",
-]
-
 _NANO: Final = 1_000_000_000
 #: A workload is taken from another queue if the share of the asking side is not larger than the one that its side has without
 #: it; or, in a second pass, smaller than the one that its side has with it. The lists that Kueue knows.

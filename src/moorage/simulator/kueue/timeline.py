@@ -29,8 +29,6 @@ from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
 
-__all__ = ["Episode", "QueueTimeline", "TimedWork"]
-
 #: How long after a change the waiting workloads are woken.
 _WAKE_S: Final = 1.0
 #: A work that its own pods or checks evicted this often while no other arrived or ended is set aside until another ends, so

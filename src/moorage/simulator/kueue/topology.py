@@ -20,8 +20,6 @@ from moorage.api.node_selectors import compile_node_selector
 from moorage.api.taints import find_untolerated
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
 
-__all__ = ["TopologyTree", "Usage", "add_usage", "find_places"]
-
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST: Final = 2**31 - 1
 _SCHEDULING: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from moorage.api.core import PodSpec
 
-__all__ = ["Layer", "PlacementRequest", "TopologyPlacement", "TopologyRequest", "read_placed", "read_request"]
-
 
 class Layer(NamedTuple):
     """Pods that stand together in one domain of a level, ``size`` at a time."""

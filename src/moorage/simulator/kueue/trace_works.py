@@ -21,8 +21,6 @@ from moorage.simulator.kueue.integrations import QueuedWork, work_of_pods
 from moorage.simulator.kueue.objects import Objects
 from moorage.simulator.trace import Trace
 
-__all__ = ["works_of_trace"]
-
 _SHARE: Final = "moorage.dev/trace-share"
 _SELECTOR: Final = "moorage.dev/trace-selector"
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from moorage.simulator.kueue.settings import UsageRules
 from moorage.simulator.kueue.workloads import Workload
 
-__all__ = ["UsageLedger"]
-
 _Totals = dict[str, float]
 
 

@@ -23,8 +23,6 @@ from moorage.simulator.kueue.settings import NEGATIVE
 if TYPE_CHECKING:
     from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
 
-__all__ = ["refuse_invalid"]
-
 _MOST_FLAVORS: Final = 256
 _MOST_PAIRS: Final = 512
 _LEAST_WEIGHT_NANO: Final = 1

@@ -15,8 +15,6 @@ from enum import Enum
 
 from moorage.simulator.kueue.workloads import Workload
 
-__all__ = ["Requeue", "Waiting"]
-
 
 class Requeue(Enum):
     """Why a workload goes back to its queue."""

@@ -20,8 +20,6 @@ from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
 from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
 
-__all__ = ["Amounts", "Assigned", "Key", "PodSet", "ScanState", "Workload", "amount_of", "rank_of", "read_workload"]
-
 #: A flavor and a resource.
 Key = tuple[str, str]
 Amounts = dict[Key, int]

@@ -16,7 +16,7 @@ from moorage.simulator.kueue.cycle import FreeNode
 from moorage.simulator.kueue.flavors import Mode, Possibility, assign_flavors
 from moorage.simulator.kueue.preemption import Asking, find_targets
 from moorage.simulator.kueue.settings import STRATEGIES, read_settings
-from moorage.simulator.kueue.workloads import amount_of
+from moorage.state.pod_requests import amount as amount_of
 
 KINDS = {
     "flavors": "ResourceFlavor",

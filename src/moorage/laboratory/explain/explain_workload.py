@@ -7,9 +7,10 @@ no time has passed, and is kept if the job gets quota then: it answers what woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from itertools import chain, islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -242,13 +243,13 @@ class _Search:
             kinds = [self._gang, self._flavor, self._priority, self._stop, self._limit, self._quota]
             if state.queued.settings.fair:
                 kinds.append(self._weight)
-        found = 0
-        for kind in kinds:
-            for one in kind(state, queue, nodes):
-                yield one
-                found += 1
-                if found >= most:
-                    return
+        yield from islice(chain.from_iterable(kind(state, queue, nodes) for kind in kinds), most)
+
+    def _kept(self, kind: str, trials: Iterable[tuple[str, _Change]], *, nodes: bool = False) -> Iterator[StartingChange]:
+        """Yield the changes that start the work, each with who waits instead."""
+        for text, change in trials:
+            if (evicts := self.starts(change, nodes)) is not None:
+                yield StartingChange(kind, f"{text}{evicts if kind != 'stop' else ''}")
 
     def _gang(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Fewer pods in the largest pod set: the most with which it starts."""
@@ -277,12 +278,12 @@ class _Search:
     def _flavor(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Let the pods use a flavor whose taints or labels refuse them."""
         workload, flavors = state.one.work.workload, state.queued.objects.flavors
-        for name in dict.fromkeys(flavor for group in queue.groups for flavor in group.flavors):
-            refused = refusal_of(flavors.get(name), name, workload.pod_sets[0].spec)
-            if refused is None or name not in flavors:
-                continue
-            if (evicts := self.starts(self._tolerating(name), nodes)) is not None:
-                yield StartingChange("flavor", f"let its pods use flavor {name} ({refused}){evicts}")
+        names = [
+            name for name in dict.fromkeys(flavor for group in queue.groups for flavor in group.flavors) if name in flavors
+        ]
+        refused = {name: refusal_of(flavors[name], name, workload.pod_sets[0].spec) for name in names}
+        trials = [(f"let its pods use flavor {name} ({why})", self._tolerating(name)) for name, why in refused.items() if why]
+        return self._kept("flavor", trials, nodes=nodes)
 
     def _tolerating(self, name: str) -> _Change:
         def change(queued: QueuedCluster) -> None:
@@ -302,44 +303,40 @@ class _Search:
         own = state.one.work.workload.priority
         tree = {queue.name} if queue.parent is None else {one.name for one in queue.parent.root().subtree_queues()}
         others = {one.work.workload.priority for one in state.timeline.works if one.work.workload.cluster_queue in tree}
-        for above in sorted(each + 1 for each in others if each >= own):
 
-            def change(queued: QueuedCluster, above: int = above) -> None:
-                queued.works[self._number].workload.priority = above
+        def raised(above: int) -> _Change:
+            return lambda queued: setattr(queued.works[self._number].workload, "priority", above)
 
-            if (evicts := self.starts(change, False)) is not None:
-                yield StartingChange("priority", f"priority {above} instead of {own}{evicts}")
-                return
+        trials = ((f"priority {above} instead of {own}", raised(above)) for above in sorted(n + 1 for n in others if n >= own))
+        return islice(self._kept("priority", trials), 1)
 
     def _stop(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
-        """Stop one job that holds quota: the smallest with which it starts."""
+        """Stop one job that holds quota, the smallest with which it starts; or the fewest of the smallest."""
         held = [one for one in state.timeline.works if one.holds and one is not state.one]
-        keys = {key for group in queue.groups for key in _keys(group.flavors, group.resources)}
+        keys = {(flavor, resource) for group in queue.groups for flavor in group.flavors for resource in group.resources}
 
         def cost(one: TimedWork) -> tuple[int, int]:
             workload = one.work.workload
             return workload.priority, sum(pod_set.count for pod_set in workload.pod_sets)
 
-        stopped: list[TimedWork] = []
-        for one in sorted((one for one in held if nodes or keys & one.work.workload.uses), key=cost):
-            if self.starts(self._without([one]), nodes) is not None:
-                yield StartingChange("stop", f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}")
-                return
-            stopped.append(one)
-        for count in range(2, len(stopped) + 1):
-            if self.starts(self._without(stopped[:count]), nodes) is not None:
-                yield StartingChange("stop", f"stop {', '.join(map(_title, stopped[:count]))}")
-                return
+        able = sorted((one for one in held if nodes or keys & one.work.workload.uses), key=cost)
+        alone = (
+            (f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}", self._without([one])) for one in able
+        )
+        several = (
+            (f"stop {', '.join(map(_title, able[:count]))}", self._without(able[:count])) for count in range(2, len(able) + 1)
+        )
+        return islice(self._kept("stop", chain(alone, several), nodes=nodes), 1)
 
     def _without(self, gone: Sequence[TimedWork]) -> _Change:
         keys = {one.work.workload.key for one in gone}
 
         def change(queued: QueuedCluster) -> None:
-            for work in queued.works:
-                if work.workload.key in keys:
-                    work.workload.active = False
-                    work.workload.let_go()
-            uids = {pod.uid for work in queued.works if work.workload.key in keys for pods in work.pods for pod in pods}
+            stopped = [work for work in queued.works if work.workload.key in keys]
+            for work in stopped:
+                work.workload.active = False
+                work.workload.let_go()
+            uids = {pod.uid for work in stopped for pods in work.pods for pod in pods}
             queued.cluster = with_fields(queued.cluster, pods=tuple(p for p in queued.cluster.pods if p.uid not in uids))
 
         return change
@@ -347,17 +344,16 @@ class _Search:
     def _limit(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Let its queue borrow, or others lend, without a limit."""
         del nodes
-        for field in ("borrowing_limit", "lending_limit"):
-            everyone = (
-                [queue] if field == "borrowing_limit" or queue.parent is None else list(state.queued.objects.queues.values())
-            )
-            for other in everyone:
-                limited = [key for key, quota in other.quotas.items() if getattr(quota, field) is not None]
-                wider = _with_quotas(other.name, {key: {field: None} for key in limited})
-                if limited and (evicts := self.starts(wider, False)) is not None:
-                    shown = "borrow" if field == "borrowing_limit" else "lend"
-                    yield StartingChange("limit", f"let ClusterQueue {other.name} {shown} without a limit{evicts}")
-                    return
+        everyone = [queue] if queue.parent is None else state.queued.objects.queues.values()
+
+        def trials() -> Iterator[tuple[str, _Change]]:
+            for field, shown, queues in (("borrowing_limit", "borrow", [queue]), ("lending_limit", "lend", everyone)):
+                for other in queues:
+                    if limited := [key for key, quota in other.quotas.items() if getattr(quota, field) is not None]:
+                        change = _with_quotas(other.name, {key: {field: None} for key in limited})
+                        yield f"let ClusterQueue {other.name} {shown} without a limit", change
+
+        return islice(self._kept("limit", trials()), 1)
 
     def _quota(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Raise the quota of its queue in one flavor by what is missing, and by what those before it in the queue ask for."""
@@ -366,28 +362,26 @@ class _Search:
         for one in _needed(state, queue):
             if one.missing and not one.why:
                 missing.setdefault(one.flavor, {})[one.flavor, one.resource] = one.missing
-        for flavor, amounts in missing.items():
-            for factor in (1, 2, 4):
-                raised = {key: {"nominal": queue.quota(key).nominal + amount * factor} for key, amount in amounts.items()}
-                if (evicts := self.starts(_with_quotas(queue.name, raised), False)) is not None:
-                    texts = [
-                        f"{amount_text(resource, amount * factor)} more {resource}" for (_, resource), amount in amounts.items()
-                    ]
-                    more = " and ".join(texts)
-                    yield StartingChange("quota", f"give ClusterQueue {queue.name} {more} in flavor {flavor}{evicts}")
-                    break
+
+        def raised(flavor: str, factor: int) -> tuple[str, _Change]:
+            amounts = {key: amount * factor for key, amount in missing[flavor].items()}
+            more = " and ".join(f"{amount_text(key[1], amount)} more {key[1]}" for key, amount in amounts.items())
+            quotas = {key: {"nominal": queue.quota(key).nominal + amount} for key, amount in amounts.items()}
+            return f"give ClusterQueue {queue.name} {more} in flavor {flavor}", _with_quotas(queue.name, quotas)
+
+        for flavor in missing:
+            yield from islice(self._kept("quota", (raised(flavor, factor) for factor in (1, 2, 4))), 1)
 
     def _weight(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Raise the weight of its queue."""
         del state, nodes
-        for weight in (queue.weight * factor or 1.0 for factor in (2, 4, 8, 16)):
 
-            def change(queued: QueuedCluster, weight: float = weight) -> None:
-                queued.objects.queues[queue.name].weight = weight
+        def weighted(weight: float) -> _Change:
+            return lambda queued: setattr(queued.objects.queues[queue.name], "weight", weight)
 
-            if (evicts := self.starts(change, False)) is not None:
-                yield StartingChange("weight", f"fair-sharing weight {weight:g} instead of {queue.weight:g}{evicts}")
-                return
+        weights = [queue.weight * factor or 1.0 for factor in (2, 4, 8, 16)]
+        trials = [(f"fair-sharing weight {weight:g} instead of {queue.weight:g}", weighted(weight)) for weight in weights]
+        return islice(self._kept("weight", trials), 1)
 
 
 def _with_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]]) -> _Change:
@@ -398,10 +392,6 @@ def _with_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]]) -> _Change
         (queue if queue.parent is None else queue.parent.root()).settle()
 
     return change
-
-
-def _keys(flavors: Sequence[str], resources: frozenset[str]) -> set[Key]:
-    return {(flavor, resource) for flavor in flavors for resource in resources}
 
 
 def _title(one: TimedWork) -> str:

@@ -447,7 +447,7 @@ class QueueAdmission:
             target.workload.take_places(self.trees)
         self._turn(overlaps)
         if overlaps and entry.assignment.mode is Mode.FIT:
-            entry.assignment.defer()
+            entry.assignment.set_mode(Mode.DEFERRED_FIT)  # once others' victims are gone
         return self._fits(entry)
 
     def _turn(self, really: bool) -> None:

@@ -136,11 +136,11 @@ class Assignment:
             return self.forced
         return min(one.mode for one in self.pod_sets)
 
-    def set_mode(self, name: str, mode: Mode) -> None:
-        """Set the mode of a pod set, and with it of the whole."""
+    def set_mode(self, mode: Mode, name: str | None = None) -> None:
+        """Set the mode of a pod set, or of all, and with it of the whole."""
         self.forced = mode
         for one in self.pod_sets:
-            if one.name == name:
+            if name in {None, one.name}:
                 for chosen in one.flavors.values():
                     chosen.mode = mode
 
@@ -155,13 +155,6 @@ class Assignment:
         for one in self.pod_sets:
             if one.name in found:
                 one.placed, one.placed_in = found[one.name], flavors[one.name]
-
-    def defer(self) -> None:
-        """Mark an assignment that fits only once others' victims are gone."""
-        self.forced = Mode.DEFERRED_FIT
-        for one in self.pod_sets:
-            for chosen in one.flavors.values():
-                chosen.mode = Mode.DEFERRED_FIT
 
     def message(self) -> str:
         if failed := [one for one in self.pod_sets if one.error]:
@@ -450,16 +443,16 @@ def _place(assignment: Assignment, workload: Workload, queue: ClusterQueue, tree
             assignment.note_placed(found, asked)
         else:
             choices[failed[0]].reasons.append(failed[2])
-            assignment.set_mode(failed[0], Mode.PREEMPT)
+            assignment.set_mode(Mode.PREEMPT, failed[0])
     if assignment.mode is Mode.PREEMPT:
         _, failed = find_places(asked, trees, empty=True)
         if failed is not None:
             attempts = choices[failed[0]].attempts
             attempts[failed[1]] = (Mode.NO_FIT, Reason.TOPOLOGY)
-            assignment.set_mode(failed[0], Mode.NO_FIT)
+            assignment.set_mode(Mode.NO_FIT, failed[0])
         else:
             for request in (each for requests in asked.values() for each in requests):
-                assignment.set_mode(request.name, Mode.PREEMPT)
+                assignment.set_mode(Mode.PREEMPT, request.name)
 
 
 def lacking_text(key: Key, missing: int) -> str:

@@ -17,7 +17,8 @@ from moorage.api.quantity import parse
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.errors import InputError
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
-from moorage.simulator.kueue.workloads import Key, Workload, amount_of
+from moorage.simulator.kueue.workloads import Key, Workload
+from moorage.state.pod_requests import amount as amount_of
 
 _NANO: Final = 1_000_000_000
 _MAY_STOP: Final = frozenset({"MayStopSearch", "Borrow", "Preempt"})

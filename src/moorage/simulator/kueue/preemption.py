@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import chain, dropwhile, takewhile
 from typing import NamedTuple
@@ -173,52 +174,42 @@ class _Candidate(NamedTuple):
     only_within_nominal: bool = False
 
 
-class _Group:
-    """Candidates of other queues in the order of victims, found as they are asked for.
+#: Candidates of other queues in the order of victims, found as they are asked for; and whether none helps one that borrows.
+_Group = tuple[Callable[[], Iterator[_Candidate]], bool]
+#: Cohorts in which the paths of candidates meet that of the asking queue, and the children that are left out.
+_Places = list[tuple[CohortNode, CohortNode | None]]
 
-    ``places``: the Cohorts where their paths meet that of the asking queue, and the children that are left out
-    """
 
-    def __init__(self, asking: Asking, places: Iterable[tuple[CohortNode, CohortNode | None]], *, advantage: bool) -> None:
-        self._asking = asking
-        self._advantage = advantage
-        #: None of them helps a workload that borrows.
-        self.only_within_nominal = asking.queue.preemption.borrow == "Never" and not advantage
-        self._places = [(cohort.candidates(asking.needed), cohort, done) for cohort, done in places]
-
-    def __iter__(self) -> Iterator[_Candidate]:
-        found = [self._place(*place) for place in self._places]
-        return found[0] if len(found) == 1 else merge(*found, key=lambda one: victim_rank(one.workload))
-
-    def __bool__(self) -> bool:
-        return any(True for _ in self)
-
-    def _place(
-        self, listed: list[tuple[Workload, QuotaNode]], cohort: CohortNode, done: CohortNode | None
-    ) -> Iterator[_Candidate]:
-        asking = self._asking
-        for one, child in listed:
+def _listed(asking: Asking, places: _Places, advantage: bool) -> Iterator[_Candidate]:
+    def below(cohort: CohortNode, done: CohortNode | None) -> Iterator[_Candidate]:
+        for one, child in cohort.candidates(asking.needed):
             if child is not done and child is not asking.queue and asking.allows(one, asking.queue.preemption.reclaim):
-                yield _classified(asking, one, cohort, self._advantage)
+                yield _classified(asking, one, cohort, advantage)
+
+    found = [below(*place) for place in places]
+    return found[0] if len(found) == 1 else merge(*found, key=lambda one: victim_rank(one.workload))
 
 
 def _classical(asking: Asking) -> list[Victim]:
-    above, beside, own = _candidates(asking)
-    if not (own or above or beside):
+    (above, beside), own = _candidates(asking)
+    others, higher = any(True for found, _ in (above, beside) for _ in found()), any(True for _ in above[0]())
+    if not (own or others):
         return []
     forbidden = asking.queue.preemption.borrow == "Never"
     under = all(asking.queue.quota(key).nominal > asking.queue.usage.get(key, 0) for key in asking.needed)
-    if not (above or beside) or (forbidden and not under):
+    if not others or (forbidden and not under):
         attempts: tuple[bool, ...] = (True,)
     else:
-        attempts = (False, True) if forbidden and not above else (True, False)
+        attempts = (False, True) if forbidden and not higher else (True, False)
     for borrowing in attempts:
         targets: list[Victim] = []
-        groups = [one for one in (above, beside) if not (borrowing and one.only_within_nominal)]
-        usable = (one.workload for one in chain(own, *groups) if not (borrowing and one.only_within_nominal))
+        groups = [found for found, only_within_nominal in (above, beside) if not (borrowing and only_within_nominal)]
+        usable = (
+            one.workload for one in chain(own, *(found() for found in groups)) if not (borrowing and one.only_within_nominal)
+        )
         if not (asking.may_fit(usable) and (borrowing or asking.stays_within([one.workload for one in own]))):
             continue
-        for candidate in _ordered(*groups, own):
+        for candidate in _ordered(*groups, lambda: iter(own)):
             if not _is_valid(asking, candidate, borrowing):
                 continue
             targets.append(Victim(candidate.workload, asking.take(candidate.workload), candidate.reason))
@@ -228,12 +219,11 @@ def _classical(asking: Asking) -> list[Victim]:
     return []
 
 
-def _ordered(*groups: Iterable[_Candidate]) -> Iterator[_Candidate]:
+def _ordered(*groups: Callable[[], Iterator[_Candidate]]) -> Iterator[_Candidate]:
     """Yield the evicted ones of all groups, which stand first in each, then the others."""
-    for group in groups:
-        yield from takewhile(lambda one: one.workload.evicted, group)
-    for group in groups:
-        yield from dropwhile(lambda one: one.workload.evicted, group)
+    for cut in (takewhile, dropwhile):
+        for group in groups:
+            yield from cut(lambda one: one.workload.evicted, group())
 
 
 def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
@@ -253,11 +243,11 @@ def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
     return True
 
 
-def _candidates(asking: Asking) -> tuple[_Group, _Group, list[_Candidate]]:
+def _candidates(asking: Asking) -> tuple[tuple[_Group, _Group], list[_Candidate]]:
     """Return the candidates over which the tree gives an advantage, those that priority decides about, and the queue's own."""
     rules, queue = asking.queue.preemption, asking.queue
     own = [_Candidate(one, None, _IN_QUEUE) for one in asking.own()]
-    places: dict[bool, list[tuple[CohortNode, CohortNode | None]]] = {True: [], False: []}
+    places: dict[bool, _Places] = {True: [], False: []}
     if queue.parent is not None and rules.reclaim != "Never":
         advantage, rest = queue.fit_in_quota(asking.requests)
         done: CohortNode | None = None
@@ -268,7 +258,8 @@ def _candidates(asking: Asking) -> tuple[_Group, _Group, list[_Candidate]]:
                 places[advantage].append((cohort, done))
             fits, rest = cohort.fit_in_quota(rest)
             advantage, done = advantage or fits, cohort
-    return _Group(asking, places[True], advantage=True), _Group(asking, places[False], advantage=False), own
+    above, beside = (partial(_listed, asking, places[advantage], advantage) for advantage in (True, False))
+    return ((above, False), (beside, rules.borrow == "Never")), own
 
 
 def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantage: bool) -> _Candidate:

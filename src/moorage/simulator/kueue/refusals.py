@@ -108,16 +108,7 @@ def _is_alone(workload: Workload, queue: ClusterQueue, key: Key, amount: int, *,
         return True
     if rules.borrow != "Never" or not queue.borrowing_with(key, amount):
         return False
-    rest = amount - queue.local_available(key)
-    if fair:
-        return not queue.may_win({key: amount})
-    for cohort in queue.ancestors():
-        if cohort.parent is None:
-            break
-        if not cohort.exceeds(key, rest):
-            return False
-        rest -= cohort.local_available(key)
-    return True
+    return not queue.may_win({key: amount}) if fair else not lowest_subtree(queue, key, amount)[1]
 
 
 def _is_refused(queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:

@@ -44,22 +44,15 @@ class PodsReadyRules:
     most_s: float = 3600.0
 
 
-class CheckOutcome(NamedTuple):
-    """What a check answers, and after how many seconds."""
-
-    state: str
-    delay_s: float
-
-
 @dataclass(frozen=True, slots=True)
 class CheckAnswers:
-    """The answers of an admission check to the attempts of a workload, in turn."""
+    """The answers of an admission check to the attempts of a workload, in turn, each after so many seconds."""
 
     answers: tuple[str, ...] = ("Ready",)
     delay_s: float = 0.0
 
-    def outcome(self, attempt: int) -> CheckOutcome:
-        return CheckOutcome(self.answers[min(attempt, len(self.answers) - 1)], self.delay_s)
+    def answer(self, attempt: int) -> str:
+        return self.answers[min(attempt, len(self.answers) - 1)]
 
 
 class UsageRules(NamedTuple):

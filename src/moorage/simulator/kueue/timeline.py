@@ -8,7 +8,7 @@ Source  Kueue, pkg/cache/queue/inadmissible_workloads.go; pkg/controller/core/wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -22,12 +22,13 @@ from moorage.core.engine.facts import Gone, Seen
 from moorage.simulator.kueue.cycle import FreeNode, QueueAdmission
 from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
-from moorage.simulator.kueue.settings import CheckOutcome, Settings
+from moorage.simulator.kueue.settings import Settings
 from moorage.simulator.kueue.topology_requests import TopologyPlacement
-from moorage.simulator.kueue.workloads import Amounts, Assigned, amount_of
+from moorage.simulator.kueue.workloads import Amounts, Assigned
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.pod_requests import amount as amount_of
 
 #: How long after a change the waiting workloads are woken.
 _WAKE_S: Final = 1.0
@@ -225,15 +226,12 @@ class QueueTimeline:
         one.serial += 1
         self._set_ready(one, False)
         flavors = {flavor for assigned in workload.admission for flavor in assigned.flavors.values()}
-        outcomes = [
-            self._settings.checks[name].outcome(one.attempts - 1)
-            for name, of in queue.checks
-            if name in self._settings.checks and (not of or flavors & of)
-        ]
-        self._later(max((check.delay_s for check in outcomes), default=0.0), one, lambda: self._judge(one, outcomes))
+        known = self._settings.checks
+        checks = [known[name] for name, of in queue.checks if name in known and (not of or flavors & of)]
+        told = {check.answer(one.attempts - 1) for check in checks}
+        self._later(max((check.delay_s for check in checks), default=0.0), one, lambda: self._judge(one, told))
 
-    def _judge(self, one: TimedWork, outcomes: Iterable[CheckOutcome]) -> None:
-        told = {check.state for check in outcomes}
+    def _judge(self, one: TimedWork, told: Collection[str]) -> None:
         if "Rejected" in told:
             self._deactivate(one, "an admission check was rejected")
         elif "Retry" in told:

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
-from moorage.api.quantity import milli_value, value
 from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
 from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
+from moorage.state.pod_requests import amount as amount_of
 
 #: A flavor and a resource.
 Key = tuple[str, str]
@@ -35,11 +35,6 @@ _SHAPE: Final = (
     "overhead",
     "resourceClaims",
 )
-
-
-def amount_of(resource: str, quantity: str | int | float) -> int:
-    """Return a quantity in base units: millicores for cpu, whole units for all else."""
-    return milli_value(quantity) if resource == "cpu" else value(quantity)
 
 
 @lru_cache(maxsize=1024)

@@ -31,7 +31,8 @@ KINDS = {
 def differences(case: dict[str, Any]) -> Iterator[str]:
     """Replay one recording. Yield where the decisions differ, until the first cycle with a difference."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
-    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False))
+    gates = read_settings([{"kind": "Configuration", "featureGates": case.get("gates", {})}]).gates
+    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False), gates=gates)
     admission.set_nodes(free_nodes(case))
     workloads: dict[str, Workload] = {}
     last: dict[str, str] = {}

@@ -208,6 +208,14 @@ MALFORMED = {
     ),
     "a priority": (of_kind("WorkloadPriorityClass", {}, value="x"), 'value in body must be of type integer: "string"'),
     "a count": (of_kind("Workload", {"podSets": [{"count": -5}]}), "spec.podSets[0].count"),
+    "a gate that there is not": (
+        configuration(featureGates={"PartialAdmision": False}),
+        "featureGates: unrecognized feature gate: PartialAdmision; did you mean PartialAdmission?",
+    ),
+    "a gate of which only the default is simulated": (
+        configuration(featureGates={"ConcurrentAdmission": True}),
+        "featureGates.ConcurrentAdmission: true is not simulated; decisions follow false",
+    ),
     "a strategy of a transformation": (
         configuration(resources={"transformations": [{"input": "cpu", "strategy": "Drop"}]}),
         'resources.transformations[0].strategy: Unsupported value: "Drop": supported values: "Retain", "Replace"',

@@ -74,7 +74,7 @@ class QueuedCluster:
 
     def _admission(self) -> QueueAdmission:
         given = self.settings
-        return QueueAdmission(self.objects, fair=given.fair, strategies=given.strategies, usage=given.usage)
+        return QueueAdmission(self.objects, fair=given.fair, strategies=given.strategies, usage=given.usage, gates=given.gates)
 
     def now(self) -> QueueReport:
         """Return the report on the queues as they are in the input, before any run; times are those before now."""

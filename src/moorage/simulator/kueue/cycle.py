@@ -22,7 +22,7 @@ from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, pos
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode
 from moorage.simulator.kueue.refusals import refusal_for
 from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
-from moorage.simulator.kueue.settings import STRATEGIES, UsageRules
+from moorage.simulator.kueue.settings import GATES, STRATEGIES, UsageRules
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
@@ -80,10 +80,12 @@ class QueueAdmission:
     """Queues, quota and waiting workloads. Times are seconds, given by the caller."""
 
     def __init__(
-        self, objects: Objects, *, fair: bool = False, strategies: Sequence[str] = STRATEGIES, usage: UsageRules | None = None
-    ) -> None:
+        self, objects: Objects, *, fair: bool = False, strategies: Sequence[str] = STRATEGIES, usage: UsageRules | None = None,
+        gates: frozenset[str] = GATES,
+    ) -> None:  # fmt: skip
         self.objects = objects
         self.fair = fair
+        self._gates = gates
         self._strategies = strategies
         #: What LocalQueues used of late, if ClusterQueues may share by it.
         self.ledger = None if usage is None else UsageLedger(usage, objects.local_weights)
@@ -107,6 +109,10 @@ class QueueAdmission:
         self._on_failed: list[Workload] = []
         self._vacated: dict[str, Usage] = {}
         self._notified: set[str] = set()
+
+    @property
+    def _by_priority(self) -> bool:
+        return "PrioritySortingWithinCohort" in self._gates
 
     # -- facts
 
@@ -232,7 +238,8 @@ class QueueAdmission:
         self._on_failed.clear()
         for one, found in planned:
             self._replace(one, found, result)
-        for entry in iter(FairOrder(entries)) if self.fair else sorted(entries, key=classical_order):
+        fair = FairOrder(entries, nominal="FairSharingPrioritizeNonBorrowing" in self._gates)
+        for entry in iter(fair) if self.fair else sorted(entries, key=classical_order):
             if not entry.refused:
                 self._process(entry, now, result)
         self._unreserve()
@@ -288,9 +295,21 @@ class QueueAdmission:
                 waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
                 if self.fair:  # others wait for their turns behind it
                     assignment = Assignment(ScanState([], 0, self.cycles, head.shape), usage=head.refusal.usage)
-                    yield QueueEntry(head, queue, assignment, [], "", refused=True)
+                    yield self._entry(head, queue, assignment, [], refused=True)
             else:
-                yield self._nominate(head, queue)
+                assignment, targets = self._assign(head, queue)
+                head.scan = assignment.scan
+                yield self._entry(head, queue, assignment, targets)
+
+    def _entry(
+        self, workload: Workload, queue: ClusterQueue, assignment: Assignment, targets: list[Victim], *, refused: bool = False
+    ) -> QueueEntry:
+        priority = workload.priority if self._by_priority else 0
+        return QueueEntry(
+            workload, queue, assignment, targets, "" if refused else assignment.message(), refused=refused,
+            preemptor="PrioritizePreemptorWorkloads" in self._gates and self.waiting[queue.name].is_preemptor(workload),
+            place=(-priority, workload.order_time),
+        )  # fmt: skip
 
     def _repeats(self, workload: Workload, queue: ClusterQueue) -> bool:
         def finds(needed: frozenset[Key], requests: Amounts) -> bool:
@@ -303,7 +322,8 @@ class QueueAdmission:
         self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts,
         places: Places = MappingProxyType({}),
     ) -> Asking:  # fmt: skip
-        return Asking(workload, queue, self.objects.queues, needed, requests, self.trees, places, self._strategies)
+        entitles = "FairSharingPreemptWithinNominal" in self._gates
+        return Asking(workload, queue, self.objects.queues, needed, requests, self.trees, places, self._strategies, entitles)
 
     def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
         labels = self.objects.namespaces.get(workload.namespace)
@@ -314,11 +334,6 @@ class QueueAdmission:
             text = "workload namespace doesn't match ClusterQueue selector"
             return text, "Misconfigured", Requeue.NAMESPACE_MISMATCH
         return (workload.invalid, "Misconfigured", Requeue.GENERIC) if workload.invalid else None
-
-    def _nominate(self, workload: Workload, queue: ClusterQueue) -> QueueEntry:
-        assignment, targets = self._assign(workload, queue)
-        workload.scan = assignment.scan
-        return QueueEntry(workload, queue, assignment, targets, assignment.message())
 
     def _assign(self, workload: Workload, queue: ClusterQueue) -> tuple[Assignment, list[Victim]]:
         """Return flavors and victims; a workload that preempts gets the places that it will have."""
@@ -356,7 +371,7 @@ class QueueAdmission:
             return found, targets, found.mode is Mode.FIT or bool(targets)
 
         full, targets, good = attempt(None)
-        if good or not workload.can_be_reduced:
+        if good or not workload.can_be_reduced or "PartialAdmission" not in self._gates:
             return full, targets
         whole = [one.count for one in workload.pod_sets]
         room = [one.count - (one.count if one.min_count is None else one.min_count) for one in workload.pod_sets]
@@ -377,14 +392,15 @@ class QueueAdmission:
     def _process(self, entry: QueueEntry, now: float, result: CycleResult) -> None:
         queue, victims = entry.queue, self._victims
         fits = self._fits(entry)
-        if _overlap(entry.targets, victims) or (not fits and entry.queue_fits):
-            fits = self._reassign(entry)
+        overlaps = _overlap(entry.targets, victims) and "RecomputeAssignmentUponPreemptionTargetsOverlap" in self._gates
+        if overlaps or (not fits and entry.queue_fits and "TASRecomputeAssignmentWithinSchedulingCycle" in self._gates):
+            fits = self._reassign(entry, overlaps)
         mode = entry.assignment.mode
         if mode is Mode.NO_FIT:
             entry.why, entry.reason = Requeue.NO_FIT, entry.assignment.no_fit_reason
         elif mode is Mode.PREEMPT and not entry.targets:
             entry.why, entry.reason = Requeue.NO_CANDIDATES, _WAITING
-            if queue.preemption.reclaim != "Any":
+            if queue.preemption.reclaim != "Any" or entry.preemptor:
                 self._reserve(entry, _to_reserve(entry))
         elif mode is Mode.DEFERRED_FIT:
             entry.message = f"{_OVERLAP}, but will fit after these preemptions complete"
@@ -399,17 +415,19 @@ class QueueAdmission:
         elif mode is Mode.PREEMPT:
             self._condemn(entry.targets)
             self._reserve(entry, entry.assignment.usage)
-            self._preempt(entry, result)
+            self._preempt(entry, result, now)
         elif self.blocks is not None and self.blocks(len(result.admitted)):
             entry.skipped, entry.reason, entry.message = True, "WaitingForPodsReady", _NOT_READY
         else:
             entry.admitted = True
             entry.workload.hold(queue.name, entry.assignment.admission(), now)
+            if not self._by_priority:
+                entry.workload.order_time = entry.workload.created
             self._add(queue, entry.workload.usage)
             self._take_places(entry)
             result.admitted.append(entry.workload)
 
-    def _preempt(self, entry: QueueEntry, result: CycleResult) -> None:
+    def _preempt(self, entry: QueueEntry, result: CycleResult, now: float) -> None:
         workload = entry.workload
         entry.reason, entry.why, workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
@@ -424,14 +442,16 @@ class QueueAdmission:
             )
             victim.conditions["Evicted"] = ("True", "Preempted", text)
             victim.conditions["Preempted"] = ("True", target.reason, text)
+            if not self._by_priority and target.reason == "InCohortReclaimWhileBorrowing":
+                victim.order_time = now + 0.001  # behind the workload that preempts it
             result.evicted.append(Eviction(victim, workload, target.reason))
 
-    def _reassign(self, entry: QueueEntry) -> bool:
+    def _reassign(self, entry: QueueEntry, overlaps: bool) -> bool:
         """Look again, as if the victims of others were gone where they are its own; else only its places are taken.
 
         Return whether the new assignment fits.
         """
-        workload, overlaps = entry.workload, _overlap(entry.targets, self._victims)
+        workload = entry.workload
         gone = list(self._victims.values()) if overlaps else []
         for target in gone:
             target.queue.workloads.pop(target.workload.key, None)

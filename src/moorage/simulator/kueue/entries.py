@@ -32,6 +32,9 @@ class QueueEntry:
     admitted: bool = False
     refused: bool = False
     queue_fits: bool = True
+    #: Whether it waits for the end of what it preempted, and thus goes before others; and its place among equal ones.
+    preemptor: bool = False
+    place: tuple[int, float] = (0, 0.0)
 
 
 _Rank = tuple[object, ...]
@@ -41,17 +44,19 @@ class FairOrder:
     """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
 
     The shares of queues below their own Cohort do not change while others are admitted, so each Cohort has them in a heap. What
-    won below a Cohort, and its share there, holds until the winner of all comes from below it.
+    won below a Cohort, and its share there, holds until the winner of all comes from below it. With ``nominal`` those go first
+    that do not borrow what they ask for.
     """
 
-    def __init__(self, entries: Sequence[QueueEntry]) -> None:
+    def __init__(self, entries: Sequence[QueueEntry], *, nominal: bool = True) -> None:
+        self._nominal = nominal
         self._left = {entry.queue.name: entry for entry in entries}
         self._heaps: dict[int, list[tuple[_Rank, int, QueueEntry]]] = {}
         self._above: set[int] = set()
         self._won: dict[int, tuple[QueueEntry, Amounts, _Rank] | None] = {}
         for number, entry in enumerate(entries):
             if (parent := entry.queue.parent) is not None:
-                rank = _fair_rank(entry, entry.queue.share_with(entry.assignment.usage))
+                rank = self._rank(entry, entry.queue.share_with(entry.assignment.usage))
                 self._heaps.setdefault(id(parent), []).append((rank, number, entry))
                 self._above.update(map(id, entry.queue.ancestors()))
         for heap in self._heaps.values():
@@ -91,14 +96,13 @@ class FairOrder:
         if (found := self._winner(child)) is None:
             return None
         entry, usage = found
-        return entry, child.overflow(usage), _fair_rank(entry, child.share_with(usage))
+        return entry, child.overflow(usage), self._rank(entry, child.share_with(usage))
+
+    def _rank(self, entry: QueueEntry, share: DominantShare) -> _Rank:
+        borrows = self._nominal and share.borrows_any_of(entry.assignment.usage)
+        return (not entry.preemptor, borrows, share.rank, entry.place)
 
 
-def _fair_rank(entry: QueueEntry, share: DominantShare) -> _Rank:
-    workload = entry.workload
-    return (share.borrows_any_of(entry.assignment.usage), share.rank, -workload.priority, workload.order_time)
-
-
-def classical_order(entry: QueueEntry) -> tuple[int, int, float]:
+def classical_order(entry: QueueEntry) -> tuple[bool, int, tuple[int, float]]:
     """Return what entries are ordered by without fair sharing: how deep they borrow, priority, time."""
-    return (entry.assignment.borrows, -entry.workload.priority, entry.workload.order_time)
+    return (not entry.preemptor, entry.assignment.borrows, entry.place)

@@ -53,6 +53,8 @@ class Asking:
     places: Mapping[str, Sequence[PlacementRequest]]
     #: With fair sharing: the rules by which shares are compared, in turn.
     strategies: Sequence[str] = STRATEGIES
+    #: With fair sharing: whether a workload that its queue's own quota would hold may take from all that borrow.
+    entitles: bool = True
 
     def fits(self, *, borrowing: bool = True) -> bool:
         for key, amount in self.requests.items():
@@ -295,8 +297,7 @@ class _Waiting(dict[str, list[Workload]]):
 
 def _fair(asking: Asking) -> list[Victim]:
     queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
-    # A workload that its queue's own quota would hold may take from all that borrow.
-    entitled = not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
+    entitled = asking.entitles and not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
     most, hopeless = _prospects(asking, waiting[queue.name], entitled=entitled)
     if any(amount and amount > queue.available(key) + most.get(key, 0) for key, amount in requests.items()):
         return []

@@ -6,9 +6,12 @@ Source  Kueue, apis/config/v1beta2; pkg/config
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from fractions import Fraction
+from importlib import resources
 from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -20,6 +23,13 @@ from moorage.api.durations import duration_seconds
 from moorage.api.quantity import parse
 from moorage.errors import InputError
 
+#: Kueue's feature gates with their defaults: those of which both values are simulated, those of which only the default is, and
+#: those that change nothing here.
+_GATES: Final[Mapping[str, Mapping[str, bool]]] = tomllib.loads(
+    resources.files("moorage.simulator.kueue").joinpath("feature_gates.toml").read_text(encoding="utf-8")
+)
+#: The gates that are on by default, of those that are simulated.
+GATES: Final = frozenset(name for name, is_on in _GATES["simulated"].items() if is_on)
 _NANO: Final = 1_000_000_000
 #: A workload is taken from another queue if the share of the asking side is not larger than the one that its side has without
 #: it; or, in a second pass, smaller than the one that its side has with it. The lists that Kueue knows.
@@ -112,6 +122,7 @@ class Settings:
     usage: UsageRules | None = None
     pods_ready: PodsReadyRules | None = None
     checks: Mapping[str, CheckAnswers] = field(default_factory=dict)
+    gates: frozenset[str] = GATES
 
 
 class _Sharing(Struct, frozen=True, rename="camel"):
@@ -157,6 +168,7 @@ class _Configuration(Struct, frozen=True, rename="camel"):
     admission_fair_sharing: _Usage | None = None
     wait_for_pods_ready: _PodsReady | None = None
     resources: _Resources | None = None
+    feature_gates: dict[str, bool] = {}
 
 
 def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
@@ -176,11 +188,28 @@ def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
                 raise InputError(f"{where}: Unsupported value: {json.dumps(strategies)}: supported values: {known}")
             rules = _resources(read.resources or _Resources())
             usage, ready = _usage(read.admission_fair_sharing), _pods_ready(read.wait_for_pods_ready, old)
-            settings = Settings(sharing.enable, strategies, rules, usage, ready)
+            gates = _gates(read.feature_gates)
+            usage = usage if "AdmissionFairSharing" in gates else None
+            settings = Settings(sharing.enable, strategies, rules, usage, ready, gates=gates)
         elif one.get("kind") == "AdmissionCheck":
             meta = one.get("metadata") or {}
             checks[str(meta.get("name", ""))] = _answers(meta)
     return replace(settings, checks=checks)
+
+
+def _gates(given: Mapping[str, bool]) -> frozenset[str]:
+    """Return the simulated gates that are on."""
+    known = {name: is_on for gates in _GATES.values() for name, is_on in gates.items()}
+    for name, is_on in given.items():
+        if name not in known:
+            near = " or ".join(get_close_matches(name, known, 2, 0.7))
+            raise InputError(
+                f"Configuration: featureGates: unrecognized feature gate: {name}{near and f'; did you mean {near}?'}"
+            )
+        if is_on is not _GATES["fixed"].get(name, is_on):
+            where = f"Configuration: featureGates.{name}"
+            raise InputError(f"{where}: {json.dumps(is_on)} is not simulated; decisions follow {json.dumps(not is_on)}")
+    return frozenset(name for name, is_on in {**_GATES["simulated"], **given}.items() if is_on and name in _GATES["simulated"])
 
 
 def _resources(given: _Resources) -> ResourceRules:

@@ -56,6 +56,10 @@ class Waiting:
         else:
             self._activate(workload)
 
+    def is_preemptor(self, workload: Workload) -> bool:
+        """Return whether a workload waits for the end of what it preempted."""
+        return self._preemptor == workload.key
+
     def head(self) -> Workload | None:
         """Return the workload that is next."""
         if self._usage is not None:  # the order changes with time

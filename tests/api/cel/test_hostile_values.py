@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from moorage.api.cel.bounds import CelError
+from moorage.api.cel.bounds import MAX_PARSED, CelError
 from moorage.api.cel.program import COST_LIMIT, compile_expression, standard_functions
+from moorage.api.cel.types import DYN
+from moorage.api.cel.values import Map
 from tests.api.cel.hostile_macros import MACROS, VALUES, VARIABLES, expression
 from tests.api.cel.hostile_values import MOST_BYTES, MOST_S, TRIES, call_of, measured, scale
 
@@ -60,3 +62,29 @@ def test_no_macro_takes_long_or_much_memory(macro):
                 return error
 
         check(text, evaluate, memory=ROUNDS > 1)
+
+
+def nested_maps() -> list[Any]:
+    return [Map([(number, number) for number in range(1_000)])] * 1_000
+
+
+#: Operands that once took longer.
+FOUND = {
+    "double of many digits with a unit": lambda: ("double(given)", "1" + "0" * (MAX_PARSED - 3) + "Ei"),
+    "search in a list of maps": lambda: ("given.lastIndexOf(50000)", nested_maps()),
+    "format of many percent signs": lambda: ("given.format([1])", "%" * 30_000),
+}
+
+
+@pytest.mark.parametrize("given", FOUND.values(), ids=FOUND.keys())
+def test_operands_that_once_took_longer(given):
+    text, operand = given()
+    program = compile_expression(text, {"given": DYN})
+
+    def evaluate():
+        try:
+            return program.attempt({"given": operand}, COST_LIMIT)
+        except CelError as error:
+            return error
+
+    check(text, evaluate)

@@ -128,14 +128,14 @@ def check_sizes(operands: Iterable[object]) -> int:
     """
     effort = 0
     for one in operands:
-        if isinstance(one, str | bytes):
+        if isinstance(one, (str, bytes)):
             check_text(length := len(one))
             effort += length // _CHARACTERS
         elif isinstance(one, Sized):
             check_items(length := len(one))
             effort += length * _ELEMENT
-            if isinstance(one, list | tuple):
-                check_text(length := sum([len(part) for part in one if isinstance(part, str | bytes)]))
+            if isinstance(one, (list, tuple)):
+                check_text(length := sum([len(part) for part in one if isinstance(part, (str, bytes))]))
                 effort += length // _CHARACTERS
     return effort
 

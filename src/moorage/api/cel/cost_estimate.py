@@ -191,7 +191,7 @@ class _Estimator:
         count = self._size(node.range) or UNKNOWN
         if isinstance(node.start, Literal):
             self._remember(node, self._size(node.start), None)
-        elif isinstance(node.start, ListExpr | MapExpr):
+        elif isinstance(node.start, (ListExpr, MapExpr)):
             self._remember(node, count, self._entry_size(node.step))
         return total(cost, product(count.most, step))
 
@@ -301,7 +301,7 @@ def _shown_size(node: Expr) -> SizeRange | None:
     """Return the size of a literal, None for everything else."""
     match node:
         case Literal():
-            return SizeRange.exactly(len(node.value) if isinstance(node.value, str | bytes) else 1)
+            return SizeRange.exactly(len(node.value) if isinstance(node.value, (str, bytes)) else 1)
         case ListExpr():
             return SizeRange.exactly(len(node.elements))
         case MapExpr():

@@ -64,7 +64,7 @@ class CompiledSelector:
         Raises  CostLimitError
         """
         value, cost, effort = self._program.attempt(variables, limit, min(MAX_EFFORT, limit * EFFORT_PER_COST))
-        if not isinstance(value, bool | EvalError):
+        if not isinstance(value, (bool, EvalError)):
             text = f"CEL result of type {type_name(value)} could not be converted to bool: {_why_no_bool(value)}"
             value = EvalError(text)
         return value, max(cost, effort // EFFORT_PER_COST)

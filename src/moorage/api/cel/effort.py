@@ -70,7 +70,7 @@ def weight(node: Expr) -> int:
 
 def work_of_result(found: Value) -> int:
     """Return the work of building a text, bytes or a list, which also bounds the memory that they take together."""
-    if isinstance(found, str | bytes):
+    if isinstance(found, (str, bytes)):
         return len(found) // 2
     return len(found) * 4 if isinstance(found, list) and not isinstance(found, Growing) else 0
 
@@ -89,7 +89,7 @@ def strain_operator(frame: Frame, name: str, one: Value, other: Value) -> None:
     Raises  CostLimitError, TooLargeError
     """
     if name == "_+_":
-        if isinstance(one, list | tuple):
+        if isinstance(one, (list, tuple)):
             frame.strain((len(one) + len(other)) // _COPIED)
     elif name == "@in":
         strain_search(frame, [one], other)
@@ -108,7 +108,7 @@ def strain_search(frame: Frame, wanted: Value, within: Value) -> None:
     """
     if isinstance(within, Map):
         return
-    refuses = isinstance(wanted[0], (*PARSED, Format)) if isinstance(wanted, list | tuple) and wanted else False
+    refuses = isinstance(wanted[0], (*PARSED, Format)) if isinstance(wanted, (list, tuple)) and wanted else False
     frame.work(len(within) * (_REFUSED_COMPARISON if refuses else _COMPARISON))
     inner = _counted(frame, wanted) * len(within)
     if inner:
@@ -129,7 +129,7 @@ def _strain(frame: Frame, compared: int) -> None:
 
 def strain_of_failure(args: list[Value]) -> int:
     """Return the charge for a function that failed, as if it had read all of its operands."""
-    return 1 + sum([len(arg) for arg in args if isinstance(arg, str | bytes | list | tuple)]) // _READ
+    return 1 + sum([len(arg) for arg in args if isinstance(arg, (str, bytes, list, tuple))]) // _READ
 
 
 def strain_of_operands(args: list[Value]) -> int:
@@ -138,11 +138,11 @@ def strain_of_operands(args: list[Value]) -> int:
 
 
 def _size(value: Value) -> int:
-    if isinstance(value, Url | Semver):
+    if isinstance(value, (Url, Semver)):
         return len(value.text)
     if isinstance(value, Quantity):
         return value.value.bit_length() + 3 * min(abs(value.scale), MAX_DIGITS)
-    return len(value) if isinstance(value, str | bytes | list | tuple | Map) and not isinstance(value, GrowingMap) else 0
+    return len(value) if isinstance(value, (str, bytes, list, tuple, Map)) and not isinstance(value, GrowingMap) else 0
 
 
 def nested_parts(value: Value) -> int:

@@ -176,7 +176,7 @@ def _step(value: Value, key: Value, *, lenient: bool) -> tuple[Value, bool]:
         if not present and not lenient:
             raise EvalError(f"no such key: {show(key)}")
         return found, present
-    if isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         index = _index(key)
         if 0 <= index < len(value):
             return value[index], True

@@ -271,7 +271,7 @@ class _Planner:
 
 
 def _are_primitive(values: Value) -> bool:
-    return isinstance(values, list) and all(isinstance(value, bool | int | float | str) for value in values)
+    return isinstance(values, list) and all(isinstance(value, (bool, int, float, str)) for value in values)
 
 
 def _logical(terms: list[Run], *, deciding: bool) -> Run:
@@ -364,13 +364,13 @@ _COMPARING: Final = frozenset(["_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"])
 
 def _operator_cost(name: str, one: Value, other: Value) -> int:
     if name in _COMPARING:
-        if name in {"_==_", "_!=_"} or isinstance(one, str | bytes):
+        if name in {"_==_", "_!=_"} or isinstance(one, (str, bytes)):
             one_size, other_size = size_of(one), size_of(other)
             return math.ceil(min(1 if one_size is None else one_size, 1 if other_size is None else other_size) * 0.1)
         return 1
-    if name == "_+_" and isinstance(one, str | bytes):
+    if name == "_+_" and isinstance(one, (str, bytes)):
         return math.ceil((len(one) + len(other)) * 0.1)
-    if name == "@in" and isinstance(other, tuple | list):
+    if name == "@in" and isinstance(other, (tuple, list)):
         return len(other)
     return 1
 
@@ -470,7 +470,7 @@ def _outcome(step: Run, frame: Frame) -> Value:
 def _elements(range_run: Value, variables: int) -> Iterable[tuple[Value, ...]]:
     if isinstance(range_run, Map):
         return range_run.items() if variables == 2 else zip(range_run)
-    if isinstance(range_run, tuple | list):
+    if isinstance(range_run, (tuple, list)):
         return enumerate(range_run) if variables == 2 else zip(range_run)
     if variables == 2:
         raise EvalError(f"unsupported comprehension range type: {go_type(range_run)}")

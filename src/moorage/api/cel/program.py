@@ -111,7 +111,7 @@ def _not_taken(node: Expr, taken: frozenset[str], types: NodeTypes, *, inside: b
     of = types.of(node)
     if of.kind != "dyn" and _kind(of) not in taken:
         return node
-    parts = children(node) if inside and isinstance(node, ListExpr | MapExpr) else []
+    parts = children(node) if inside and isinstance(node, (ListExpr, MapExpr)) else []
     return next((wrong for one in parts if (wrong := _not_taken(one, taken, types, inside=True)) is not None), None)
 
 

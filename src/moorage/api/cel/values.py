@@ -188,7 +188,7 @@ EMPTY_MAP: Final = Map()
 def _key(key: Value) -> Value:
     if isinstance(key, bool):
         return (key,)
-    return key if isinstance(key, int | float | str) else (type_name(key), id(key))
+    return key if isinstance(key, (int, float, str)) else (type_name(key), id(key))
 
 
 def no_such_overload() -> EvalError:
@@ -216,7 +216,7 @@ def go_type(value: Value) -> str:
         return "*cel.Quantity" if value.computed else "cel.Quantity"
     if isinstance(value, Semver):
         return "cel.Semver"
-    if isinstance(value, Optional | TypeValue):
+    if isinstance(value, (Optional, TypeValue)):
         return "*types.Optional" if isinstance(value, Optional) else "*types.Type"
     return f"types.{_GO.get(type(value), 'Val')}"
 
@@ -227,15 +227,18 @@ def show(value: Value) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
-    return type_name(value) if isinstance(value, tuple | list | Map) else str(value)
+    return type_name(value) if isinstance(value, (tuple, list, Map)) else str(value)
 
 
 def size_of(value: Value) -> int | None:
     """Return the number of characters, bytes, elements or entries; None for a value without size."""
-    return len(value) if isinstance(value, str | bytes | tuple | list | Map) else None
+    return len(value) if isinstance(value, (str, bytes, tuple, list, Map)) else None
 
 
 _NUMBERS: Final = frozenset([int, UInt, float])
+_LISTS: Final = (tuple, list)
+#: The values that compare only with values of their own type.
+_OF_THEIR_KIND: Final = (Quantity, Semver)
 
 
 def equal(one: Value, other: Value) -> bool:
@@ -248,12 +251,12 @@ def equal(one: Value, other: Value) -> bool:
         return _numbers_equal(one, other)
     if one is None or other is None:
         return one is other
-    if isinstance(one, Quantity | Semver):
+    if isinstance(one, _OF_THEIR_KIND):
         if type(other) is not type(one) or (isinstance(other, Quantity) and other.computed):
             raise no_such_overload()
         return one.compare(other) == 0  # type: ignore[arg-type]  # both are of one type
-    if isinstance(one, tuple | list):
-        return isinstance(other, tuple | list) and len(one) == len(other) and all(map(_not_unequal, one, other))
+    if isinstance(one, _LISTS):
+        return isinstance(other, _LISTS) and len(one) == len(other) and all(map(_not_unequal, one, other))
     if isinstance(one, Map):
         return isinstance(other, Map) and _maps_equal(one, other)
     return kind is its_kind and (_same_held(one, other) if kind in {Optional, TypeValue} else bool(one == other))

@@ -62,7 +62,7 @@ CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string
 
 _INT = re.compile(r"[-+]?[0-9]+")
 _UINT = re.compile(r"[0-9]+")
-_DOUBLE = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+_DOUBLE = re.compile(r"[-+]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|inf(?:inity)?|nan)", re.IGNORECASE)
 
 
 def _failed(source: str, to: str) -> EvalError:

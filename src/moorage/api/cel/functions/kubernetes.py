@@ -67,7 +67,7 @@ def _number(value: int) -> int:
 
 
 def _includes(frame: Frame, within: Value, wanted: Value) -> bool:
-    if not isinstance(within, tuple | list):
+    if not isinstance(within, (tuple, list)):
         strain_operator(frame, "_==_", within, wanted)
         return _is_equal(within, wanted)
     strain_search(frame, [wanted], within)
@@ -100,9 +100,9 @@ def _of_non_zero(value: Value) -> Optional:
 
 
 def _is_zero(value: Value) -> bool:
-    if isinstance(value, str | bytes | tuple | list | Map):
+    if isinstance(value, (str, bytes, tuple, list, Map)):
         return len(value) == 0
-    return value is None or (isinstance(value, bool | int | UInt | float) and value == 0)
+    return value is None or (isinstance(value, (bool, int, UInt, float)) and value == 0)
 
 
 def _unwrapped(values: list[Value]) -> list[Value]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cmp_to_key
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
-from moorage.api.cel.bounds import EvalError, check_items, check_work
+from moorage.api.cel.bounds import MAX_WORK, EvalError, check_items, check_work
 from moorage.api.cel.declarations import Cost, Metered
 from moorage.api.cel.effort import strain_search
 from moorage.api.cel.frame import Frame
@@ -94,7 +94,7 @@ def _flatten(frame: Frame, values: list[Value], depth: int = 1) -> list[Value]:
             parts += 1
             check_items(parts)
             frame.expect(parts)
-            if isinstance(value, tuple | list) and left > 0:
+            if isinstance(value, (tuple, list)) and left > 0:
                 waiting.append((iter(value), left - 1))
                 break
             found.append(value)
@@ -192,25 +192,28 @@ def _reversed(values: list[Value]) -> list[Value]:
     return list(values[::-1])
 
 
+_TEXTS: Final = (str, bytes)
+_HOLDERS: Final = (tuple, list, Map)
+
 # -- costs ----------------------------------------------------------------------------------------------------------------
 
 
 def _walked(args: list[Value], result: Value) -> int:
     """Return the cost of walking through a list: one for each number and a tenth for each character, at any depth."""
     del result
-    total, parts, waiting = 0, 0, list(args[0])
+    total, parts, waiting = 0, 0, [args[0]]
     while waiting:
-        value = waiting.pop()
-        parts += 1
-        check_work(parts)
-        if isinstance(value, str | bytes):
-            total += int(len(value) * 0.1)
-        elif isinstance(value, tuple | list):
-            waiting += value
-        elif isinstance(value, Map):
-            waiting += [part for entry in value.items() for part in entry]
-        else:
-            total += 1
+        values = waiting.pop()
+        parts += len(values) * (2 if isinstance(values, Map) else 1)
+        if parts > MAX_WORK:
+            check_work(parts)
+        for value in chain.from_iterable(values.items()) if isinstance(values, Map) else values:
+            if isinstance(value, _TEXTS):
+                total += int(len(value) * 0.1)
+            elif isinstance(value, _HOLDERS):
+                waiting.append(value)
+            else:
+                total += 1
     return total
 
 

@@ -82,14 +82,14 @@ _add_numbers = _arithmetic("_+_", lambda a, b: a + b, lambda a, b: a + b)
 
 
 def _add(left: Value, right: Value) -> Value:
-    if isinstance(left, str | bytes):
+    if isinstance(left, (str, bytes)):
         if type(left) is not type(right):
             raise no_such_overload()
         check_text(len(left) + len(right))
         joined: Value = left + right  # type: ignore[operator]  # both are of one type
         return joined
-    if isinstance(left, tuple | list):
-        if not isinstance(right, tuple | list):
+    if isinstance(left, (tuple, list)):
+        if not isinstance(right, (tuple, list)):
             raise no_such_overload()
         check_items(len(left) + len(right))
         if isinstance(left, Growing):
@@ -124,7 +124,7 @@ def _subtract(left: Value, right: Value) -> Value:
 
 def _ordered(operator: str, holds: Callable[[int], bool]) -> Callable[[Value, Value], Value]:
     def run(left: Value, right: Value) -> Value:
-        if not isinstance(left, int | float | str | bytes | Instant):
+        if not isinstance(left, (int, float, str, bytes, Instant)):
             raise EvalError(f"no such overload: {operator}")
         return holds(compare(left, right))
 
@@ -135,7 +135,7 @@ def contains(value: Value, within: Value) -> bool:
     """Return whether a list has an element equal to ``value``, or a map has this key."""
     if isinstance(within, Map):
         return value in within
-    if not isinstance(within, tuple | list):
+    if not isinstance(within, (tuple, list)):
         raise no_such_overload()
     return any(_is_equal(value, element) for element in within)
 

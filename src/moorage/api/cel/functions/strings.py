@@ -79,7 +79,7 @@ def _joined(parts: Iterable[str], separator: str = "") -> str:
 
 def _string(value: Value, precision: int = 0) -> str:
     del precision
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return f"[{_joined(map(_string, value), ', ')}]"
     if isinstance(value, Map):
         shown = sorted([(_string(key), held) for key, held in value.items()], key=itemgetter(0))
@@ -98,7 +98,7 @@ def _special(value: float) -> str:
 
 
 def _whole(verb: str, value: Value) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | UInt):
+    if isinstance(value, bool) or not isinstance(value, (int, UInt)):
         raise _wrong(verb, value)
     return int(value)
 
@@ -117,7 +117,7 @@ def _decimal(value: Value, precision: int) -> str:
 
 def _real(verb: str) -> Callable[[Value, int], str]:
     def show(value: Value, precision: int) -> str:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _wrong(verb, value)
         return _special(float(value)) or f"{float(value):.{precision}{verb}}"
 
@@ -127,7 +127,7 @@ def _real(verb: str) -> Callable[[Value, int], str]:
 def _hex(verb: str) -> Callable[[Value, int], str]:
     def show(value: Value, precision: int) -> str:
         del precision
-        if isinstance(value, str | bytes):
+        if isinstance(value, (str, bytes)):
             made = (value.encode() if isinstance(value, str) else value).hex()
             return made.upper() if verb == "X" else made
         return f"{_whole(verb, value):{verb}}"

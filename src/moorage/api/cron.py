@@ -10,12 +10,13 @@ Source  github.com/robfig/cron v3, parser.go and spec.go
 from __future__ import annotations
 
 import calendar
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from datetime import tzinfo as TimeZone  # noqa: N812 (it is a class)
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from moorage.api.durations import DurationError, duration_seconds
 
 
 class CronError(ValueError):
@@ -42,8 +43,6 @@ _WORDS: Final = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
     "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }  # fmt: skip
-_EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)")
-_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 #: How many years ahead to search for a due time.
 _HORIZON: Final = 5
 
@@ -152,10 +151,10 @@ def parse_schedule(text: str, zone: TimeZone = UTC) -> Schedule:
 
 
 def _every(text: str, zone: TimeZone) -> Schedule:
-    found = _EVERY.findall(text)
-    if not found or "".join(number + unit for number, unit in found) != text:
-        raise CronError(f'failed to parse duration @every {text}: time: invalid duration "{text}"')
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
+    try:
+        seconds = duration_seconds(text)
+    except DurationError as error:
+        raise CronError(f"failed to parse duration @every {text}: {error}") from error
     everything = _Set(frozenset(), True)
     return Schedule(everything, everything, everything, everything, everything, zone, max(1.0, float(int(seconds))))
 

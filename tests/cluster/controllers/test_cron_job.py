@@ -28,6 +28,7 @@ DUE = {  # schedule, after, next
     "never": ("0 0 30 2 *", "2026-03-01 00:00:00", None),
     "a word": ("@weekly", "2026-03-04 00:00:00", "2026-03-08 00:00:00"),
     "every so often": ("@every 1h30m", "2026-03-04 00:00:00", "2026-03-04 01:30:00"),
+    "in any unit of Go": ("@every 90000ms", "2026-03-04 00:00:00", "2026-03-04 00:01:30"),
     "end of the year": ("59 23 31 12 *", "2026-12-31 23:59:00", "2027-12-31 23:59:00"),
 }
 
@@ -71,6 +72,8 @@ REFUSED = {
     "no number": ("x * * * *", "failed to parse int from x"),
     "no word": ("@sometimes", "unrecognized descriptor: @sometimes"),
     "no duration": ("@every now", "failed to parse duration"),
+    "a duration beyond 64 bits": (f"@every {'9' * 100_000}h", "failed to parse duration"),
+    "digits without a unit": (f"@every {'9' * 100_000}", "failed to parse duration"),
     "no zone": ("TZ=Nowhere/Land * * * * *", "unknown time zone Nowhere/Land"),
 }
 

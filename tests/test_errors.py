@@ -15,6 +15,7 @@ class Point(msgspec.Struct):
 FAULTS = {
     "a number": (Fault("Invalid value", "a.b", "too big", 7), "a.b: Invalid value: 7: too big"),
     "a text": (Fault("Invalid value", "a", "no", 'x"\n'), 'a: Invalid value: "x\\"\\n": no'),
+    "a long text": (Fault("Invalid value", "a", "no", "x" * 20_000), f'a: Invalid value: "{"x" * 10_000}…": no'),
     "nothing": (Fault("Invalid value", "a", "no"), "a: Invalid value: null: no"),
     "a truth": (Fault("Invalid value", "a", value=True), "a: Invalid value: true"),
     "a structure": (Fault("Invalid value", "a", value=(Point(1),)), 'a: Invalid value: [{"x":1}]'),

@@ -68,12 +68,16 @@ class Fault:
         return f"{self.field}: {self.body}" if self.field else self.body
 
 
+#: Of a longer text a message shows so many characters.
+_MOST_SHOWN = 10_000
 _WITHOUT_VALUE = frozenset(["Required value", "Forbidden", "Strict decoding error", "Too long", "Internal error"])
 
 
 def _show(value: object) -> str:
     if isinstance(value, Bare):
         return value.text
+    if isinstance(value, str) and len(value) > _MOST_SHOWN:
+        value = f"{value[:_MOST_SHOWN]}…"
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 

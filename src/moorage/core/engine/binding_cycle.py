@@ -246,4 +246,4 @@ def _failure_of(binding: Binding, fact: Done) -> Status:
     broken_off = binding.verdict is not None and fact.error == NO_LONGER_WANTED
     text = binding.verdict.message if binding.verdict is not None and broken_off else fact.error
     prefix = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
-    return Status(Code.ERROR, "", (prefix + text,))
+    return Status(Code.ERROR, "", (text if text.startswith(prefix) else prefix + text,))

@@ -14,14 +14,14 @@ that the result is the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
 import numpy as np
 from msgspec import structs
 
 from moorage.api.core import Node
-from moorage.api.devices import DeviceClass, ResourceClaim
+from moorage.api.devices import AllocationResult, DeviceClass, ResourceClaim
 from moorage.api.durations import format_duration
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError, Fault
@@ -53,11 +53,12 @@ from moorage.framework.points import (
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
-from moorage.plugins.devices.claim_requests import DeviceGates, claims_of, class_faults, is_reserved_for
+from moorage.plugins.devices.claim_requests import DeviceGates, claims_of, class_faults
 from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
+from moorage.plugins.devices.group_claims import is_reserved_for, release_from_group, users_of
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.shared.default_normalize import default_normalize
@@ -129,6 +130,7 @@ LEFT_BEHIND: Final = "cannot schedule extended resource claim"
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 DELETED: Final = "deletion of ResourceClaim completed"
+UNRESERVED: Final = "ResourceClaim unreserved for PodGroup"
 STILL_NOT: Final = "still not schedulable"
 NO_STATE: Final = "not found"
 
@@ -194,6 +196,8 @@ class DynamicResources(
             undoes_refusals=self.rules.undoes_refusals,
             shares_counters=self.rules.shares_counters,
             charges_shares=self.rules.charges_shares,
+            group_claims=gates["DRAWorkloadResourceClaims"],
+            keeps_to_devices=self.rules.keeps_to_devices,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
@@ -222,7 +226,7 @@ class DynamicResources(
         return Hold.because(found, unresolvable=True) if isinstance(found, str) else None
 
     def _claims_of(self, pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
-        return claims_of(pod, snapshot, self.rules.not_owner)
+        return claims_of(pod, snapshot, self.rules.not_owner, group_claims=self._options.group_claims)
 
     def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether a device class backs an extended resource that the pod requests."""
@@ -249,22 +253,34 @@ class DynamicResources(
         device_state.follow(by_rules=self._gates["DRADeviceTaintRules"])
         scalars = pod.needs_under(_FIT).requests if has_special else {}
         special = (earlier_claim(pod, snapshot) or special_claim(pod)) if has_special else None
-        held = self._why_waiting(claims, device_state, snapshot)
-        if held is not None:
-            return held
+        shared = self._shared(pod, claims, device_state)
+        held = self._why_waiting(claims, shared, device_state, snapshot)
+        users = users_of(pod, claims, snapshot) if claims and self._options.group_claims else {}
+        if held is not None or isinstance(users, str):
+            return held or Hold.because(str(users), unresolvable=True)
         all_claims = (*claims, special) if special is not None else tuple(claims)
-        reach = dict(self._reach(all_claims))
+        reach = dict(self._reach(all_claims, shared if self.rules.keeps_to_devices else {}))
         unusable = frozenset(index for index, claim in enumerate(all_claims) if self._is_unusable(claim))
         meter = Meter(device_state.selectors)
         backing = self.rules.backing
         return PodDevices(
-            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, backing, meter=meter
-        )
+            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, backing,
+            shared=shared, users=users, meter=meter,
+        )  # fmt: skip
 
-    def _why_waiting(self, claims: list[ResourceClaim], device_state: DeviceState, snapshot: Snapshot) -> Hold | None:
+    def _shared(self, pod: PodInfo, claims: list[ResourceClaim], device_state: DeviceState) -> dict[str, AllocationResult]:
+        """Return the devices that another pod of the group has reserved for claims of this one too, by the claim's UID."""
+        if not (self.rules.shares_in_group and self._gates["GenericWorkload"] and pod.group_key):
+            return {}
+        pending = ((claim.metadata.uid, device_state.ledger.pending(claim.metadata.uid)) for claim in claims)
+        return {uid: held.allocation for uid, held in pending if held is not None and held.group == pod.group_key}
+
+    def _why_waiting(
+        self, claims: list[ResourceClaim], shared: Mapping[str, object], device_state: DeviceState, snapshot: Snapshot
+    ) -> Hold | None:
         """Return why the pod has to wait for one of its claims; None if it need not."""
         for claim in claims:
-            if claim.status.allocation is not None:
+            if claim.status.allocation is not None or claim.metadata.uid in shared:
                 continue
             if device_state.ledger.pending(claim.metadata.uid) is not None:
                 return Hold.because(f"resource claim {claim.key} is in the process of being allocated", unresolvable=True)
@@ -275,9 +291,11 @@ class DynamicResources(
                 return Hold.because(fault.text, unresolvable=True)
         return None
 
-    def _reach(self, claims: tuple[ResourceClaim, ...]) -> Iterator[tuple[int, NodeSelectorMatcher]]:
+    def _reach(
+        self, claims: tuple[ResourceClaim, ...], shared: Mapping[str, AllocationResult]
+    ) -> Iterator[tuple[int, NodeSelectorMatcher]]:
         for index, claim in enumerate(claims):
-            allocation = claim.status.allocation
+            allocation = claim.status.allocation or shared.get(claim.metadata.uid)
             if allocation is None or allocation.node_selector is None:
                 continue
             matcher = compile_node_selector(allocation.node_selector)
@@ -409,6 +427,9 @@ class DynamicResources(
                 return PostFilterResult(Code.UNSCHEDULABLE, (DEALLOCATED,), effects=(effect,))
         if special is not None and left_behind:
             return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=deletion_of(special))
+        release = release_from_group(pod, wanted.snapshot) if self._options.group_claims else None
+        if release is not None:
+            return PostFilterResult(Code.UNRESOLVABLE, (UNRESERVED,), effects=(release,))
         return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
 
     def _blocking_claims(self, wanted: PodDevices, attempt: Attempt) -> list[int]:
@@ -418,7 +439,7 @@ class DynamicResources(
         if not rows:
             return []
         view = NodeView(wanted.snapshot, np.array(rows, dtype=np.intp))
-        return [index for index, _ in wanted.unavailable(view)]
+        return [index for index, _ in wanted.unavailable(view) if wanted.claims[index].status.allocation is not None]
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
@@ -434,7 +455,7 @@ class DynamicResources(
     # -- binding ----------------------------------------------------------------------------------------------------------
 
     def reserve(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> Hold | None:
-        if wanted is None or not wanted.to_allocate:
+        if wanted is None or not (wanted.to_allocate or wanted.shared):
             return None
         try:
             self._binder.reserve(wanted, pod, node, self._budget)

@@ -15,16 +15,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodResourceClaim, PodResourceClaimStatus, Volume
+from moorage.api.core import Pod, PodResourceClaimStatus, Volume
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Object, ObjectMeta
+from moorage.api.pod_groups import PodGroup, PodGroupResourceClaimStatus
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimTemplate, StorageClass
-from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
+from moorage.cluster.controllers.machinery.object_fields import POD_GROUPS, generated_name, stable_uid
 from moorage.cluster.controllers.storage.pod_claims import made_ready
 from moorage.cluster.controllers.storage.volumes import made_for, makes_volumes
 from moorage.core.engine.facts import Done, Gone, News, Seen
-from moorage.plugins.devices.binding import is_done, is_orphaned, owning_pod, without_stale_consumers
+from moorage.plugins.devices.binding import is_done, is_orphaned, owner_of, without_stale_consumers
+from moorage.plugins.devices.group_claims import requests_same
 from moorage.plugins.volumes.pod_claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.provisioning import BOUND_BY_CONTROLLER, with_claim_ref
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex, is_bound_to, suits
@@ -43,7 +45,7 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 def add_claims(cluster: ClusterInput, more: Iterable[PersistentVolumeClaim] = ()) -> ClusterInput:
     """Add ``more`` claims to the cluster, and create missing claims for ephemeral volumes and for resource claim templates.
 
-    A pod whose resource claim is created here gets the claim's name in its status, as from the real controller.
+    A pod or group whose resource claim is created here gets the claim's name in its status, as from the real controller.
     Raises  InputError for a claim template that cannot be read
     """
     held = {claim.key: claim for claim in cluster.persistent_volume_claims}
@@ -51,19 +53,27 @@ def add_claims(cluster: ClusterInput, more: Iterable[PersistentVolumeClaim] = ()
         held.setdefault(claim.key, claim)
     templates = {template.key: template for template in cluster.resource_claim_templates}
     devices = {claim.key: claim for claim in cluster.resource_claims}
+    groups = {group.key: with_group_claims(group, templates, devices) for group in cluster.pod_groups}
     pods = []
     for pod in cluster.pods:
         waiting = is_active(pod)
         if waiting and pod.spec.volumes:
             for claim in _ephemeral_claims(pod):
                 held.setdefault(claim.key, claim)
-        pods.append(with_device_claims(pod, templates, devices) if waiting and pod.spec.resource_claims else pod)
+        asks = waiting and pod.spec.resource_claims
+        pods.append(with_device_claims(pod, templates, devices, groups.get(_group_key(pod))) if asks else pod)
     return with_fields(
         cluster,
         pods=tuple(pods),
         persistent_volume_claims=tuple(held.values()),
         resource_claims=tuple(devices.values()),
+        pod_groups=tuple(groups.values()),
     )
+
+
+def _group_key(pod: Pod) -> str:
+    group = pod.spec.scheduling_group
+    return "" if group is None else f"{pod.namespace}/{group.pod_group_name}"
 
 
 def _ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:
@@ -87,14 +97,27 @@ def _ephemeral_claim(pod: Pod, volume: Volume, template: dict[str, object], inde
     return PersistentVolumeClaim(metadata=metadata, spec=made.spec)
 
 
-def with_device_claims(pod: Pod, templates: Mapping[str, ResourceClaimTemplate], devices: dict[str, ResourceClaim]) -> Pod:
-    """Create the claims for a pod's resource claim templates, and record their names in its status."""
+def with_device_claims(
+    pod: Pod,
+    templates: Mapping[str, ResourceClaimTemplate],
+    devices: dict[str, ResourceClaim],
+    group: PodGroup | None = None,
+) -> Pod:
+    """Create the claims for a pod's resource claim templates, and record their names in its status.
+
+    The pod uses the claims of its ``group`` that both request.
+    """
     known = {status.name: status for status in pod.status.resource_claim_statuses}
+    of_group = {} if group is None else {one.name: one.resource_claim_name for one in group.status.resource_claim_statuses}
     for asked in pod.spec.resource_claims:
         template = templates.get(f"{pod.namespace}/{asked.resource_claim_template_name}")
         if asked.name in known or not asked.resource_claim_template_name or template is None:
             continue
-        claim = _device_claim(pod, asked, template)
+        if group is not None and any(requests_same(asked, one) for one in group.spec.resource_claims):
+            if (name := of_group.get(asked.name)) is not None:
+                known[asked.name] = PodResourceClaimStatus(name=asked.name, resource_claim_name=name)
+            continue
+        claim = _device_claim("Pod", pod, asked.name, template)
         devices.setdefault(claim.key, claim)
         known[asked.name] = PodResourceClaimStatus(name=asked.name, resource_claim_name=claim.metadata.name)
     if len(known) == len(pod.status.resource_claim_statuses):
@@ -102,16 +125,33 @@ def with_device_claims(pod: Pod, templates: Mapping[str, ResourceClaimTemplate],
     return replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(known.values())))
 
 
-def _device_claim(pod: Pod, asked: PodResourceClaim, template: ResourceClaimTemplate) -> ResourceClaim:
-    made = template.spec.metadata
-    name = generated_name(f"{pod.name}-{asked.name}-", pod.namespace)
+def with_group_claims(
+    group: PodGroup, templates: Mapping[str, ResourceClaimTemplate], devices: dict[str, ResourceClaim]
+) -> PodGroup:
+    """Create the claims for a group's resource claim templates, and record their names in its status."""
+    known = {status.name: status for status in group.status.resource_claim_statuses}
+    for asked in group.spec.resource_claims:
+        template = templates.get(f"{group.metadata.namespace}/{asked.resource_claim_template_name}")
+        if asked.name not in known and template is not None:
+            claim = _device_claim("PodGroup", group, asked.name, template)
+            devices.setdefault(claim.key, claim)
+            known[asked.name] = PodGroupResourceClaimStatus(name=asked.name, resource_claim_name=claim.metadata.name)
+    if len(known) == len(group.status.resource_claim_statuses):
+        return group
+    return replace(group, status=replace(group.status, resource_claim_statuses=tuple(known.values())))
+
+
+def _device_claim(kind: str, owner: Object, asked: str, template: ResourceClaimTemplate) -> ResourceClaim:
+    made, its = template.spec.metadata, owner.metadata
+    name = generated_name(f"{its.name}-{asked}-", its.namespace)
+    version = "v1" if kind == "Pod" else POD_GROUPS.api_version
     metadata = ObjectMeta(
         name=name,
-        namespace=pod.namespace,
-        uid=stable_uid("ResourceClaim", pod.namespace, f"{name}/{pod.uid}"),
+        namespace=its.namespace,
+        uid=stable_uid("ResourceClaim", its.namespace, f"{name}/{its.uid}"),
         labels=made.labels,
-        annotations={**made.annotations, _POD_CLAIM: asked.name},
-        owner_references=(owner_reference("v1", "Pod", pod.metadata),),
+        annotations={**made.annotations, _POD_CLAIM: asked},
+        owner_references=(owner_reference(version, kind, its),),
     )
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
@@ -132,7 +172,8 @@ class ClaimController:
         #: UID of a pod → keys of the claims it uses or owns.
         self._claims_of: dict[str, dict[str, None]] = {}
         self._pods_of: dict[str, tuple[str, ...]] = {}
-        self._removed: dict[str, Pod] = {}
+        #: UID → pods that ended or are gone, and groups that are gone.
+        self._removed: dict[str, Pod | PodGroup] = {}
         self._added: dict[str, None] = {}
 
     def note(self, fact: News) -> None:
@@ -140,7 +181,9 @@ class ClaimController:
         if isinstance(fact, Done):
             return
         obj = fact.obj
-        if isinstance(obj, Pod):
+        if isinstance(obj, PodGroup) and isinstance(fact, Gone):
+            self._removed[obj.metadata.uid] = obj
+        elif isinstance(obj, Pod):
             if isinstance(fact, Gone) or is_done(obj):
                 self._removed[obj.uid] = obj
             elif obj.spec.resource_claims and is_active(obj) and not obj.spec.node_name:
@@ -179,9 +222,9 @@ class ClaimController:
         """Process all recorded facts."""
         while self._removed or self._added:
             removed, self._removed = self._removed, {}
-            for pod in removed.values():
-                for key in tuple(self._claims_of.get(pod.uid, ())):
-                    self._clean_up(key, pod)
+            for uid, user in removed.items():
+                for key in tuple(self._claims_of.get(uid, ())):
+                    self._clean_up(key, user)
             added, self._added = self._added, {}
             for uid in added:
                 self._create_claims(self._pods.get(uid))
@@ -198,24 +241,29 @@ class ClaimController:
         for uid in self._pods_of[key]:
             self._claims_of.setdefault(uid, {})[key] = None
 
-    def _clean_up(self, key: str, pod: Pod) -> None:
-        """Remove a finished pod from a claim's consumers; delete the claim if it was generated for the pod."""
-        claim = self._snapshot.objects(ResourceClaim).get(key)
+    def _clean_up(self, key: str, user: Pod | PodGroup) -> None:
+        """Remove a finished pod or a group from a claim's consumers; delete the claim if it was generated for it."""
+        claim, uid = self._snapshot.objects(ResourceClaim).get(key), user.metadata.uid
         if claim is None:
             return
-        left = without_stale_consumers(claim, lambda user: user.uid != pod.uid)
-        owner = owning_pod(left)
-        is_the_pods = owner is not None and owner[1] == pod.uid
+        left = without_stale_consumers(claim, lambda one: one.uid != uid)
+        owner = owner_of(left)
         if left is not claim:
             self._tell(Seen(left))
-        if is_the_pods and (pod.uid not in self._pods or is_orphaned(left, pod)):
+        is_over = uid not in self._pods or (isinstance(user, Pod) and is_orphaned(left, user))
+        if is_over and owner is not None and owner.uid == uid:
             self._tell(Gone(left))
 
     def _create_claims(self, pod: Pod | None) -> None:
         if pod is None:
             return
         made: dict[str, ResourceClaim] = {}
-        changed = with_device_claims(pod, self._snapshot.objects(ResourceClaimTemplate), made)
+        templates = self._snapshot.objects(ResourceClaimTemplate)
+        group = self._snapshot.objects(PodGroup).get(_group_key(pod))
+        if group is not None and (with_claims := with_group_claims(group, templates, made)) is not group:
+            self._tell(Seen(with_claims))
+            group = with_claims
+        changed = with_device_claims(pod, templates, made, group)
         for key, claim in made.items():
             if key not in self._snapshot.objects(ResourceClaim):
                 self._tell(Seen(claim))
@@ -225,9 +273,9 @@ class ClaimController:
 
 def _pods_of(claim: ResourceClaim) -> tuple[str, ...]:
     """Return the UIDs of the pods that use or own a claim."""
-    owner = owning_pod(claim)
+    owner = owner_of(claim)
     users = [user.uid for user in claim.status.reserved_for]
-    return tuple(dict.fromkeys([*users, *(() if owner is None else owner[1:])]))
+    return tuple(dict.fromkeys([*users, *(() if owner is None else (owner.uid,))]))
 
 
 # -- device driver -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Pod groups of Jobs: the group that the Job controller makes for a Job since 1.37, behind the gate WorkloadWithJob.
+"""What gates add to pod groups: groups of Jobs, and claims that a group requests.
+
+With the gate WorkloadWithJob the Job controller makes a group for a Job since 1.37.
 
 A Job without a controller gets a group by its ``spec.scheduling``: a gang, or a basic group if that names no policy. A Job that
 has started without one gets none, nor does one whose pod template names a group, or whose owner (a CronJob, a JobSet) decides.
@@ -31,11 +33,18 @@ def create_for(given: ClusterInput, options: Options) -> CreatedPods:
 
     Raises  ConfigError, InputError
     """
+    asked = any(group.spec.resource_claims for group in given.pod_groups)
+    if asked and not load_options(options).gates["DRAWorkloadResourceClaims"]:
+        given = with_fields(given, pod_groups=tuple(map(_without_claims, given.pod_groups)))
     if given.jobs and options.feature_gates:
         gates = load_options(options).gates
         if gates.emulated.groups_as_one and gates["WorkloadWithJob"]:
             given = _in_groups(given)
     return create_pods(given, quota=options.quota)
+
+
+def _without_claims(group: PodGroup) -> PodGroup:
+    return replace(group, spec=replace(group.spec, resource_claims=()))
 
 
 def _in_groups(given: ClusterInput) -> ClusterInput:

@@ -17,7 +17,7 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
 from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
-from moorage.plugins.devices.binding import owning_pod, without_stale_consumers
+from moorage.plugins.devices.binding import owner_of, without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement
@@ -137,7 +137,7 @@ def without_pods(cluster: ClusterInput, gone: Collection[str]) -> ClusterInput:
             [
                 without_stale_consumers(claim, lambda user: user.uid not in gone)
                 for claim in cluster.resource_claims
-                if (owner := owning_pod(claim)) is None or owner[1] not in gone
+                if (owner := owner_of(claim)) is None or owner.uid not in gone
             ]
         ),
     )

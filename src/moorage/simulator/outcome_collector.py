@@ -8,12 +8,13 @@ from itertools import chain
 from typing import Any
 
 from moorage.api.core import Pod, PodSpec, PodStatus
-from moorage.api.devices import ResourceClaim
+from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.basis.printable import counted
 from moorage.core.extenders.wire import ExtenderError
 from moorage.core.groups.group_cycle import GroupReport
+from moorage.plugins.devices.group_claims import GROUPS
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
 from moorage.simulator.owners import is_active
@@ -59,7 +60,8 @@ def devices_allocated(simulation: SimulatedCluster) -> Iterator[DeviceOutcome]:
     for key in keys:
         claim = claims[key]
         allocation = claim.status.allocation
-        records = [placed[user.uid] for user in claim.status.reserved_for if user.uid in placed]
+        uids = [uid for user in claim.status.reserved_for for uid in _users(user, claim, simulation)]
+        records = [placed[uid] for uid in uids if uid in placed]
         for result in allocation.devices.results if allocation is not None else ():
             yield DeviceOutcome(
                 namespace=claim.metadata.namespace,
@@ -71,6 +73,12 @@ def devices_allocated(simulation: SimulatedCluster) -> Iterator[DeviceOutcome]:
                 node=records[0].node if records else "",
                 pods=tuple([record.pod.key for record in records]),
             )
+
+
+def _users(user: ClaimConsumer, claim: ResourceClaim, simulation: SimulatedCluster) -> Iterable[str]:
+    """Return the UIDs of the pods that a consumer of a claim stands for: itself, or the placed pods of a group."""
+    group = simulation.scheduler.snapshot.group(f"{claim.metadata.namespace}/{user.name}") if user.resource == GROUPS else None
+    return [user.uid] if group is None else group.nodes
 
 
 def _placed(simulation: SimulatedCluster) -> Iterator[PodRecord]:

@@ -4,7 +4,7 @@ import pytest
 
 from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.cluster.controllers.storage.volumes import Volumes
-from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGroupProtection
 
 SCRATCH = """
 apiVersion: storage.k8s.io/v1
@@ -166,3 +166,43 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
 """)
     cluster.settle()
     assert cluster.get("resourceclaims", "begun")["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+
+
+GROUP = """
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: gang}
+spec:
+  schedulingPolicy: {gang: {minCount: 2}}
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+"""
+
+
+def of_gang(name):
+    return POD.replace("name: train,", f"name: {name},").replace("spec:\n", "spec:\n  schedulingGroup: {podGroupName: gang}\n")
+
+
+def test_a_group_has_one_claim_that_its_pods_use(lab):
+    gates = "GenericWorkload=true,DRAWorkloadResourceClaims=true"
+    made = lab(ResourceClaims(for_groups=True), GarbageCollector(), PodGroupProtection(), gates=gates, release="1.37.1")
+    made.schedules = False
+    for text in (GROUP, of_gang("a"), TEMPLATE, of_gang("b")):
+        made.apply(text)
+        made.advance(1)
+    (claim,) = made.all("resourceclaims")
+    assert claim["metadata"]["ownerReferences"][0]["name"] == "gang"
+    asked = [{"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}]
+    for kind, name in (("podgroups", "gang"), ("pods", "a"), ("pods", "b")):
+        assert made.get(kind, name)["status"]["resourceClaimStatuses"] == asked
+    uid = made.get("podgroups", "gang")["metadata"]["uid"]
+    user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": uid}
+    status = {"allocation": {"devices": {}}, "reservedFor": [user]}
+    made.edit("resourceclaims", claim["metadata"]["name"], lambda held: held.update(status=status), subresource="status")
+    made.delete("pods", "a")
+    made.settle()
+    assert made.get("resourceclaims", claim["metadata"]["name"])["status"]["reservedFor"] == [user]
+    made.delete("pods", "b")
+    made.delete("podgroups", "gang")
+    made.advance(60)
+    assert made.all("resourceclaims") == []
+    assert made.reports == []

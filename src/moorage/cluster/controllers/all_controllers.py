@@ -58,7 +58,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         EphemeralVolumes(),
         Volumes(),
         AttributesClassProtection(),
-        ResourceClaims(),
+        ResourceClaims(for_groups=opened["DRAWorkloadResourceClaims"]),
         PodGarbageCollector(),
         GarbageCollector(),
         Namespaces(),

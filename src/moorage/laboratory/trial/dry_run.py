@@ -34,7 +34,7 @@ from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.binding import MAX_USERS
-from moorage.plugins.devices.claim_requests import is_reserved_for
+from moorage.plugins.devices.group_claims import is_reserved_for
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.dynamic_resources import MAX_DEVICES, DynamicResources
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from typing import Final
 
 from moorage.api.devices import AllocationResult, ResourceClaim
@@ -26,10 +27,11 @@ EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 @dataclass(slots=True)
 class InFlightClaim:
-    """An allocation still to be written, and the pod that caused it."""
+    """An allocation still to be written, and the pods that need it: several if the pods of a group share the claim."""
 
     allocation: AllocationResult
-    pod_uid: str
+    pods: frozenset[str]
+    group: str | None = None
 
 
 class Ledger:
@@ -78,10 +80,9 @@ class Ledger:
         """Return the capacity that the shares of a device consume; None if it has no shares."""
         return self._consumed.get(device)
 
-    def pending(self, claim_uid: str) -> AllocationResult | None:
+    def pending(self, claim_uid: str) -> InFlightClaim | None:
         """Return the pending allocation of a claim, if any."""
-        found = self._pending.get(claim_uid)
-        return None if found is None else found.allocation
+        return self._pending.get(claim_uid)
 
     @property
     def pending_claims(self) -> Collection[str]:
@@ -122,11 +123,19 @@ class Ledger:
             self._count(allocation, 1)
             self._allocations[key] = allocation
 
-    def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str) -> None:
-        """Hold the devices of an allocation that is still to be written."""
+    def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str, group: str | None = None) -> None:
+        """Hold the devices of an allocation that is still to be written, for a pod and others of its group that share it."""
         self.release(claim_uid)
-        self._pending[claim_uid] = InFlightClaim(allocation, pod_uid)
+        self._pending[claim_uid] = InFlightClaim(allocation, frozenset([pod_uid]), group)
         self._count(allocation, 1)
+
+    def share(self, claim_uid: str, allocation: AllocationResult, pod_uid: str, group: str | None) -> None:
+        """Hold the devices that another pod of the group has reserved for a claim for this pod too."""
+        held = self._pending.get(claim_uid)
+        if held is None:
+            self.pend(claim_uid, allocation, pod_uid, group)
+        else:
+            self._pending[claim_uid] = with_fields(held, pods=held.pods | {pod_uid})
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the pending allocations; the snapshot says what its claims hold."""
@@ -137,7 +146,7 @@ class Ledger:
                 self.release(claim_uid)
             for claim_uid, held in saved.items():
                 if claim_uid not in self._pending:
-                    self.pend(claim_uid, held.allocation, held.pod_uid)
+                    self.pend(claim_uid, held.allocation, "")
                     self._pending[claim_uid] = held
 
         return restore
@@ -148,11 +157,16 @@ class Ledger:
         self.release(claim_uid, pod_uid)
 
     def release(self, claim_uid: str, pod_uid: str | None = None) -> None:
-        """Drop a pending allocation, written or abandoned. With ``pod_uid``, only if it is that pod's."""
+        """Drop a pending allocation, written or abandoned. With ``pod_uid``, only once no other pod needs it."""
         pending = self._pending.get(claim_uid)
-        if pending is not None and pod_uid in {None, pending.pod_uid}:
-            del self._pending[claim_uid]
-            self._count(pending.allocation, -1)
+        if pending is None or (pod_uid is not None and pod_uid not in pending.pods):
+            return
+        others = pending.pods - {pod_uid} if pod_uid is not None else None
+        if others:
+            self._pending[claim_uid] = with_fields(pending, pods=others)
+            return
+        del self._pending[claim_uid]
+        self._count(pending.allocation, -1)
 
     def _count(self, allocation: AllocationResult, by: int) -> None:
         for result in allocation.devices.results:

@@ -19,17 +19,20 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, ExtendedResourceClaimStatus, Pod
 from moorage.api.devices import (
     AllocatedDeviceStatus,
+    AllocationResult,
     ClaimConsumer,
     DeviceAllocation,
     DeviceCondition,
     ResourceClaim,
     ResourceClaimStatus,
 )
+from moorage.api.meta import OwnerReference
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Delete, Effect, Until, Write
 from moorage.plugins.devices.allocation_results import allocations
-from moorage.plugins.devices.claim_requests import DeviceGates, is_reserved_for
+from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ContainerMapping, object_name
+from moorage.plugins.devices.group_claims import is_reserved_for, without_user
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.state.pod_info import PodInfo
 
@@ -142,6 +145,13 @@ class Binder:
         """Hold the devices that the node provides for the pod's claims."""
         row = wanted.snapshot.table.row_of[node]
         kind = wanted.kind_on(row)
+        settled: dict[str, ResourceClaim] = {}
+        ledger = wanted.device_state.ledger
+        for claim in wanted.claims:
+            if (shared := wanted.shared.get(claim.metadata.uid)) is not None:
+                settled[claim.metadata.uid] = _allocated(claim, shared)
+                ledger.share(claim.metadata.uid, shared, pod.uid, pod.group_key)
+        self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
         if kind.shape is None:
             return
         answer, _ = wanted.answer(kind, wanted.snapshot.table.nodes[row], budget)
@@ -152,14 +162,11 @@ class Binder:
         if special is not None and kind.extended is not None:
             devices = replace(special.spec.devices, requests=kind.extended.requests)
             claims[-1] = replace(special, spec=replace(special.spec, devices=devices))
-        settled: dict[str, ResourceClaim] = {}
         for claim, allocation in zip(claims, allocations(answer.found, claims, node, self._options), strict=True):
             if claim.metadata.uid == (special.metadata.uid if special is not None else None) and not allocation.devices.results:
                 continue  # the node has the extended resources itself
-            after = replace(_protected(claim), status=replace(claim.status, allocation=allocation))
-            settled[claim.metadata.uid] = after
-            wanted.device_state.ledger.pend(claim.metadata.uid, allocation, pod.uid)
-        self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
+            settled[claim.metadata.uid] = _allocated(claim, allocation)
+            ledger.pend(claim.metadata.uid, allocation, pod.uid, pod.group_key)
 
     def unreserve(self, wanted: PodDevices, pod: PodInfo) -> tuple[Effect, ...]:
         """Drop the reservation and return the effects that undo its writes. A second call does nothing.
@@ -170,16 +177,18 @@ class Binder:
         """
         self._reserved.pop(pod.uid, None)
         written = wanted.written
-        for claim in wanted.to_allocate:
-            wanted.device_state.ledger.settle(claim.metadata.uid, pod.uid)
+        for claim in wanted.claims:
+            if claim.status.allocation is None:
+                wanted.device_state.ledger.settle(claim.metadata.uid, pod.uid)
         known = wanted.snapshot.objects(ResourceClaim)
         effects: list[Effect] = []
         special = wanted.special
         for claim in wanted.claims:
             if claim is not special:
                 latest = known.get(claim.key, claim)
-                if claim.metadata.uid in written.claims or is_reserved_for(latest, pod):
-                    effects.append(Amend(claim, partial(_without_user, pod.uid), "status", or_gone=True))
+                mine = claim.metadata.uid not in wanted.users
+                if mine and (claim.metadata.uid in written.claims or is_reserved_for(latest, pod)):
+                    effects.append(Amend(claim, partial(without_user, pod.uid), "status", or_gone=True))
         if special is not None and (written.made is not None or special.metadata.name != SPECIAL_NAME):
             effects += deletion_of(special if written.made is None else _by_name(written.made))
         return tuple(effects)
@@ -202,13 +211,13 @@ class Binder:
                 effects.append(Write(bound, "status", what=what, settled=_on_outcome(wanted, claim, pod)))
                 action = f"update pod {pod.key} ExtendedResourceClaimStatus"
                 effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status", what=action))
-            elif is_reserved_for(claim, pod):
+            elif is_reserved_for(claim, pod, for_group=self._options.group_claims):
                 bound = claim
             else:
                 latest = wanted.snapshot.objects(ResourceClaim).get(claim.key)
                 if latest is None or latest.metadata.uid != claim.metadata.uid:
                     raise self._failed(f"claim {claim.key} got deleted in the meantime")
-                change = partial(self._bound, settled, pod, unix_s)
+                change = partial(self._bound, settled, pod, wanted.users.get(claim.metadata.uid), unix_s)
                 bound = change(latest)
                 what = f"add {'allocation and ' if settled is not None else ''}reservation to claim {claim.key}"
                 known = _on_outcome(wanted, claim, pod) if settled is not None else None
@@ -223,13 +232,19 @@ class Binder:
     def _created(self, settled: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
         """Return the claim for extended resources with its own unique name."""
         metadata = replace(settled.metadata, name=object_name(settled, pod), generate_name="")
-        return self._used(replace(settled, metadata=metadata), pod, unix_s)
+        return self._used(replace(settled, metadata=metadata), pod, None, unix_s)
 
-    def _bound(self, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim) -> ResourceClaim:
-        """Return the latest version of a claim with its new allocation, if any, and with the pod as consumer."""
+    def _bound(
+        self, settled: ResourceClaim | None, pod: PodInfo, user: ClaimConsumer | None, unix_s: float, latest: ResourceClaim
+    ) -> ResourceClaim:
+        """Return the latest version of a claim with its new allocation, if any, and with the pod or ``user`` as consumer.
+
+        Pods of a group that share a claim write the same allocation: the first does, the others find it. Up to 1.36 a pod may
+        have been placed elsewhere, so it fails, and its next attempt keeps to the devices.
+        """
         if latest.metadata.deletion_timestamp is not None:
             raise self._failed(f"claim {latest.key} got deleted in the meantime")
-        if settled is not None:
+        if settled is not None and not (self._options.keeps_to_devices and _has_devices(latest, settled)):
             if latest.status.allocation is not None:
                 raise self._failed(f"claim {latest.key} got allocated elsewhere in the meantime")
             latest = replace(_protected(latest), status=replace(latest.status, allocation=settled.status.allocation))
@@ -240,11 +255,11 @@ class Binder:
                 f'add reservation to claim {latest.key}: ResourceClaim.resource.k8s.io "{latest.metadata.name}" is invalid: '
                 f"status.reservedFor: Too many: {len(latest.status.reserved_for) + 1}: must have at most {MAX_USERS} items"
             )
-        return self._used(latest, pod, unix_s)
+        return self._used(latest, pod, user, unix_s)
 
-    def _used(self, claim: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
-        """Return the claim with the pod among its consumers and, if its devices have a deadline, the allocation time."""
-        user = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
+    def _used(self, claim: ResourceClaim, pod: PodInfo, user: ClaimConsumer | None, unix_s: float) -> ResourceClaim:
+        """Return the claim with its consumer and, if its devices have a deadline, the allocation time."""
+        user = user or ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
         users = claim.status.reserved_for
         status = replace(claim.status, reserved_for=users if user in users else (*users, user))
         allocation = status.allocation
@@ -273,6 +288,16 @@ class Binder:
         return AttemptError(self._plugin, f'running PreBind plugin "{self._plugin}": {text}')
 
 
+def _allocated(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
+    return replace(_protected(claim), status=replace(claim.status, allocation=allocation))
+
+
+def _has_devices(claim: ResourceClaim, settled: ResourceClaim) -> bool:
+    """Return whether the claim has the devices of ``settled`` already, and is meant for several pods."""
+    there, meant = claim.status.allocation, settled.status.allocation
+    return there is not None and meant is not None and bool(claim.status.reserved_for) and there.devices == meant.devices
+
+
 def _protected(claim: ResourceClaim) -> ResourceClaim:
     if FINALIZER in claim.metadata.finalizers:
         return claim
@@ -282,11 +307,6 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
 def _on_outcome(wanted: PodDevices, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
     """Return the callback for the outcome of a write: it drops the pending allocation, as the claim now shows its devices."""
     return partial(wanted.device_state.ledger.settle, claim.metadata.uid, pod.uid)
-
-
-def _without_user(uid: str, claim: ResourceClaim) -> ResourceClaim:
-    users = tuple([user for user in claim.status.reserved_for if user.uid != uid])
-    return claim if users == claim.status.reserved_for else replace(claim, status=replace(claim.status, reserved_for=users))
 
 
 def _by_name(claim: ResourceClaim) -> ResourceClaim:
@@ -338,17 +358,17 @@ def is_orphaned(claim: ResourceClaim, pod: Pod | None) -> bool:
 
     If the pod is deleted, the garbage collector deletes its claims.
     """
-    owner = owning_pod(claim)
-    if owner is None or claim.status.reserved_for:
+    owner = owner_of(claim)
+    if owner is None or owner.kind != "Pod" or claim.status.reserved_for:
         return False
-    return pod is not None and (pod.uid != owner[1] or is_done(pod))
+    return pod is not None and (pod.uid != owner.uid or is_done(pod))
 
 
-def owning_pod(claim: ResourceClaim) -> tuple[str, str] | None:
-    """Return name and UID of the pod that owns a claim, if any."""
+def owner_of(claim: ResourceClaim) -> OwnerReference | None:
+    """Return the pod or the pod group that a claim was generated for, if any."""
     for owner in claim.metadata.owner_references:
-        if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
-            return owner.name, owner.uid
+        if owner.controller and ((owner.api_version, owner.kind) == ("v1", "Pod") or owner.kind == "PodGroup"):
+            return owner
     return None
 
 

@@ -25,6 +25,7 @@ from moorage.api.devices import (
     ResourceClaimSpec,
 )
 from moorage.api.meta import Quantity
+from moorage.plugins.devices.group_claims import is_of_group
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDevice
 from moorage.state.cluster import Snapshot
@@ -76,6 +77,8 @@ class DeviceGates(NamedTuple):
     undoes_refusals: bool = True
     shares_counters: bool = True
     charges_shares: bool = True
+    group_claims: bool = False
+    keeps_to_devices: bool = False
 
     @property
     def knows_shares(self) -> bool:
@@ -274,12 +277,16 @@ def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
 
 #: Why a pod cannot use a claim that its template would have had to make: the claim's and the pod's key.
 NOT_OWNER: Final = "ResourceClaim {} was not created for Pod {} (Pod is not owner)"
+_NOR_GROUP: Final = "ResourceClaim {} was not created for Pod {} (neither Pod nor PodGroup {} is the owner)"
 
 
-def claims_of(pod: PodInfo, snapshot: Snapshot, not_owner: str = NOT_OWNER) -> list[ResourceClaim] | str:
+def claims_of(
+    pod: PodInfo, snapshot: Snapshot, not_owner: str = NOT_OWNER, *, group_claims: bool = False
+) -> list[ResourceClaim] | str:
     """Return the claims of the pod's spec, in its order; or kube-scheduler's text why the pod has to wait for one.
 
     A template for which the controller records that no claim is needed is skipped. ``not_owner``: see ``NOT_OWNER``.
+    ``group_claims``: a claim may have been made for the pod's group.
     """
     known = snapshot.objects(ResourceClaim)
     found: list[ResourceClaim] = []
@@ -295,8 +302,9 @@ def claims_of(pod: PodInfo, snapshot: Snapshot, not_owner: str = NOT_OWNER) -> l
             return f'could not find ResourceClaim "{key}"'
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{claim.metadata.name}" is being deleted'
-        if use.resource_claim_name is None and not _is_owned_by(claim, pod):
-            return not_owner.format(key, pod.key)
+        if use.resource_claim_name is None and not _is_made_for(pod, claim, group_claims):
+            named = pod.spec.scheduling_group if group_claims else None
+            return not_owner.format(key, pod.key) if named is None else _NOR_GROUP.format(key, pod.key, named.pod_group_name)
         found.append(claim)
     return found
 
@@ -320,15 +328,10 @@ def claim_name(pod: PodInfo, use: PodResourceClaim) -> str | UnknownClaim | None
     return UnknownClaim(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-def _is_owned_by(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Return whether the pod is the claim's controller."""
+def _is_made_for(pod: PodInfo, claim: ResourceClaim, group_claims: bool) -> bool:
+    """Return whether the claim's controller is the pod or, with ``group_claims``, its group."""
     controller = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
-    return controller is not None and controller.uid == pod.uid
-
-
-def is_reserved_for(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Return whether the claim is reserved for the pod."""
-    return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
+    return controller is not None and (controller.uid == pod.uid or (group_claims and is_of_group(controller, pod)))
 
 
 class ClassFault(NamedTuple):

@@ -22,6 +22,8 @@ class DeviceRules(NamedTuple):
     ``shares_counters``    a device that is shared already needs no more counters
     ``charges_shares``     counters that the shares of earlier pods need are in use
     ``backing``            how devices back extended resources
+    ``shares_in_group``    a pod of a group uses the devices that another one reserved for a claim of both
+    ``keeps_to_devices``   and goes only where these devices can be used
     """
 
     pools: PoolRule = PoolRule.COMPLETE
@@ -34,3 +36,5 @@ class DeviceRules(NamedTuple):
     shares_counters: bool = True
     charges_shares: bool = True
     backing: ResourceBacking = ResourceBacking()
+    shares_in_group: bool = True
+    keeps_to_devices: bool = False

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moorage.api.core import Node
-from moorage.api.devices import DeviceClaim, ResourceClaim, ResourceClaimSpec
+from moorage.api.devices import AllocationResult, ClaimConsumer, DeviceClaim, ResourceClaim, ResourceClaimSpec
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
 from moorage.plugins.devices.claim_requests import DeviceGates
@@ -55,6 +55,8 @@ class PodDevices:
 
     ``reach``: the nodes where the devices of allocated claims can be used, by the claim's index. ``unusable``: indexes of
     allocated claims whose devices cannot become ready. ``scalars``: resource → amount, for resources that devices may back.
+    ``shared``: UID of a claim → the devices that another pod of the group has reserved for it, still to be written.
+    ``users``: UID of a claim → the pod's group, if the claim is the group's.
     """
 
     pod: PodInfo
@@ -67,6 +69,8 @@ class PodDevices:
     unusable: frozenset[int] = frozenset()
     scalars: Mapping[str, int] = field(default_factory=dict)
     backing: ResourceBacking = field(default_factory=ResourceBacking)
+    shared: Mapping[str, AllocationResult] = field(default_factory=dict)
+    users: Mapping[str, ClaimConsumer] = field(default_factory=dict)
     written: WrittenClaims = field(default_factory=WrittenClaims)
     meter: Meter = field(default_factory=Meter)
 
@@ -76,8 +80,9 @@ class PodDevices:
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
-        """The claims that are not allocated yet, in order."""
-        return tuple([claim for claim in self.claims if claim.status.allocation is None])
+        """The claims that are to be allocated, in order."""
+        shared = self.shared
+        return tuple([claim for claim in self.claims if claim.status.allocation is None and claim.metadata.uid not in shared])
 
     @property
     def only_special(self) -> bool:
@@ -88,7 +93,7 @@ class PodDevices:
     def unavailable(self, nodes: NodeView) -> Iterator[tuple[int, BoolArray]]:
         """Yield the index of each allocated claim that cannot be used on some rows, with those rows."""
         for index, claim in enumerate(self.claims):
-            if claim.status.allocation is None:
+            if claim.status.allocation is None and index not in self.reach:
                 continue
             rows = nodes.false() if index not in self.unusable else ~nodes.false()
             matcher = self.reach.get(index)
@@ -182,7 +187,7 @@ class PodDevices:
         scores = nodes.zeros()
         if not self.to_allocate or not any(request.first_available for c in self.claims for request in c.spec.devices.requests):
             return scores
-        allocated = sum(_rank_of_allocated(claim) for claim in self.claims)
+        allocated = sum(_rank_of_allocated(claim, self.shared.get(claim.metadata.uid)) for claim in self.claims)
         numbers = nodes.row_numbers
         for kind in self.kinds(nodes):
             for at in np.flatnonzero(kind.rows) if kind.shape is not None else ():
@@ -200,8 +205,8 @@ def _rank(found: FoundDevices) -> int:
     return total
 
 
-def _rank_of_allocated(claim: ResourceClaim) -> int:
-    allocation = claim.status.allocation
+def _rank_of_allocated(claim: ResourceClaim, shared: AllocationResult | None) -> int:
+    allocation = claim.status.allocation or shared
     if allocation is None:
         return 0
     used = {result.request for result in allocation.devices.results}

@@ -1,5 +1,7 @@
 """DynamicResources of 1.37: the text about a selector that fails names the device, and gives a hint if a key is missing.
 
+A pod of a group goes only where the devices that another one reserved for a claim of both can be used.
+
 Source    dynamic-resource-allocation 1.37, structured/internal/incubating/allocator_incubating.go; cel/errors.go
 """
 
@@ -11,5 +13,5 @@ from moorage.plugins.dynamic_resources import DynamicResources
 class DynamicResourcesV137(DynamicResources):
     """The plugin; see the module docstring."""
 
-    rules = DynamicResources.rules._replace(names_devices=True)
+    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True)
     reuse = DynamicResources.reuse

@@ -1,8 +1,9 @@
 """Claims of pods: for ephemeral volumes, and for devices that are requested by template.
 
-The pod owns its claims, so they are deleted with it. This controller removes deleted and ended pods from the reservations of
-resource claims, and deallocates claims without reservations. Devices with binding conditions become ready at once, because no
-driver runs.
+The pod owns its claims, so they are deleted with it. A pod group owns the claims that it requests itself (gate
+DRAWorkloadResourceClaims), and its pods use those. This controller removes deleted and ended pods and deleted groups from the
+reservations of resource claims, and deallocates claims without reservations. Devices with binding conditions become ready at
+once, because no driver runs.
 
 Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controller/resourceclaim/controller.go
 """
@@ -19,8 +20,10 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
 from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.controllers.machinery.object_fields import (
     CLAIMS,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -100,18 +103,21 @@ def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex)
         yield EventStep(PODS, pod, "Warning", "FailedBinding", text)
 
 
-def _claim_of(pod: Document, template: Document, **named: Any) -> Document:
-    """Return the metadata and spec of a claim made from a template and owned by a pod."""
+def _claim_of(owner: Document, template: Document, kind: ServedKind = PODS, **named: Any) -> Document:
+    """Return the metadata and spec of a claim made from a template and owned by a pod, or by an object of another kind."""
     metadata = copied(template.get("metadata") or {})
     kept = {name: value for name, value in metadata.items() if name in {"labels", "annotations"} and value}
-    owned = {"namespace": namespace_of(pod), "ownerReferences": [reference_to(PODS, pod)]}
+    owned = {"namespace": namespace_of(owner), "ownerReferences": [reference_to(kind, owner)]}
     return {"metadata": {**kept, **owned, **named}, "spec": copied(spec_of(template))}
 
 
 class ResourceClaims:
-    """Keys are ``pod:…`` and ``claim:…``."""
+    """Keys are ``pod:…``, ``claim:…`` and, if groups may request claims, ``group:…``."""
 
     name = "resource-claim-controller"
+
+    def __init__(self, *, for_groups: bool = False) -> None:
+        self._for_groups = for_groups
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS:
@@ -121,23 +127,55 @@ class ResourceClaims:
                 yield from (f"claim:{namespace_of(pod)}/{name}" for name in _claims_of_pod(pod))
         elif event.kind is RESOURCE_CLAIMS:
             yield f"claim:{key_of(event.latest)}"
-            if (owner := controller_of(event.latest)) is not None and owner["kind"] == "Pod":
-                yield f"pod:{namespace_of(event.latest)}/{owner['name']}"
+            if (owner := controller_of(event.latest)) is not None and owner["kind"] in {"Pod", "PodGroup"}:
+                what = "pod" if owner["kind"] == "Pod" else "group"
+                yield f"{what}:{namespace_of(event.latest)}/{owner['name']}"
         elif event.kind is RESOURCE_CLAIM_TEMPLATES:
-            for pod in world.all(PODS, namespace_of(event.latest)):
-                if spec_of(pod).get("resourceClaims"):
-                    yield f"pod:{key_of(pod)}"
+            yield from _with_claims("pod", PODS, namespace_of(event.latest), world)
+            if self._for_groups:
+                yield from _with_claims("group", POD_GROUPS, namespace_of(event.latest), world)
+        elif event.kind is POD_GROUPS and self._for_groups and spec_of(group := event.latest).get("resourceClaims"):
+            yield f"group:{key_of(group)}"
+            for claim in world.all(RESOURCE_CLAIMS, namespace_of(group)) if event.new is None else ():
+                if any(user.get("uid") == uid_of(group) for user in status_of(claim).get("reservedFor") or ()):
+                    yield f"claim:{key_of(claim)}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, place = key.partition(":")
         if what == "pod":
             pod = world.find(PODS, place)
             if pod is not None and is_active(pod):
-                yield from _claims_for(pod, world)
+                group = _group_of(pod, world) if self._for_groups else None
+                yield from _claims_for(pod, PODS, group, world)
+            return
+        if what == "group":
+            group = world.find(POD_GROUPS, place)
+            if group is not None and not is_ending(group):
+                yield from _claims_for(group, POD_GROUPS, None, world)
+                yield from self._told(group, world)
             return
         claim = world.find(RESOURCE_CLAIMS, place)
         if claim is not None:
             yield from _sync_claim(claim, world)
+
+    def _told(self, group: Document, world: ObjectIndex) -> Iterator[Step]:
+        """Write the names of a group's claims into the statuses of its pods."""
+        for pod in world.all(PODS, namespace_of(group)):
+            if is_active(pod) and spec_of(pod).get("resourceClaims") and _names(pod, group):
+                yield from _claims_for(pod, PODS, group, world)
+
+
+def _with_claims(what: str, kind: ServedKind, namespace: str, world: ObjectIndex) -> Iterator[str]:
+    return (f"{what}:{key_of(one)}" for one in world.all(kind, namespace) if spec_of(one).get("resourceClaims"))
+
+
+def _names(pod: Document, group: Document) -> bool:
+    return (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName") == name_of(group)
+
+
+def _group_of(pod: Document, world: ObjectIndex) -> Document | None:
+    name = (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName")
+    return world.get(POD_GROUPS, namespace_of(pod), name) if name else None
 
 
 def _claims_of_pod(pod: Document) -> Iterator[str]:
@@ -148,29 +186,40 @@ def _claims_of_pod(pod: Document) -> Iterator[str]:
             yield name
 
 
-def _claims_for(pod: Document, world: ObjectIndex) -> Iterator[Step]:
-    """Create the claims that a pod requests by template, and write their names into its status."""
+def _claims_for(pod: Document, kind: ServedKind, group: Document | None, world: ObjectIndex) -> Iterator[Step]:
+    """Create the claims that a pod or a group requests by template, and write their names into its status.
+
+    A pod uses the claims of its ``group`` that both request; they are created for the group.
+    """
     known = {one["name"]: one for one in status_of(pod).get("resourceClaimStatuses") or ()}
     owned = {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, pod)}
+    shared = [] if group is None else spec_of(group).get("resourceClaims") or []
+    of_group = (
+        {} if group is None else {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, group)}
+    )
     for asked in spec_of(pod).get("resourceClaims") or ():
         template_name = asked.get("resourceClaimTemplateName")
         if not template_name or _is_there(pod, known.get(asked["name"]), world):
+            continue
+        if asked in shared:
+            if (held := of_group.get(asked["name"])) is not None:
+                known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name_of(held)}
             continue
         if (held := owned.get(asked["name"])) is not None:
             known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name_of(held)}
             continue
         template = world.get(RESOURCE_CLAIM_TEMPLATES, namespace_of(pod), template_name)
         if template is None:
-            text = f'PodResourceClaim {asked["name"]}: resource claim template "{template_name}": not found'
-            yield EventStep(PODS, pod, "Warning", "FailedResourceClaimCreation", text)
+            text = f'{kind.kind}ResourceClaim {asked["name"]}: resource claim template "{template_name}": not found'
+            yield EventStep(kind, pod, "Warning", "FailedResourceClaimCreation", text)
             continue
-        made = _claim_of(pod, spec_of(template), generateName=f"{name_of(pod)}-{asked['name']}-")
+        made = _claim_of(pod, spec_of(template), kind, generateName=f"{name_of(pod)}-{asked['name']}-")
         made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), _MARK: asked["name"]}
         del made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
         yield Create(RESOURCE_CLAIMS, {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **made})
     statuses = list(known.values())
     if statuses != (status_of(pod).get("resourceClaimStatuses") or []):
-        yield SetStatus(PODS, pod, {**status_of(pod), "resourceClaimStatuses": statuses})
+        yield SetStatus(kind, pod, {**status_of(pod), "resourceClaimStatuses": statuses})
 
 
 def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:
@@ -205,6 +254,9 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
 
 
 def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> bool:
+    if user.get("resource") == "podgroups" and user.get("apiGroup") == POD_GROUPS.group:
+        group = world.get(POD_GROUPS, namespace, user.get("name", ""))
+        return group is not None and uid_of(group) == user.get("uid")
     if user.get("resource") != "pods" or user.get("apiGroup"):
         return True  # another component's consumer, which removes itself
     pod = world.get(PODS, namespace, user.get("name", ""))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.errors import ClusterError
-from moorage.live.client.response_stream import ServerAddress, _Chunks, open_stream
+from moorage.live.client.pooled_connection import ChunkedBody
+from moorage.live.client.response_stream import ServerAddress, open_stream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -21,18 +22,18 @@ def framed(parts: list[bytes]) -> bytes:
 
 @given(parts=st.lists(st.binary(min_size=1, max_size=40), max_size=8), cuts=st.lists(st.integers(0, 400), max_size=8))
 def test_chunks_are_taken_apart_however_they_arrive(parts, cuts):
-    data, chunks = framed(parts), _Chunks()
+    data, chunks = framed(parts), ChunkedBody()
     at = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     taken = [chunks.taken(data[start:end]) for start, end in pairwise(at)]
     assert b"".join(taken) == b"".join(parts)
-    assert chunks.ended
+    assert (chunks.ended, chunks.after, chunks.size) == (True, b"", len(b"".join(parts)))
 
 
 @given(parts=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=4), size=st.integers(0, 200))
 def test_what_has_arrived_is_not_kept_back(parts, size):
     """All but a line end that is not whole is passed on at once."""
     data = framed(parts)[:size]
-    taken = _Chunks().taken(data)
+    taken = ChunkedBody().taken(data)
     whole = b"".join(parts)
     assert whole.startswith(taken)
     assert len(taken) >= sum(len(part) for count, part in enumerate(parts) if len(framed(parts[: count + 1])) - 5 <= size)
@@ -66,6 +67,7 @@ async def served(*parts: bytes, idle_s: float = 0.2):
 WHOLE = {
     "in chunks": ([CHUNKED, b"3\r\nabc\r\n", b"0\r\n\r\n"], (200, b"abc")),
     "head and body at once": ([CHUNKED + b"3\r\nabc\r\n0\r\n\r\n"], (200, b"abc")),
+    "in chunks, with a trailer": ([CHUNKED, b"3\r\nabc\r\n0\r\nX: y\r\n", b"\r\n"], (200, b"abc")),
     "with a length": ([b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"ab", b"c"], (200, b"abc")),
     "of no length": ([b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"], (403, b"")),
     "up to the end": ([b"HTTP/1.0 200 OK\r\n\r\n", b"ab", b"c"], (200, b"abc")),
@@ -87,6 +89,8 @@ BROKEN = {
     "no last chunk": ([CHUNKED, b"3\r\nabc\r\n"], "the response was cut off"),
     "too little": ([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"], "the response was cut off"),
     "a bad length": ([CHUNKED, b"-3\r\nabc\r\n"], "the answer is not HTTP: '-3' is no length"),
+    "a chunk longer than it says": ([CHUNKED, b"1\r\nabc\r\n0\r\n\r\n"], "the answer is not HTTP: a chunk is longer than it says"),
+    "a trailer without an end": ([CHUNKED, b"1\r\na\r\n0\r\nX: y\r\n"], "the response was cut off"),
     "no length": ([CHUNKED, b"a" * 200_000], "the answer is not HTTP: a chunk has no length"),
 }
 

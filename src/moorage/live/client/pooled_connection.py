@@ -147,6 +147,7 @@ class Channel(asyncio.BufferedProtocol):
 # -- pooled connection -------------------------------------------------------------------------------------------------
 
 MAX_HEAD: Final = 1 << 16
+_LINE_END: Final = b"\r\n"
 #: The headers that are parsed; all others are ignored.
 _HEADERS: Final = re.compile(
     rb"\r\n(connection|content-encoding|content-length|retry-after|transfer-encoding)"
@@ -224,6 +225,7 @@ class PooledConnection(Channel):
         self._most = 0
         self._head: tuple[int, str, dict[str, str]] | None = None
         self._parts: list[bytes] = []
+        self._chunks = ChunkedBody()
         self._size = 0
         self._keep_alive = True
 
@@ -275,7 +277,7 @@ class PooledConnection(Channel):
         self._on_idle(self)
 
     def _forget_response(self) -> None:
-        self._head, self._parts, self._size = None, [], 0
+        self._head, self._parts, self._size, self._chunks = None, [], 0, ChunkedBody()
 
     # -- called by Channel ---------------------------------------------------------------------------------------------
 
@@ -382,7 +384,9 @@ class PooledConnection(Channel):
         if status in {204, 304}:
             return b""
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            return self._chunks()
+            self._parts.append(self._chunks.taken(bytes(self._received)))
+            self._size, self._received = self._chunks.size, bytearray(self._chunks.after)
+            return b"".join(self._parts) if self._chunks.ended else None
         length = headers.get("content-length")
         if length is None:
             self._keep_alive, self._size = False, len(self._received)
@@ -393,35 +397,6 @@ class PooledConnection(Channel):
         body = bytes(self._received[:wanted])
         del self._received[:wanted]
         return body
-
-    def _chunks(self) -> bytes | None:
-        """Parse complete chunks, and return the body after the last one."""
-        while True:
-            end = self._received.find(b"\r\n")
-            if end < 0:
-                if len(self._received) > MAX_HEAD:
-                    raise ValueError("a chunk has no length")
-                return None
-            length = parse_number(self._received[:end].partition(b";")[0].decode("ascii").strip(), 16)
-            if length == 0:
-                return self._trailer(end)
-            if self._size + length > self._most:
-                self._size += length
-                return None
-            if len(self._received) < end + length + 4:
-                return None
-            self._parts.append(bytes(self._received[end + 2 : end + 2 + length]))
-            self._size += length
-            if self._received[end + 2 + length : end + length + 4] != b"\r\n":
-                raise ValueError("a chunk is longer than it says")
-            del self._received[: end + length + 4]
-
-    def _trailer(self, start: int) -> bytes | None:
-        end = self._received.find(b"\r\n\r\n", start)
-        if end < 0:
-            return None
-        del self._received[: end + 4]
-        return b"".join(self._parts)
 
 
 def _pass_on(ended: Sequence[tuple[ResponseHandler, list[int], Reply | int]]) -> None:
@@ -463,6 +438,55 @@ def _simple_reply(data: bytes, at: int, body_at: int, end: int) -> Reply:
     line_end = data.find(b"\r\n", at)
     phrase = data[at + 13 : line_end].decode("latin-1")
     return Reply(int(data[at + 9 : at + 12]), phrase, {"content-length": str(end - body_at)}, data[body_at:end])
+
+
+class ChunkedBody:
+    """Takes the frames of chunks away. ``size``: of all chunks that have begun.
+
+    ``ended`` after the last chunk and its trailer; ``after``: what was received since
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.size = 0
+        self.after = b""
+        self._received = bytearray()
+        self._is_last = False
+        #: The bytes of the current chunk that are to come, with the line end after it; 0 between chunks.
+        self._left = 0
+
+    def taken(self, data: bytes) -> bytes:
+        """Return what the chunks hold as far as it has arrived.
+
+        Raises  ValueError for what is not in chunks
+        """
+        received, at, parts = self._received, 0, []
+        received += data
+        while not self.ended and at < len(received):
+            if self._left > len(_LINE_END):
+                parts.append(bytes(received[at : at + self._left - len(_LINE_END)]))
+                at, self._left = at + len(parts[-1]), self._left - len(parts[-1])
+                continue
+            end = received.find(_LINE_END, at)
+            if self._left and end != at and len(received) - at >= self._left:
+                raise ValueError("a chunk is longer than it says")
+            if end < 0:
+                break
+            if self._left:
+                self._left = 0
+            elif self._is_last:
+                self.ended = end == at  # the empty line after the trailer
+            else:
+                length = parse_number(received[at:end].partition(b";")[0].decode("ascii").strip(), 16)
+                self._is_last, self._left = length == 0, length and length + len(_LINE_END)
+                self.size += length
+            at = end + len(_LINE_END)
+        del received[:at]
+        if self.ended:
+            self.after, self._received = bytes(received), bytearray()
+        elif len(received) > MAX_HEAD:
+            raise ValueError("a chunk has no length")
+        return b"".join(parts)
 
 
 def parse_head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:

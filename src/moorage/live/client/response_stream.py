@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 from moorage.errors import UNREACHABLE, ClusterError
-from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, Reply, parse_head, parse_number
+from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, ChunkedBody, Reply, parse_head, parse_number
 
 #: A response without its body, and the parts of its body.
 Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
@@ -115,7 +115,7 @@ async def _head(reader: asyncio.StreamReader) -> Reply:
 
 
 async def _parts(reader: asyncio.StreamReader, headers: Mapping[str, str], idle_s: float) -> AsyncIterator[bytes]:
-    chunks = _Chunks() if headers.get("transfer-encoding", "").lower() == "chunked" else None
+    chunks = ChunkedBody() if headers.get("transfer-encoding", "").lower() == "chunked" else None
     length = headers.get("content-length")
     left = None if chunks is not None or length is None else parse_number(length, 10)
     while left != 0 and not (chunks is not None and chunks.ended):
@@ -126,46 +126,11 @@ async def _parts(reader: asyncio.StreamReader, headers: Mapping[str, str], idle_
                 return
             raise ClusterError(CUT_OFF)
         if chunks is not None:
-            data = chunks.taken(data)
+            try:
+                data = chunks.taken(data)
+            except ValueError as error:
+                raise ClusterError(f"the answer is not HTTP: {error}") from None
         elif left is not None:
             left -= len(data)
         if data:
             yield data
-
-
-class _Chunks:
-    """Takes the frames of chunks away. ``ended`` is True after the last chunk."""
-
-    def __init__(self) -> None:
-        self.ended = False
-        self._received = bytearray()
-        #: The bytes of the current chunk that are to come, with the line end after it; 0 between chunks.
-        self._left = 0
-
-    def taken(self, data: bytes) -> bytes:
-        """Return what the chunks hold as far as it has arrived.
-
-        Raises  ClusterError for what is not in chunks
-        """
-        self._received += data
-        at, parts, received = 0, [], self._received
-        while not self.ended:
-            if not self._left:
-                end = received.find(_END, at)
-                if end < 0:
-                    break
-                try:
-                    length = parse_number(received[at:end].partition(b";")[0].decode("ascii").strip(), 16)
-                except ValueError as error:
-                    raise ClusterError(f"the answer is not HTTP: {error}") from None
-                at, self._left, self.ended = end + 2, length + 2, length == 0
-            part = bytes(received[at : at + min(self._left - 2, len(received) - at)]) if self._left > 2 else b""
-            parts.append(part)
-            at, self._left = at + len(part), self._left - len(part)
-            if self._left > 2 or len(received) - at < self._left:
-                break
-            at, self._left = at + 2, 0
-        del received[:at]
-        if len(received) > MAX_HEAD:
-            raise ClusterError("the answer is not HTTP: a chunk has no length")
-        return b"".join(parts)

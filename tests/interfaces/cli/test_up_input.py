@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage.api.releases import find_release
 from moorage.cluster.apiserver.access.certificate_authority import Address
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
@@ -331,3 +332,19 @@ def test_invalid_pods_cause_no_traceback_at_the_start(store, tmp_path, part, fie
 def test_invalid_deployments_cause_no_traceback_at_the_start(store, tmp_path, spec):
     deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}
     assert came_to(lambda: put_all(store, tmp_path, deployment, replica("a", "5d4f")), "Deployment web")
+
+
+class _StoreOpenedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+@pytest.mark.parametrize("words", [[], ["--no-scheduler"]], ids=["with a scheduler", "without"])
+def test_the_cluster_has_the_gates_of_the_emulated_release(release, words, tmp_path, monkeypatch):
+    def opened(*_, gates, **__):
+        raise _StoreOpenedError(gates.release, gates["DRADeviceTaintRules"])
+
+    monkeypatch.setattr("moorage.interfaces.cli.live.up.open_store", opened)
+    with pytest.raises(_StoreOpenedError) as found:
+        up.main([*words, "--emulate", release, "--home", str(tmp_path)], standalone_mode=False)
+    assert found.value.args == (find_release(release).name, release == "1.37")

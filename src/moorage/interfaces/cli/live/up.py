@@ -293,13 +293,13 @@ def up(**given: Any) -> int:
         given["emulate"], stdin = _release_of_files(given, stdin)
     meter = PluginMeter(measures=given["has_ui"])
     with report_if_slow("loading the scheduler's configuration and plugins", _report):
-        wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
-        built = None if wanted is None or wanted.needs_cluster else wanted.build(watched=meter.watched)
+        wanted = WantedScheduler.read(given, _report)
+        built = None if given["no_scheduler"] or wanted.needs_cluster else wanted.build(watched=meter.watched)
     home = expanded(given["home"])
     home_folder(home, _report)
     address = address_of(given["bind"], given["names"])
     authority = make_authority(home / "pki", address.names, _report)
-    gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
+    gates = wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         added = parse_runtime_config(given["runtime_config"])
@@ -307,7 +307,7 @@ def up(**given: Any) -> int:
     site: EmbeddedSite | None = None
     try:
         _fill(store, given, stdin)
-        if wanted is not None and built is None:
+        if built is None and not given["no_scheduler"]:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name), meter.watched)
         scheduler, extenders = built or (None, ExtenderClient(()))
         site = _site(store, scheduler, given, meter) if given["has_ui"] else None
@@ -404,13 +404,13 @@ def _fill(store: Store, given: dict[str, Any], stdin: BinaryIO) -> None:
 
 
 def _reloading(
-    cluster: Embedded, wanted: WantedScheduler | None, store: Store, site: EmbeddedSite | None, meter: PluginMeter
+    cluster: Embedded, wanted: WantedScheduler, store: Store, site: EmbeddedSite | None, meter: PluginMeter
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return the coroutine function that watches the files of plugins while the cluster runs.
 
     Raises  InputError if there is no plugin to follow
     """
-    if wanted is None or cluster.scheduler is None:
+    if cluster.scheduler is None:
         raise InputError("--reload: there is no scheduler; leave out --no-scheduler")
     files, scheduler = PluginFiles(cluster.scheduler), wanted
     if not files.names:

@@ -106,5 +106,7 @@ async def _ask(link, *questions):
             while reply.get("state") == "running":
                 await asyncio.sleep(0.05)
                 reply = await (await http.get(f"{base}/lab/v1/questions/{reply['id']}")).json()
-            found.append(reply.get("answer", reply) if "state" in reply else reply)
+            if reply.get("state") == "failed":  # it took longer than the server waits before it returns an id
+                reply = {"kind": "Status", "message": reply["error"]}
+            found.append(reply["answer"] if "state" in reply else reply)
         return found

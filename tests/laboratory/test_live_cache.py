@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from contextlib import asynccontextmanager
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -95,9 +96,10 @@ async def pods_read(server, reading):
     return cluster.pods
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
+@pytest.fixture(autouse=True, params=[0, 1 << 30], ids=["changes beside", "all written again"])
+def _quick(monkeypatch, request):
     monkeypatch.setattr(live_cache, "_LARGE", 0)
+    monkeypatch.setattr(live_cache, "_MUCH", request.param)
     monkeypatch.setattr(live_cache, "_SILENCE_S", 0.01)
 
 
@@ -109,8 +111,8 @@ def kept(tmp_path):
     return folder
 
 
-def the_file(folder):
-    (found,) = folder.iterdir()
+def the_file(folder, ending="objects"):
+    (found,) = folder.glob(f"*.{ending}")
     return found
 
 
@@ -130,6 +132,7 @@ FOLLOWED = {  # the server → what the second command sees; nothing is listed
 
 @pytest.mark.parametrize(("server", "seen"), FOLLOWED.values(), ids=FOLLOWED)
 def test_changes_since_then_are_watched(kept, server, seen):
+    server = copy(server)
     assert names_read(server, kept) == seen
     assert server.listed == 0
     assert server.since in {"10", None}
@@ -160,6 +163,7 @@ LISTED = {
 
 @pytest.mark.parametrize("server", LISTED.values(), ids=LISTED)
 def test_what_cannot_be_followed_is_listed(kept, server):
+    server = copy(server)
     assert names_read(server, kept) == [("n", "")]
     assert server.listed == 1
 
@@ -188,6 +192,45 @@ def test_a_damaged_file_is_not_used(kept, damage):
     assert names_read(Server(), kept) == [("n", "")]  # and it was replaced by a good one
 
 
+def written_again(path):
+    """Have another cluster, and then this one, listed at that address."""
+    for server in (Server(uid="two"), Server("b", "w", version="11")):
+        names_read(server, path.parent)
+
+
+OLDER = {  # what happens to the changes → the version that is followed
+    "damaged": (lambda path: path.write_bytes(path.read_bytes()[:-3]), "10"),
+    "gone": (lambda path: path.unlink(), "10"),
+    "of another file": (written_again, "11"),
+}
+
+
+@pytest.mark.parametrize(("what", "since"), OLDER.values(), ids=OLDER)
+def test_without_the_changes_an_older_state_is_followed(kept, what, since, monkeypatch):
+    monkeypatch.setattr(live_cache, "_MUCH", 0)
+    changed = Server(version="12", events=[event("DELETED", "b", "12"), event("MODIFIED", "w", "12", "n1")])
+    assert names_read(changed, kept) == [("w", "n1")]
+    what(the_file(kept, "changes"))
+    again = Server(version="12", events=changed.events)
+    assert names_read(again, kept) == [("w", "n1")]
+    assert (again.since, again.listed) == (since, 0)
+
+
+def test_changes_add_up_beside_the_objects(kept, monkeypatch):
+    monkeypatch.setattr(live_cache, "_MUCH", 0)
+    written = the_file(kept).read_bytes()
+    steps = [
+        event("ADDED", "f", "12"),
+        event("DELETED", "b", "13"),
+        event("MODIFIED", "f", "14", "n1"),
+        event("ADDED", "b", "15"),
+    ]
+    for at, step in enumerate(steps, 12):
+        seen = names_read(Server(version=str(at), events=[step]), kept)
+    assert seen == names_read(Server(version="15"), kept) == [("b", ""), ("f", "n1"), ("w", "")]
+    assert the_file(kept).read_bytes() == written
+
+
 @pytest.mark.parametrize(
     ("key", "endpoint"),
     [
@@ -204,10 +247,10 @@ def test_each_view_of_a_cluster_has_its_own_file(kept, key, endpoint):
 
 def test_files_are_private_and_have_no_secrets(kept):
     names_read(Server(version="12", events=[event("ADDED", "f", "12")]), kept)
-    path = the_file(kept)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
-    assert SECRET.encode() not in path.read_bytes()
+    for path in kept.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert SECRET.encode() not in path.read_bytes()
 
 
 def test_a_file_that_was_not_used_for_weeks_is_removed(kept):

@@ -1,8 +1,9 @@
 """What was read of a live cluster, kept between commands: a later one watches for what changed since, and lists nothing.
 
 Only large collections are kept, with the fields that a dump has: no secrets, environments or arguments. A file belongs to a
-cluster as one context of one kubeconfig sees it, and to one version of Moorage. It is replaced as a whole, so several commands
-may use it at once. What is damaged, too old or of another cluster is read from the server again.
+cluster as one context of one kubeconfig sees it, and to one version of Moorage; beside it, a small one has what changed since
+it was written. Each is replaced as a whole, so several commands may use them at once: changes name the file that they belong
+to, and others are left out. What is damaged, too old or of another cluster is read from the server again.
 
 A watch from the kept resource version brings the changes since. It is at its end when it brings an object of the version that
 the collection had before the watch began, or when it has been silent for a while.
@@ -42,6 +43,8 @@ _LARGE: Final = 32 << 10
 _SILENCE_S, _LONGEST_S = 0.2, 3.0
 #: Files that were not used for so long are removed.
 _FORGOTTEN_S: Final = 14 * 86400
+#: Changes of more than this part of a file are no longer kept beside it.
+_MUCH: Final = 8
 _NAMESPACE: Final = "/api/v1/namespaces/kube-system"
 
 
@@ -62,16 +65,17 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """A collection in a file: its resource version, and its objects as ``pack`` writes them."""
+    """A collection in a file: its resource version, its objects as ``pack`` writes them, and which are gone since."""
 
     version: str
     objects: bytes
+    gone: list[tuple[str, str]] = []
 
 
 class _Stores(msgspec.Struct, array_like=True):
-    """What a file holds after its checksum. ``collections`` is by path."""
+    """What a file holds after its checksum: of the cluster, or of the file to which these are changes, by path."""
 
-    cluster: str
+    of: str
     collections: dict[str, _Stored]
 
 
@@ -86,15 +90,16 @@ _NOTHING: Final = b'{"apiVersion":"v1","kind":"List","items":[]}'
 
 @dataclass
 class _Collection:
-    """The objects of a collection by namespace and name, at a resource version.
+    """A collection at a resource version.
 
-    ``stored`` are the same objects in a file; b"" if it does not have them.
+    ``stored``   the objects in a file, in the order of a server's lists; b"" if they are still to be written
+    ``changed``  what has changed since, by namespace and name; None for what is gone
     """
 
     path: str
     version: str
-    items: dict[tuple[str, str], Any] = field(default_factory=dict)
     stored: bytes = b""
+    changed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @property
     def slot(self) -> str:
@@ -105,25 +110,41 @@ class _Collection:
         clean = ObjectCleaner().cleaned
         for item in getattr(read, self.slot):
             if item.metadata.resource_version:  # a server has it; namespaces may be added where objects name them
-                self.items[item.metadata.namespace, item.metadata.name] = clean(item)
+                self.changed[item.metadata.namespace, item.metadata.name] = clean(item)
 
-    def in_order(self) -> list[Any]:
-        """Return the objects in the order of a server's lists."""
-        if self.stored:
-            return list(self.items.values())
-        return [item for _, item in sorted(self.items.items(), key=lambda one: "/".join(one[0]))]
-
-    def load(self) -> None:
-        """Read the objects of ``stored``.
+    def objects(self) -> list[Any]:
+        """Return the objects in the order of a server's lists.
 
         Raises  msgspec.DecodeError, IndexError
         """
-        self.items = {(item.metadata.namespace, item.metadata.name): item for item in unpack(self.slot, self.stored)}
+        found = unpack(self.slot, self.stored) if self.stored else []
+        if self.changed:
+            came, kept = dict(self.changed), []
+            for one in found:
+                key = (one.metadata.namespace, one.metadata.name)
+                if (one := came.pop(key, one)) is not None:
+                    kept.append(one)
+            new = [one for one in came.values() if one is not None]
+            found = sorted([*kept, *new], key=lambda one: f"{one.metadata.namespace}/{one.metadata.name}") if new else kept
+        return found
 
     def store(self) -> _Stored:
-        if not self.stored:
-            self.stored = pack(self.slot, self.in_order())
+        """Return all objects, for a file that no longer needs their changes."""
+        if self.changed or not self.stored:
+            self.stored, self.changed = pack(self.slot, self.objects()), {}
         return _Stored(self.version, self.stored)
+
+    def changes(self) -> _Stored:
+        """Return what has changed since the objects were written."""
+        there = [one for one in self.changed.values() if one is not None]
+        return _Stored(self.version, pack(self.slot, there), [key for key, one in self.changed.items() if one is None])
+
+    def apply(self, changes: _Stored) -> None:
+        """Apply what had changed when an earlier command ended."""
+        self.version = changes.version
+        self.changed = dict.fromkeys(changes.gone)
+        for one in unpack(self.slot, changes.objects):
+            self.changed[one.metadata.namespace, one.metadata.name] = one
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
@@ -141,43 +162,64 @@ class LiveCache:
         parts = (endpoint.server, endpoint.server_name, repr(endpoint.headers), *key)
         digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=16)
         digest.update(endpoint.ca or b"")
-        self._path = folder / f"{digest.hexdigest()}.objects"
+        self._path, self._beside = (folder / f"{digest.hexdigest()}.{what}" for what in ("objects", "changes"))
+        #: The checksum of the file of objects, as changes name it.
+        self._sum = ""
 
     def load(self, cluster: str) -> dict[str, _Collection]:
         """Return what is kept of the cluster with this identity, by path; nothing if the file cannot be used."""
-        with suppress(OSError, msgspec.MsgspecError, IndexError, UnicodeError):
-            data = memoryview(self._path.read_bytes())
-            if zlib.crc32(data[_CHECKSUM:]) == int.from_bytes(data[:_CHECKSUM], "big"):
-                stores = msgspec.msgpack.decode(data[_CHECKSUM:], type=_Stores)
-                if stores.cluster == cluster:
-                    found = {
-                        path: _Collection(path, one.version, stored=one.objects) for path, one in stores.collections.items()
-                    }
-                    for one in found.values():
-                        one.load()
-                    return found
-        return {}
+        found: dict[str, _Collection] = {}
+        self._sum, stores = _read(self._path)
+        if stores.of == cluster:
+            found = {path: _Collection(path, one.version, one.objects) for path, one in stores.collections.items()}
+            _, changes = _read(self._beside)
+            with suppress(msgspec.MsgspecError, IndexError):
+                for path, one in changes.collections.items() if changes.of == self._sum else ():
+                    found[path].apply(one)
+        return found
 
-    def save(self, cluster: str, collections: Mapping[str, _Collection]) -> None:
-        """Keep collections. Nothing happens if the file cannot be written."""
-        body = _encode(_Stores(cluster, {path: one.store() for path, one in collections.items()}))
+    def save(self, cluster: str, collections: Mapping[str, _Collection], *, anew: bool) -> None:
+        """Keep collections; ``anew``: others than before. Nothing happens if a file cannot be written."""
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, beside = tempfile.mkstemp(prefix=".", dir=self._path.parent)  # only its owner can read it
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.writelines((zlib.crc32(body).to_bytes(_CHECKSUM, "big"), body))
-                os.replace(beside, self._path)
-            except OSError:
-                os.unlink(beside)
+            changes = {} if anew else {path: one.changes() for path, one in collections.items()}
+            if changes and sum(len(one.objects) for one in changes.values()) * _MUCH < self._path.stat().st_size:
+                _write(self._beside, _Stores(self._sum, changes))
+            else:
+                _write(self._path, _Stores(cluster, {path: one.store() for path, one in collections.items()}))
 
     def touch(self) -> None:
-        """Note that the file was used, and remove files that were not used for long."""
+        """Note that the files were used, and remove files that were not used for long."""
         with suppress(OSError):
             os.utime(self._path)
             for one in self._path.parent.iterdir():
-                if one.stat().st_mtime < time.time() - _FORGOTTEN_S:
+                if one != self._beside and one.stat().st_mtime < time.time() - _FORGOTTEN_S:
                     one.unlink()
+
+
+def _read(path: Path) -> tuple[str, _Stores]:
+    """Return the checksum of a file and what it holds; nothing if it is damaged."""
+    with suppress(OSError, msgspec.MsgspecError, UnicodeError):
+        data = memoryview(path.read_bytes())
+        if zlib.crc32(data[_CHECKSUM:]) == int.from_bytes(data[:_CHECKSUM], "big"):
+            return data[:_CHECKSUM].hex(), msgspec.msgpack.decode(data[_CHECKSUM:], type=_Stores)
+    return "", _Stores("", {})
+
+
+def _write(path: Path, stores: _Stores) -> None:
+    """Replace a file.
+
+    Raises  OSError
+    """
+    body = _encode(stores)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(prefix=".", dir=path.parent)  # only its owner can read it
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines((zlib.crc32(body).to_bytes(_CHECKSUM, "big"), body))
+        os.replace(beside, path)
+    except OSError:
+        os.unlink(beside)
+        raise
 
 
 class CachedReading:
@@ -189,12 +231,13 @@ class CachedReading:
         self._cluster = ""
         self._kept: dict[str, _Collection] = {}
         self._pages: dict[str, list[bytes]] = {}
-        #: The resource version of each collection in the file.
+        #: The resource version of each collection in the files, and what applies its changes since.
         self._loaded: dict[str, str] = {}
+        self._following: dict[str, asyncio.Task[_Collection | None]] = {}
         self.known: list[tuple[str, list[Any]]] = []
 
     async def open(self, rest: Rest) -> Get:
-        """Bring what is kept up to date, and return what reads a page of a collection, or another document."""
+        """Begin to bring what is kept up to date. Return what reads a page of a collection, or another document."""
         self._rest = rest
         try:
             self._cluster = _name_of(await rest.send("GET", _NAMESPACE)).metadata.uid
@@ -206,16 +249,17 @@ class CachedReading:
         if self._cluster:  # without its identity, nothing is kept
             kept = self._cache.load(self._cluster)
             self._loaded = {path: one.version for path, one in kept.items()}
-            are_current = await asyncio.gather(*(self._follow(path, one) for path, one in kept.items()))
-            self._kept = {path: one for (path, one), is_current in zip(kept.items(), are_current, strict=True) if is_current}
+            self._following = {path: asyncio.create_task(self._follow(path, one)) for path, one in kept.items()}
         return self._get
 
     async def _get(self, path: str, params: Mapping[str, str]) -> bytes:
         if "limit" not in params:
             return await self._rest.get(path, params)
-        if (kept := self._kept.get(path)) is not None:
-            self.known.append((path, kept.in_order()))
-            return _NOTHING
+        if path in self._following and (kept := await self._following[path]) is not None:
+            with suppress(msgspec.MsgspecError, IndexError):  # it was damaged before its checksum was made
+                self.known.append((path, kept.objects()))
+                self._kept[path] = kept
+                return _NOTHING
         body = await self._rest.get(path, params)
         if "continue" not in params:
             self._pages[path] = []
@@ -226,26 +270,26 @@ class CachedReading:
         """Keep all large collections for the next command; ``read``: what they hold."""
         if not self._cluster:
             return
-        is_changed = any(one.version != self._loaded.get(path) for path, one in self._kept.items())
+        anew = len(self._kept) < len(self._loaded)
         for path, pages in self._pages.items():
             version = _name_of(pages[0]).metadata.resource_version
             if path in _SLOTS and version and sum(map(len, pages)) >= _LARGE:
                 self._kept[path] = made = _Collection(path, version)
                 made.put(read)
-                is_changed = True
-        if is_changed or len(self._kept) < len(self._loaded):
-            self._cache.save(self._cluster, self._kept)
+                anew = True
+        if anew or any(one.version != self._loaded.get(path) for path, one in self._kept.items()):
+            self._cache.save(self._cluster, self._kept, anew=anew)
         self._cache.touch()
 
-    async def _follow(self, path: str, kept: _Collection) -> bool:
-        """Apply the changes since a collection was kept; return False if it must be listed."""
+    async def _follow(self, path: str, kept: _Collection) -> _Collection | None:
+        """Apply the changes since a collection was kept, and return it; None if it must be listed."""
         try:
             until = _name_of(await self._rest.send("GET", path, params={"limit": "1"})).metadata.resource_version
             if until != kept.version:
                 kept.version = await self._watch(path, kept, until)
         except (MoorageError, msgspec.MsgspecError, TimeoutError, StopAsyncIteration):
-            return False
-        return True
+            return None
+        return kept
 
     async def _watch(self, path: str, kept: _Collection, until: str) -> str:
         """Apply changes until the end of the watch. Return the version from which the next watch continues.
@@ -282,12 +326,10 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
         version = found.resource_version
         changed.pop((found.namespace, found.name), None)
         if event.type == "DELETED":
-            kept.stored = b""
-            kept.items.pop((found.namespace, found.name), None)
+            kept.changed[found.namespace, found.name] = None
         elif event.type != "BOOKMARK":
             changed[found.namespace, found.name] = bytes(event.object)
     if changed:
-        kept.stored = b""
         page = b'{"apiVersion":"v1","kind":"List","items":[%b]}' % b",".join(changed.values())
         kept.put(read_sources([InputFile(kept.path, page)], validated=False))
     return version

@@ -9,7 +9,8 @@ Source  k8s.io/kubectl: pkg/cmd/plugin_completion.go; spf13/cobra: completions.g
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import click
@@ -23,6 +24,8 @@ _NAME: Final = "kubectl moorage"
 _NO_FILES, _FILES = 4, 0
 #: The parameters that say which cluster a command reads.
 _CLUSTER: Final = ("context", "kubeconfig")
+#: Options with which a command reads nothing, or more than the usual kinds.
+_OTHERS: Final = frozenset({"-h", "--help", "--config", "--plugins"})
 
 
 class _KubectlCommands(Commands):
@@ -32,11 +35,34 @@ class _KubectlCommands(Commands):
         del ctx
         return [*GROUPS["Ask about a cluster"], "dump", "help"]
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args[0] in GROUPS["Ask about a cluster"] and _OTHERS.isdisjoint(_names(args)):
+            from moorage.interfaces.cli.live_reading import LiveSource, begin_reading  # what loads before the command does
+
+            kubeconfig, context = (_value(args, f"--{name}") or ctx.params[name] for name in ("kubeconfig", "context"))
+            begin_reading(LiveSource(kubeconfig, context))
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name) if cmd_name in self.list_commands(ctx) else None
         if command is not None:
             ctx.default_map = {**(ctx.default_map or {}), cmd_name: _defaults(command, ctx.params)}
         return command
+
+
+def _names(words: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the options among the words of a command."""
+    return (word.partition("=")[0] for word in words if word.startswith("-"))
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    """Return the last value of an option among the words of a command; None if there is none."""
+    found = None
+    for word, after in pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name == option:
+            found = value if equals else after
+    return found
 
 
 def _defaults(command: click.Command, given: Mapping[str, Any]) -> dict[str, Any]:

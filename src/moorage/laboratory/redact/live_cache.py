@@ -17,7 +17,7 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
 
 #: Collections that print shorter than this are listed again.
-_LARGE: Final = 32 << 10
+_LARGE: Final = 256 << 10
 #: A watch is at its end after this silence, or after the time that its first line took and some.
-_SILENCE_S, _LONGEST_S = 0.2, 3.0
+_SILENCE_S, _LONGEST_S = 0.1, 3.0
 #: Files that were not used for so long are removed.
 _FORGOTTEN_S: Final = 14 * 86400
 #: Changes of more than this part of a file are no longer kept beside it.
@@ -283,15 +283,17 @@ class CachedReading:
 
     async def _follow(self, path: str, kept: _Collection) -> _Collection | None:
         """Apply the changes since a collection was kept, and return it; None if it must be listed."""
+        now = asyncio.create_task(self._rest.send("GET", path, params={"limit": "1"}))
         try:
-            until = _name_of(await self._rest.send("GET", path, params={"limit": "1"})).metadata.resource_version
-            if until != kept.version:
-                kept.version = await self._watch(path, kept, until)
+            kept.version = await self._watch(path, kept, now)
         except (MoorageError, msgspec.MsgspecError, TimeoutError, StopAsyncIteration):
             return None
+        finally:
+            now.cancel()
+            await asyncio.gather(now, return_exceptions=True)
         return kept
 
-    async def _watch(self, path: str, kept: _Collection, until: str) -> str:
+    async def _watch(self, path: str, kept: _Collection, now: Awaitable[bytes]) -> str:
         """Apply changes until the end of the watch. Return the version from which the next watch continues.
 
         After a silence, that is the version of the last event: what the server sends late is not lost to the next command.
@@ -301,14 +303,14 @@ class CachedReading:
         began = time.monotonic()
         async with self._rest.watch(path, asked, _LONGEST_S) as lines:
             silence_s = min(_LONGEST_S, max(_SILENCE_S, 2 * (time.monotonic() - began)))
-            while True:
+            until = _name_of(await now).metadata.resource_version
+            while version != until and not _reaches(until, version):
                 try:
                     some = await asyncio.wait_for(anext(lines), silence_s)
                 except TimeoutError:
-                    return version
+                    break
                 version = _applied(kept, some) or version
-                if _reaches(until, version):
-                    return version
+        return version
 
 
 def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:

@@ -14,7 +14,6 @@ def capacity(**given: Any) -> int:
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import sys
@@ -30,19 +29,18 @@ from typing import Any, Final, TypeVar
 import click
 from msgspec.structs import replace
 
-from moorage import __version__
 from moorage.basis.printable import escape_json, one_line
 from moorage.interfaces.cli.cluster_files import (
     STDIN,
     asking,
     emulating,
     paths_of,
-    place_of,
     read_cluster,
     read_once,
     rules_of,
     simulation_options,
 )
+from moorage.interfaces.cli.live_reading import LiveSource, read_live
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
 from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
@@ -52,8 +50,6 @@ from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
-from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder
-from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.report.answer import Answer, AnswerRequest
 from moorage.report.style import paragraph, yaml_text
 from moorage.simulator.cluster_input import ClusterInput
@@ -246,13 +242,9 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
         return read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress)
     read = read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
     progress.say("reading the live cluster …")
-    endpoint = endpoint_of(given["kubeconfig"], given["context"])
-    place = place_of(given["kubeconfig"])
     # A custom plugin may read fields that the cache leaves out.
-    folder = None if custom or given["plugins"] else cache_folder(os.environ)
-    key = (place or os.environ.get("KUBECONFIG", ""), given["context"] or "")
-    reading = None if folder is None else CachedReading(LiveCache(folder, endpoint, (__version__, *key)))
-    live = read_once((endpoint.server, *key, custom), lambda: take_dump(endpoint, custom, reading))
+    source = LiveSource(given["kubeconfig"], given["context"], custom, is_kept=not (custom or given["plugins"]))
+    live = read_once(source, lambda: read_live(source))
     return live if read is None else replaced(live, read)
 
 

@@ -17,7 +17,7 @@ class _Pauses:
     def __init__(self) -> None:
         self._pauses: list[None] = []
         self._was_on = False
-        self.freezes = False
+        self.freezes = self.ages = False
 
     def begin(self) -> None:
         self._pauses.append(None)
@@ -31,6 +31,9 @@ class _Pauses:
             self._was_on = False
             if self.freezes:
                 gc.freeze()
+            elif self.ages:
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -66,3 +69,12 @@ def frozen_after_pauses() -> Iterator[None]:
     finally:
         _PAUSES.freezes = False
         gc.unfreeze()
+
+
+def age_after_pauses() -> None:
+    """From now on, let the collector take all objects that exist at the end of a pause for old ones.
+
+    It searches them for cycles with all others, seldom, and not right after the pause. Like ``frozen_after_pauses``, this does
+    nothing in a process that has frozen objects.
+    """
+    _PAUSES.ages = gc.get_freeze_count() <= _FROZEN_BEFORE

@@ -43,6 +43,25 @@ def printed(script: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
+AGED = """
+import gc
+from moorage.api.gc_pause import age_after_pauses, collector_paused
+gc.collect()
+{before}
+age_after_pauses()
+with collector_paused():
+    made = [[] for _ in range(5000)]
+print(sum(map(len, map(gc.get_objects, (0, 1)))) < 5000, gc.get_freeze_count() > 1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "printed_then"), [("", "True False"), ("gc.freeze()", "False True")], ids=["alone", "beside frozen objects"]
+)
+def test_what_a_pause_made_is_old(before, printed_then):
+    assert printed(AGED.format(before=before)) == printed_then
+
+
 @pytest.mark.slow
 def test_a_pod_unlike_all_others_costs_a_bounded_amount_of_memory():
     script = """

@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import ShellComplete
 
+from moorage.api.gc_pause import age_after_pauses
 from moorage.interfaces.cli.main import COMMANDS, GROUPS, Commands, run_command
 from moorage.interfaces.cli.terminal import collect_seldom
 
@@ -113,6 +114,7 @@ def kubectl(**given: Any) -> None:
 def main() -> None:
     """Run ``kubectl-moorage`` and exit with its status."""
     collect_seldom()
+    age_after_pauses()
     run_command(kubectl, _NAME)
 
 

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from moorage import __version__
+from moorage.api.gc_pause import collector_paused
 from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder
 from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.simulator.cluster_input import ClusterInput
@@ -45,7 +46,9 @@ class LiveSource(NamedTuple):
         folder = cache_folder(os.environ) if self.is_kept else None
         place = os.environ.get("KUBECONFIG", "") if self.kubeconfig is None else os.path.abspath(self.kubeconfig)
         key = (__version__, place, self.context or "")
-        return take_dump(endpoint, self.custom, None if folder is None else CachedReading(LiveCache(folder, endpoint, key)))
+        reading = None if folder is None else CachedReading(LiveCache(folder, endpoint, key))
+        with collector_paused():
+            return take_dump(endpoint, self.custom, reading)
 
 
 def begin_reading(source: LiveSource) -> None:

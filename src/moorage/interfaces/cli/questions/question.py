@@ -29,6 +29,7 @@ from typing import Any, Final, TypeVar
 import click
 from msgspec.structs import replace
 
+from moorage.api.gc_pause import age_after_pauses
 from moorage.basis.printable import escape_json, one_line
 from moorage.interfaces.cli.cluster_files import (
     STDIN,
@@ -177,6 +178,7 @@ def open_question(given: Mapping[str, Any], progress: Progress, kinds: tuple[str
     """
     began_s = time.monotonic()
     collect_seldom()
+    age_after_pauses()
     leave_memory_at_exit()
     options = simulation_options(given)
     with asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:

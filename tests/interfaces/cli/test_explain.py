@@ -394,7 +394,10 @@ def test_pods_point_to_their_gang_and_wait_for_it_together(explained):
 def test_a_gang_needs_its_gates_and_its_name(explained):
     for wrong, said in (
         (["podgroup/tune"], "unless pod groups are enabled: --feature-gates=GenericWorkload=true,GangScheduling=true"),
-        (["podgroup/tun", GROUPS], "no pod or workload podgroup/tun"),
+        (["podgroup/tun", GROUPS], "podgroup/tun: there is no pod group of this name"),
+        (["compositepodgroup/tun", GROUPS], "compositepodgroup/tun: there is no pod group of this name"),
+        (["podgroup/tune", "tune-0", GROUPS], "podgroup/tune: a pod group is explained alone, or with other groups"),
+        (["ml/tune-0", "podgroup/tune", GROUPS], "podgroup/tune: a pod group is explained alone, or with other groups"),
         (["podgroup/tune", "podgroup/tun", GROUPS], "podgroup/tun: there is no pod group of this name"),
     ):
         status, _, err = explained(*wrong, "-f", GANG)

@@ -46,6 +46,29 @@ async def said_by(client, name, **arguments):
 
 
 @pytest.mark.slow
+def test_an_agent_asks_about_a_gang():
+    async def conversation(client):
+        found = [
+            await said_by(client, "explain", pods=pods, changes=changes)
+            for pods, changes in (
+                (["podgroup/ml/tune"], []), (["podgroup/ml/tune"], ["add 2 nodes like a1"]),
+                (["podgroup/ml/tun"], []), (["podgroup/ml/tune", "ml/tune-0"], []),
+            )
+        ]  # fmt: skip
+        return found, json.loads((await client.read_resource("moorage://answers/1/json")).contents[0].text)
+
+    gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+    (now, grown, *wrong), document = talk(conversation, "-f", "examples/gang", gates)
+    assert (now[0], now[1].splitlines()[1]) == (False, document["summary"])
+    assert document["kind"] == "PodGroupExplanation"
+    assert "with the changes: add 2 nodes like a1" in grown[1]
+    assert [text.partition("explain: ")[2] for _, text in wrong] == [
+        "podgroup/ml/tun: there is no pod group of this name",
+        "podgroup/ml/tune: a pod group is explained alone, or with other groups; ask for the pods separately",
+    ]
+
+
+@pytest.mark.slow
 def test_an_agent_finds_the_cause_and_tries_the_change():
     async def conversation(client):
         tools = (await client.list_tools()).tools

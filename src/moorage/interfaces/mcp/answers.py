@@ -1,4 +1,4 @@
-"""AgentAnswers for agents: the text of a command, clipped, marked as data, and kept for those who want all of it.
+"""Answers for agents: the text of a command, clipped, marked as data, and kept for those who want all of it.
 
 Each answer is that of the command, run on a copy of the cluster in a process of its own, so that no question can change
 anything. The first answer is the short text; the wide text and the document are computed when they are read.
@@ -48,7 +48,7 @@ def as_data(text: str) -> str:
 
 
 class AgentAnswers:
-    """AgentAnswers questions with a command; ``words`` are the options for the command's input and scheduler.
+    """Answers questions with a command; ``words`` are the options for the command's input and scheduler.
 
     ``most``: how many characters of a text an agent gets at once
     """

@@ -35,12 +35,14 @@ from moorage.simulator.simulation import SimulatedAttempt
 # ``moorage explain workload/NAME``: why a job waits in Kueue's queues, and what would start it.
 
 _WORKLOADS: Final = frozenset({"workload", "wl"})
+_GROUPS: Final = ("podgroup/", "compositepodgroup/")
 
 
 def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     """Return the kinds to read because of the names of jobs; none if another object is named."""
     kinds = {name.partition("/")[0].lower() for name in names if "/" in name}
     if not kinds or not all("/" in name for name in names):
+        _refuse_groups(names)
         return ()
     from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
     from moorage.simulator.kueue.integrations import PLACES
@@ -52,7 +54,18 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
         "compositepodgroup",
         *(name.partition(".")[0].removesuffix("s") for name in PLACES),
     }
+    if not kinds <= of_queues:
+        _refuse_groups(names)
     return KINDS if kinds <= of_queues else ()
+
+
+def _refuse_groups(names: Iterable[str]) -> None:
+    """Refuse pod groups among names of other objects.
+
+    Raises  InputError
+    """
+    if group := next((name for name in names if name.lower().startswith(_GROUPS)), None):
+        raise InputError(f"{group}: a pod group is explained alone, or with other groups; ask for the pods separately")
 
 
 def explain_groups(given: Mapping[str, Any], asked: Asked) -> list[GangExplanation] | None:
@@ -64,9 +77,10 @@ def explain_groups(given: Mapping[str, Any], asked: Asked) -> list[GangExplanati
 
     keys = {name: group_named(asked.cluster, name, given["namespace"]) for name in given["pods"]}
     found = [key for key in keys.values() if key is not None]
-    if not found:
+    missing = [name for name, key in keys.items() if key is None]
+    if not found and not any(name.lower().startswith(_GROUPS) for name in missing):
         return None
-    if missing := [name for name, key in keys.items() if key is None]:
+    if missing:
         raise InputError(f"{missing[0]}: there is no pod group of this name")
     probes, sides = min(given["probes"], 200), [asked.cluster, *([asked.before] if asked.before is not None else [])]
     for cluster in sides:

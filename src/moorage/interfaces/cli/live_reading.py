@@ -19,8 +19,6 @@ from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache
 from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["LiveSource", "begin_reading", "read_live"]
-
 #: How long loading may hold the interpreter while a response waits: reading takes many short turns.
 _TURN_S: Final = 0.0005
 _begun: Final[dict[LiveSource, Future[ClusterInput]]] = {}

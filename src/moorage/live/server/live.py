@@ -23,8 +23,6 @@ from moorage.live.runtime.ports import Clocks, Extenders, WallClock
 from moorage.live.server.api_cluster import ApiCluster
 from moorage.live.server.api_lock import AnyLock, lock_on
 
-__all__ = ["LeaderSettings", "Live", "LiveSettings", "PartEndedError"]
-
 #: Seconds for writing the remaining events after the lease is released.
 _FLUSH_S = 1.0
 

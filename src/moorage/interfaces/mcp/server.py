@@ -41,7 +41,7 @@ Changes = Annotated[
         description=(
             "Make these changes on the copy first: 'deployment/web cpu=500m', 'node/n1 unschedulable=false',"
             " 'node/n1 labels.disk=ssd', 'scale deployment/web=5', 'add 2 nodes like n1', 'cordon n1', 'remove nodes pool=old'"
-        ),
+        )
     ),
 ]
 Nodes = Annotated[Sequence[str], Field(description="Names of nodes, or label selectors such as pool=old")]

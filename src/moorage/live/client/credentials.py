@@ -225,11 +225,7 @@ class ExecCredentials:
     """Runs an exec plugin for an identity: at first use, after its expiry and after a 401."""
 
     def __init__(
-        self,
-        command: ExecCommand,
-        env: Mapping[str, str],
-        wall: Callable[[], datetime],
-        run: Runner | None = None,
+        self, command: ExecCommand, env: Mapping[str, str], wall: Callable[[], datetime], run: Runner | None = None
     ) -> None:
         self._command, self._env, self._wall = command, env, wall
         self._run = run or run_program

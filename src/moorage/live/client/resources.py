@@ -96,9 +96,7 @@ _DETAILS: Final[Mapping[type[Object], Mapping[str, Any]]] = {
     },
     PodDisruptionBudget: {"older": (_V1BETA1_BUDGETS,)},
     DeviceTaintRule: {"older": (WatchedResource(DeviceTaintRule, "resource.k8s.io/v1beta2", "devicetaintrules", False),)},
-    CSIStorageCapacity: {
-        "older": (WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
-    },
+    CSIStorageCapacity: {"older": (WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),)},
 }
 
 

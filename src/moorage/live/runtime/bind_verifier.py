@@ -73,12 +73,7 @@ class Confirmer:
     """
 
     def __init__(
-        self,
-        cluster: ClusterWriter,
-        inbox: Inbox,
-        clock: Clock,
-        scheduler: SchedulerView,
-        report: Callable[[str], None],
+        self, cluster: ClusterWriter, inbox: Inbox, clock: Clock, scheduler: SchedulerView, report: Callable[[str], None]
     ) -> None:
         self._cluster, self._inbox, self._clock = cluster, inbox, clock
         self._scheduler, self._report = scheduler, report

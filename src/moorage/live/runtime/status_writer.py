@@ -35,12 +35,7 @@ class StatusWriter:
     """
 
     def __init__(
-        self,
-        cluster: ClusterWriter,
-        clock: Clock,
-        wall: WallClock,
-        report: Callable[[str], None],
-        release: Release = CURRENT,
+        self, cluster: ClusterWriter, clock: Clock, wall: WallClock, report: Callable[[str], None], release: Release = CURRENT
     ) -> None:
         self._cluster, self._wall, self._report, self._release = cluster, wall, report, release
         self._recorder = Recorder(cluster, clock, wall, report)

@@ -144,10 +144,7 @@ class Embedded:
         async with serving(self.store, guard, self.address.listens, self.port, tls, limits, worker, self.site) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
             start = _Start()
-            parts = [
-                asyncio.create_task(manager.run(), name="controllers"),
-                asyncio.create_task(self._forget(), name="events"),
-            ]
+            parts = [asyncio.create_task(manager.run(), name="controllers"), asyncio.create_task(self._forget(), name="events")]
             if self.scheduler is None:
                 start.synced.set()
             else:

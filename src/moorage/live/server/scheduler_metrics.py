@@ -57,11 +57,7 @@ _OWN: Final = (
         "",
         ("plugin", "profile"),
     ),
-    Spec(
-        "moorage_verified_decisions_total",
-        "Decisions from kept answers that --verify repeated without them.",
-        "",
-    ),
+    Spec("moorage_verified_decisions_total", "Decisions from kept answers that --verify repeated without them.", ""),
     Spec(
         "moorage_verification_differences_total",
         "Repeated decisions that differed, by the plugin whose reuse does not hold; empty if it is not known.",

@@ -404,7 +404,10 @@ def _derive(info: PodInfo) -> None:
 def parts_of(pod: Pod) -> Hashable:
     """Return a key that is equal only for pods whose derived data is equal, as long as the pods exist."""
     spec, meta, status = pod.spec, pod.metadata, pod.status
+    affinity = spec.affinity
     reported: Hashable = None
+    if affinity is not None and affinity.pod_affinity is None and affinity.pod_anti_affinity is None:
+        affinity = None  # no derived data depends on affinity to nodes, which differs between the pods of a DaemonSet
     if status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources:
         held = (status.container_statuses, status.init_container_statuses, status.resources)
         allocated = id(status.allocated_resources) if status.allocated_resources else 0  # each decoded pod has a {} of its own
@@ -412,5 +415,5 @@ def parts_of(pod: Pod) -> Hashable:
     return (
         meta.namespace, id(meta.labels) if meta.labels else 0, meta.deletion_timestamp is None,
         id(spec.containers), id(spec.init_containers),
-        id(spec.affinity), id(spec.volumes), id(spec.resources), id(spec.overhead) if spec.overhead else 0, reported,
+        id(affinity), id(spec.volumes), id(spec.resources), id(spec.overhead) if spec.overhead else 0, reported,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The objects of a kind as bytes that can be read back in a tenth of the time that their JSON takes.
 
-Most pods are copies, so what copies share stands once: their specs without the node, their namespaces, labels and owners, and
-what kubelets report of their containers.
+Most pods are copies, so what copies share stands once: their specs without the node, nor the affinity to it that the pods of a
+DaemonSet have, their namespaces, labels and owners, and what kubelets report of their containers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import ContainerStatus, Pod, PodSpec, PodStatus
+from moorage.api.core import ContainerStatus, NodeSelector, Pod, PodSpec, PodStatus
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.simulator.cluster_input import SLOTS
@@ -40,7 +40,10 @@ class _Reported(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
-    """A pod: its other metadata and status, its node, and the indexes of its spec and of what it shares."""
+    """A pod: its other metadata and status, its node, and the indexes of its spec and of what it shares.
+
+    ``pinned``: the node that its affinity names, which its spec leaves out
+    """
 
     metadata: ObjectMeta
     status: PodStatus
@@ -48,6 +51,7 @@ class _Row(msgspec.Struct, array_like=True, gc=False):
     spec: int
     shared: int
     reported: int
+    pinned: str = ""
 
 
 class _Pods(msgspec.Struct, array_like=True):
@@ -79,14 +83,37 @@ def pack(slot: str, objects: Iterable[Object]) -> bytes:
     for pod in objects:
         assert isinstance(pod, Pod)
         meta, status, node = pod.metadata, pod.status, pod.spec.node_name
+        spec, pinned = _without_pin(replace(pod.spec, node_name=""))
         at = (
-            specs.index(replace(pod.spec, node_name="")),
+            specs.index(spec),
             shared.index(_Shared(meta.namespace, meta.generate_name, meta.labels, meta.owner_references)),
             reported.index(_Reported(status.container_statuses, status.init_container_statuses)),
         )
         meta = replace(meta, namespace="", generate_name="", labels={}, owner_references=())
-        rows.append(_Row(meta, replace(status, container_statuses=(), init_container_statuses=()), node, *at))
+        rows.append(_Row(meta, replace(status, container_statuses=(), init_container_statuses=()), node, *at, pinned))
     return _encode(_Pods(specs.values, shared.values, reported.values, rows))
+
+
+def _without_pin(spec: PodSpec) -> tuple[PodSpec, str]:
+    """Return a spec without the name of the only node that its affinity allows, and that name; "" if it names none."""
+    affinity = spec.affinity
+    nodes = None if affinity is None else affinity.node_affinity
+    required = None if nodes is None else nodes.required_during_scheduling_ignored_during_execution
+    if required is None or len(required.node_selector_terms) != 1:
+        return spec, ""
+    fields = required.node_selector_terms[0].match_fields
+    if len(fields) != 1 or fields[0].operator != "In" or len(fields[0].values) != 1 or not fields[0].values[0]:
+        return spec, ""
+    return _pinned(spec, ""), fields[0].values[0]
+
+
+def _pinned(spec: Any, node: str) -> Any:
+    """Return a spec of ``_without_pin`` with the name of a node."""
+    nodes = spec.affinity.node_affinity
+    term = nodes.required_during_scheduling_ignored_during_execution.node_selector_terms[0]
+    term = replace(term, match_fields=(replace(term.match_fields[0], values=(node,)),))
+    nodes = replace(nodes, required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=(term,)))
+    return replace(spec, affinity=replace(spec.affinity, node_affinity=nodes))
 
 
 def unpack(slot: str, packed: bytes | msgspec.Raw) -> list[Any]:
@@ -107,6 +134,8 @@ def unpack(slot: str, packed: bytes | msgspec.Raw) -> list[Any]:
         force_setattr(meta, "owner_references", shared.owner_references)
         force_setattr(row.status, "container_statuses", read.reported[row.reported].containers)
         force_setattr(row.status, "init_container_statuses", read.reported[row.reported].init_containers)
+        if row.pinned:
+            spec = _pinned(spec, row.pinned)
         if row.node:
             spec = spec.__copy__()  # type: ignore[attr-defined]  # faster than replace()
             force_setattr(spec, "node_name", row.node)

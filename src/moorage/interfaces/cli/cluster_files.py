@@ -20,7 +20,6 @@ from moorage.api.releases.detection import DetectedRelease, detect_release
 from moorage.basis import files
 from moorage.basis.inputs.files import PROJECT_FILE, InputFile
 from moorage.basis.inputs.objects import SERVER_VERSION, find_objects
-from moorage.basis.recording.log_reader import is_log
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.release_options import AUTO
@@ -225,6 +224,8 @@ def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:
     moment = given.get("moment") or ""
     if not moment:
         return paths
+    from moorage.basis.recording.log_reader import is_log  # rarely needed
+
     logs = [path for path in paths if is_log(path)]
     if not logs:
         raise click.UsageError("--at needs a log of moorage record: -f LOG")

@@ -13,7 +13,6 @@ from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.placements import Feasibility
 from moorage.laboratory.trial.history import scope_of
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import JUDGE, filtering
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
@@ -34,6 +33,8 @@ def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[s
     profile = scheduler.profiles.get(pod.spec.scheduler_name)
     if profile is None:
         return Feasibility(pod.key, [], frame_of(_NAMES, ()), f"no profile has the name {pod.spec.scheduler_name}")
+    from moorage.simulator.autoscalers.cluster_autoscaler.packing import JUDGE, filtering  # imports an autoscaler
+
     decision = JUDGE.decide(filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
     verdicts = decision.verdicts
     if verdicts is None:

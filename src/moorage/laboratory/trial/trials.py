@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,8 +26,6 @@ from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
-from moorage.laboratory.plan.plan_packing import NodeTrials, TrialCluster
-from moorage.laboratory.plan.plan_problem import PlanProblem
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
@@ -35,6 +33,10 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import FewRows
+
+if TYPE_CHECKING:
+    from moorage.laboratory.plan.plan_packing import NodeTrials, TrialCluster  # imports an autoscaler
+    from moorage.laboratory.plan.plan_problem import PlanProblem
 
 # -- moves -------------------------------------------------------------------------------------------------------------
 # Pods that could move to make room: each to the node, other than its own, that the scheduler would now choose for it.
@@ -270,6 +272,8 @@ class SpreadTrials:
 def _pending(data: bytes, counts: Counts) -> tuple[tuple[str, ...], int, int]:
     held = kept(data)
     if "trials" not in held:
+        from moorage.laboratory.plan.plan_packing import NodeTrials  # loaded where nodes are planned
+
         cluster, problem, pods, policies, whole_queue = held["given"]
         held["trials"] = NodeTrials(cluster, problem, pods, policies, whole_queue=whole_queue)
     trials: NodeTrials = held["trials"]

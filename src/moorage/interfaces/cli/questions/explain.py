@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 from msgspec.structs import replace as with_fields
 
-from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.main import DescribedCommand
@@ -238,8 +237,12 @@ def before_binding(given: dict[str, Any]) -> dict[str, Any]:
 
     Raises  InputError where the log is damaged
     """
+    if not given["paths"] or len(given["pods"]) != 1:
+        return given
+    from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text, parse_moment  # only files need it
+
     logs = [path for path in given["paths"] if is_log(path)]
-    if len(logs) != 1 or len(given["pods"]) != 1:
+    if len(logs) != 1:
         return given
     from moorage.laboratory.recording.replay import binding_of  # loads dynamics, which only logs need
 

@@ -47,11 +47,10 @@ from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
-from moorage.report.answer import Answer, AnswerRequest
+from moorage.report.answer import Answer, AnswerRequest, LateText
 from moorage.report.style import paragraph, yaml_text
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
@@ -153,7 +152,7 @@ class Asked:
         return {
             "release": load_options(self.options).release,
             "seeds": (self.options.seed,),
-            "digest": self._digest,
+            "digest": LateText(lambda: self._digest),  # only documents print it
             "files": self.files,
             "taken_at": report.taken_at,
             "notes": report.notes,
@@ -162,6 +161,8 @@ class Asked:
 
     @cached_property
     def _digest(self) -> str:
+        from moorage.laboratory.compare.run_inputs import input_digest  # imports what compares
+
         return input_digest(self.given)
 
     def answered(self, ask: Callable[[Cluster], _Answer]) -> _Answer:

@@ -193,6 +193,7 @@ class Release:
 _STAGES: Final = {"alpha": ALPHA, "beta": BETA, "ga": STABLE}
 #: The first minor release of which gates check the gates that they need.
 _CHECKS_NEEDS: Final = 35
+_NEVER: Final = 1000
 
 
 class ReleaseGates(NamedTuple):
@@ -203,10 +204,11 @@ class ReleaseGates(NamedTuple):
     inert: frozenset[str]
 
 
+@cache
 def gates_of(series: str) -> ReleaseGates:
     """Return the gates of a minor release such as ``1.36``."""
-    table, minor = _table(), _minor(series)
-    inert = frozenset(name for name, spans in table["inert"].items() if any(_covers(one, minor) for one in spans.split(", ")))
+    minor = _minor(series)
+    inert = frozenset([name for name, spans in _inert().items() if any(minor in one for one in spans)])
     return ReleaseGates(dict(_gates("deciding", minor)), dict(_gates("dependent", minor)), inert)
 
 
@@ -216,13 +218,29 @@ def _table() -> Mapping[str, Mapping[str, str]]:
 
 
 def _gates(section: str, minor: int) -> Iterator[tuple[str, Gate]]:
+    for name, history in _histories(section).items():
+        last = [step for begin, step in history if begin <= minor]
+        if last and last[-1] != "gone":
+            yield name, gate_of(last[-1], _table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else "")
+
+
+@cache
+def _histories(section: str) -> Mapping[str, list[tuple[int, str]]]:
+    """Return, by gate, what it became in which minor release."""
+    found = {}
     for name, history in _table()[section].items():
-        steps = [step.split() for step in history.split(", ")]
-        last = [words for series, *words in steps if _minor(series) <= minor]
-        if last and last[-1] != ["gone"]:
-            yield name, gate_of(" ".join(last[-1]), _table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else "")
+        steps = [step.partition(" ") for step in history.split(", ")]
+        found[name] = [(_minor(series), step) for series, _, step in steps]
+    return found
 
 
+@cache
+def _inert() -> Mapping[str, list[range]]:
+    """Return, by gate that changes nothing, the minor releases that have it."""
+    return {name: [_releases_in(one) for one in spans.split(", ")] for name, spans in _table()["inert"].items()}
+
+
+@cache
 def gate_of(step: str, needs: str = "") -> Gate:
     """Return the gate that a step of a history describes, such as ``beta off``."""
     stage, *traits = step.split()
@@ -230,10 +248,11 @@ def gate_of(step: str, needs: str = "") -> Gate:
     return Gate(is_on, _STAGES[stage], "locked" in traits, tuple(needs.split()))
 
 
-def _covers(span: str, minor: int) -> bool:
-    """Return whether a span of releases, such as ``1.30-1.32``, ``1.30-`` or ``1.30``, has one."""
+@cache
+def _releases_in(span: str) -> range:
+    """Return the minor releases of a span such as ``1.30-1.32``, ``1.30-`` or ``1.30``."""
     first, dash, last = span.partition("-")
-    return _minor(first) <= minor and (not dash or not last or minor <= _minor(last)) and (bool(dash) or _minor(first) == minor)
+    return range(_minor(first), _minor(last) + 1 if last else _NEVER if dash else _minor(first) + 1)
 
 
 def _minor(series: str) -> int:

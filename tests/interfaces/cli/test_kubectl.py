@@ -9,12 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
 
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.errors import InputError, MoorageError
+from moorage.interfaces.cli import live_reading
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
 from moorage.laboratory.redact import live_cache
 from moorage.live.client.rest import Rest
@@ -155,3 +158,34 @@ def test_kubectl_finds_the_plugin():
     assert run("__complete", "moorage", "explai").splitlines() == [
         "explain\tSay why a pod is pending, or why it is on its node.", ":4",
     ]  # fmt: skip
+
+
+EARLY = {  # the words → the kubeconfig and the context that are read while the command is loaded; None: nothing is
+    "the current context": (["explain", "web"], (None, None)),
+    "options before the command": (["--context", "a", "--kubeconfig=f", "explain", "web"], ("f", "a")),
+    "options after it": (["--context=a", "explain", "web", "--context", "b", "--kubeconfig", "f", "-n", "shop"], ("f", "b")),
+    "an option without a value": (["report", "--context"], (None, None)),
+    "a help page": (["explain", "--help"], None),
+    "a configuration, whose plugins may read other kinds": (["explain", "web", "--config=f"], None),
+    "plugins": (["explain", "web", "--plugins", "p:P"], None),
+    "a command that reads no cluster": (["help", "explain"], None),
+    "no such command": (["explian", "web"], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "read"), EARLY.values(), ids=EARLY)
+def test_the_cluster_is_read_while_the_command_is_loaded(words, read, monkeypatch):
+    begun = []
+    monkeypatch.setattr(live_reading, "begin_reading", begun.append)
+    monkeypatch.setenv("KUBECONFIG", "none")
+    with suppress(click.ClickException, click.exceptions.Exit, MoorageError):
+        kubectl.main(words, standalone_mode=False)
+    assert begun == ([] if read is None else [live_reading.LiveSource(*read)])
+
+
+def test_what_fails_in_the_thread_fails_in_the_command(tmp_path):
+    source = live_reading.LiveSource(str(tmp_path / "none"), None)
+    live_reading.begin_reading(source)
+    for _ in range(2):  # what was begun, and what is read now
+        with pytest.raises(InputError, match="no such file"):
+            live_reading.read_live(source)

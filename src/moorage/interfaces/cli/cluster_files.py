@@ -94,8 +94,6 @@ def bundled_folder(name: str, mark: str, what: str) -> Path:
     raise InputError(f"the {what} are not installed: install moorage from its wheel, or run this in the project's folder")
 
 
-# -- cluster files -----------------------------------------------------------------------------------------------------
-
 # -- detected release --------------------------------------------------------------------------------------------------
 # Find the release for ``--emulate auto``: that of the cluster, from the versions that its objects contain.
 

@@ -29,12 +29,9 @@ The options of a command: moorage COMMAND --help
 """
 #: Folder → the heading of its pages in the list, in the order to read them.
 _KINDS: Final = {
-    "tutorial": "Tutorials",
-    "how-to": "How to",
-    "reference": "Reference",
-    "reference/plugins": "Plugins",
+    "tutorial": "Tutorials", "how-to": "How to", "reference": "Reference", "reference/plugins": "Plugins",
     "explanation": "Explanations",
-}
+}  # fmt: skip
 _SCHEMA: Final = ".schema.json"
 
 

@@ -9,7 +9,7 @@ Source  k8s.io/kubectl: pkg/cmd/plugin_completion.go; spf13/cobra: completions.g
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ _NO_FILES, _FILES = 4, 0
 #: The parameters that say which cluster a command reads.
 _CLUSTER: Final = ("context", "kubeconfig")
 #: Options with which a command reads nothing, or more than the usual kinds.
-_OTHERS: Final = frozenset({"-h", "--help", "--config", "--plugins"})
+_OTHERS: Final = ("-h", "--help", "--config", "--plugins")
 
 
 class _KubectlCommands(Commands):
@@ -37,7 +37,8 @@ class _KubectlCommands(Commands):
         return [*GROUPS["Ask about a cluster"], "dump", "help"]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if not ctx.resilient_parsing and args[0] in GROUPS["Ask about a cluster"] and _OTHERS.isdisjoint(_names(args)):
+        reads = args[0] in GROUPS["Ask about a cluster"] and not any(word.startswith(_OTHERS) for word in args)
+        if reads and not ctx.resilient_parsing:
             from moorage.interfaces.cli.live_reading import LiveSource, begin_reading  # what loads before the command does
 
             kubeconfig, context = (_value(args, f"--{name}") or ctx.params[name] for name in ("kubeconfig", "context"))
@@ -49,11 +50,6 @@ class _KubectlCommands(Commands):
         if command is not None:
             ctx.default_map = {**(ctx.default_map or {}), cmd_name: _defaults(command, ctx.params)}
         return command
-
-
-def _names(words: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the options among the words of a command."""
-    return (word.partition("=")[0] for word in words if word.startswith("-"))
 
 
 def _value(words: Sequence[str], option: str) -> str | None:

@@ -51,11 +51,9 @@ class LiveSource(NamedTuple):
 
 def begin_reading(source: LiveSource) -> None:
     """Begin to read a cluster in a thread, which does not keep the process alive."""
-    from moorage.live.client import rest  # here, so that the thread does not wait for its turn to load it
+    import moorage.live.client.rest  # noqa: F401 (here, so that the thread does not wait for its turn to load it)
 
-    del rest
-    found: Future[ClusterInput] = Future()
-    _begun[source] = found
+    found = _begun.setdefault(source, Future())
     sys.setswitchinterval(_TURN_S)
     Thread(target=_run, args=(source.read, found), name="reading", daemon=True).start()
 

@@ -114,50 +114,35 @@ class CommandGroup(click.Group):
 
 OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
-#: Subcommand → module:object, and its short help.
+#: Subcommand → module:object in this package, and its short help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "capacity": ("moorage.interfaces.cli.questions.capacity:capacity", "Say how many more instances of a pod fit."),
-    "check": ("moorage.interfaces.cli.questions.check:check", "Say whether a change of a cluster keeps to a policy."),
-    "completion": ("moorage.interfaces.cli.main:completion", "Print the script that completes commands in a shell."),
-    "compare": (
-        "moorage.interfaces.cli.questions.compare:compare",
-        "Say whether another configuration, release or cluster is better.",
-    ),
-    "config": ("moorage.interfaces.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
-    "deschedule": (
-        "moorage.interfaces.cli.questions.moves:deschedule",
-        "Say what a descheduler would evict, and where the pods would go.",
-    ),
-    "dump": (
-        "moorage.interfaces.cli.questions.dump:dump",
-        "Write a live cluster into one file, as input for the other commands.",
-    ),
-    "cordon": ("moorage.interfaces.cli.questions.losses:cordon", "Say what cordoning nodes would change."),
-    "demo": ("moorage.interfaces.cli.demo:demo", "Schedule a bundled example cluster."),
-    "drain": ("moorage.interfaces.cli.questions.drain:drain", "Say what kubectl drain would do, and what happens to the pods."),
-    "explain": ("moorage.interfaces.cli.questions.explain:explain", "Say why a pod is pending, or why it is on its node."),
-    "fail": ("moorage.interfaces.cli.questions.losses:fail", "Say what happens when nodes are lost."),
-    "help": ("moorage.interfaces.cli.help:show_help", "Show a page of the documentation."),
-    "man": ("moorage.interfaces.cli.man:man", "Print the man page of a command."),
-    "mcp": ("moorage.interfaces.cli.mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
-    "plan": ("moorage.interfaces.cli.questions.plan:plan", "Say which nodes to buy so that all pods are placed."),
-    "plugin": ("moorage.interfaces.cli.new_plugin:plugin", "Start a plugin of your own."),
-    "record": ("moorage.interfaces.cli.live.record:record", "Record a cluster into a log, and compare decisions with it."),
-    "redact": ("moorage.interfaces.cli.questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
-    "report": ("moorage.interfaces.cli.questions.report:report", "Print an overview of a cluster."),
-    "rightsize": (
-        "moorage.interfaces.cli.questions.moves:rightsize",
-        "Say what requests that follow usage would free: nodes and money.",
-    ),
-    "run": ("moorage.interfaces.cli.live.run:run", "Schedule the pods of a live cluster."),
-    "simulate": ("moorage.interfaces.cli.questions.simulate:simulate", "Show where every pending pod is scheduled, and why."),
-    "survive": (
-        "moorage.interfaces.cli.questions.losses:survive",
-        "Say whether the cluster survives the loss of any node or zone.",
-    ),
-    "sweep": ("moorage.interfaces.cli.questions.sweep:sweep", "Simulate a grid of configurations and seeds."),
-    "ui": ("moorage.interfaces.cli.live.ui:ui", "Print a link to the web interface of a running cluster."),
-    "up": ("moorage.interfaces.cli.live.up:up", "Run an embedded cluster with simulated nodes."),
+    "capacity": ("questions.capacity:capacity", "Say how many more instances of a pod fit."),
+    "check": ("questions.check:check", "Say whether a change of a cluster keeps to a policy."),
+    "completion": ("main:completion", "Print the script that completes commands in a shell."),
+    "compare": ("questions.compare:compare", "Say whether another configuration, release or cluster is better."),
+    "config": ("config:config", "Check a scheduler configuration, or show what it resolves to."),
+    "deschedule": ("questions.moves:deschedule", "Say what a descheduler would evict, and where the pods would go."),
+    "dump": ("questions.dump:dump", "Write a live cluster into one file, as input for the other commands."),
+    "cordon": ("questions.losses:cordon", "Say what cordoning nodes would change."),
+    "demo": ("demo:demo", "Schedule a bundled example cluster."),
+    "drain": ("questions.drain:drain", "Say what kubectl drain would do, and what happens to the pods."),
+    "explain": ("questions.explain:explain", "Say why a pod is pending, or why it is on its node."),
+    "fail": ("questions.losses:fail", "Say what happens when nodes are lost."),
+    "help": ("help:show_help", "Show a page of the documentation."),
+    "man": ("man:man", "Print the man page of a command."),
+    "mcp": ("mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
+    "plan": ("questions.plan:plan", "Say which nodes to buy so that all pods are placed."),
+    "plugin": ("new_plugin:plugin", "Start a plugin of your own."),
+    "record": ("live.record:record", "Record a cluster into a log, and compare decisions with it."),
+    "redact": ("questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
+    "report": ("questions.report:report", "Print an overview of a cluster."),
+    "rightsize": ("questions.moves:rightsize", "Say what requests that follow usage would free: nodes and money."),
+    "run": ("live.run:run", "Schedule the pods of a live cluster."),
+    "simulate": ("questions.simulate:simulate", "Show where every pending pod is scheduled, and why."),
+    "survive": ("questions.losses:survive", "Say whether the cluster survives the loss of any node or zone."),
+    "sweep": ("questions.sweep:sweep", "Simulate a grid of configurations and seeds."),
+    "ui": ("live.ui:ui", "Print a link to the web interface of a running cluster."),
+    "up": ("live.up:up", "Run an embedded cluster with simulated nodes."),
 }
 
 #: How ``moorage --help`` groups the commands.
@@ -186,7 +171,7 @@ class Commands(CommandGroup):
             return None
         importlib.import_module("moorage.interfaces.cli.terminal").keep_freed_memory()
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        command: click.Command = getattr(importlib.import_module(f"moorage.interfaces.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -21,13 +21,9 @@ from moorage.plugins import builtin_registry
 KINDS: Final = ("filter", "score")
 #: What the folder holds → the template in ``new_plugin_files``.
 _FILES: Final = {
-    "$module.py": "$kind.py",
-    "test_$module.py": "test_$kind.py",
-    "pyproject.toml": "pyproject.toml",
-    "scheduler.yaml": "scheduler.yaml",
-    "cluster.yaml": "cluster.yaml",
-    "README.md": "README.md",
-}
+    "$module.py": "$kind.py", "test_$module.py": "test_$kind.py", "pyproject.toml": "pyproject.toml",
+    "scheduler.yaml": "scheduler.yaml", "cluster.yaml": "cluster.yaml", "README.md": "README.md",
+}  # fmt: skip
 
 
 def files_of(kind: str, module: str, cls: str) -> Mapping[str, str]:

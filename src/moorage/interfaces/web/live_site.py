@@ -91,13 +91,9 @@ class SetupRoute:
     """Adds the route to a site."""
 
     def __init__(
-        self,
-        site: Site,
-        scheduler: Scheduler | None,
-        notes: Sequence[str],
-        measured: Measured = list,
+        self, site: Site, scheduler: Scheduler | None, notes: Sequence[str], measured: Measured = list,
         recorded: Measured = list,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.scheduler, self._notes, self._measured, self._recorded = scheduler, notes, measured, recorded
         site.route("GET", "/lab/v1/setup", self._setup)
 

@@ -58,14 +58,9 @@ class _Inputs:
 
 
 async def serve_cluster(
-    source: ClusterSource,
-    port: int,
-    answer: Answering,
-    words: Sequence[str],
-    on_ready: Callable[[str], None],
-    logs: Sequence[tuple[ClusterLog, int]] = (),
-    price_of: PriceOf | None = None,
-) -> None:
+    source: ClusterSource, port: int, answer: Answering, words: Sequence[str], on_ready: Callable[[str], None],
+    logs: Sequence[tuple[ClusterLog, int]] = (), price_of: PriceOf | None = None,
+) -> None:  # fmt: skip
     """Serve until cancelled; ``on_ready`` gets the link. Questions are about the input that the options in ``words`` name.
 
     ``logs`` are the logs of recorders among the input, each with the moment that is read; one log is the past of the cluster.

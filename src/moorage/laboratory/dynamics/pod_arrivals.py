@@ -147,8 +147,6 @@ def distribution_of(given: DistributionLike) -> Distribution:
     return Fixed(float(given)) if isinstance(given, int | float) else given
 
 
-# -- pod arrivals ------------------------------------------------------------------------------------------------------
-
 # -- arrival times -----------------------------------------------------------------------------------------------------
 # Arrival times of pods: random with a constant or a daily rate, regular, or given. Times are in seconds.
 

@@ -160,8 +160,6 @@ def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str
             yield pod
 
 
-# -- object edits ------------------------------------------------------------------------------------------------------
-
 # -- workload edits ----------------------------------------------------------------------------------------------------
 # Edits of workloads: ``deployment/web replicas=5``, ``statefulset/shop/db cpu=500m``.
 #

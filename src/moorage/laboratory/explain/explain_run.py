@@ -155,8 +155,6 @@ def _report(change: Change, text: str, command: str, kind: str, who: str) -> Cha
 
 # -- explain run -------------------------------------------------------------------------------------------------------
 
-# -- explain run -------------------------------------------------------------------------------------------------------
-
 #: Maximum number of pods to explain while they are placed: explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
 _LIMITS = ChangeLimits()

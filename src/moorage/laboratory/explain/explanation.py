@@ -88,8 +88,6 @@ class WatchingCycle(Cycle):
             heard(moment)
 
 
-# -- explanation -------------------------------------------------------------------------------------------------------
-
 # -- without node ------------------------------------------------------------------------------------------------------
 # Find the node of a pod without one node: remove the node, decide on the pod again, and put the node back.
 

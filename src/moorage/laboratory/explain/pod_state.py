@@ -73,8 +73,6 @@ def state_of(simulation: SimulatedCluster, options: Options) -> ExplainedState:
     return ExplainedState(scheduler, scheduler.profiles, simulation.now, simulation.groups, simulation.ask, skipped)
 
 
-# -- pod state ---------------------------------------------------------------------------------------------------------
-
 # -- pod causes --------------------------------------------------------------------------------------------------------
 # Causes other than the pod and the sizes of nodes: faults of the pod's claims, and conditions of nodes.
 

@@ -113,12 +113,9 @@ def outcome_of(decision: Decision, names: Sequence[str], beside: str) -> Outcome
 
 
 def cut_capsule(
-    cluster: ClusterInput,
-    pod: Pod,
-    options: Options,
-    beside: str = "",
+    cluster: ClusterInput, pod: Pod, options: Options, beside: str = "",
     on_trial: Callable[[int, int], None] = lambda made, left: None,
-) -> Capsule:
+) -> Capsule:  # fmt: skip
     """Return the smallest capsule of a decision. ``beside``: a node to compare with; "" takes the next best.
 
     ``on_trial`` gets the number of decisions made, and of objects left.

@@ -42,23 +42,13 @@ _TIMES: Final = frozenset({
 })  # fmt: skip
 #: Fields that name an object of a kind.
 _NAMES: Final[Mapping[str, str]] = {
-    "claimName": "PersistentVolumeClaim",
-    "currentVolumeAttributesClassName": "VolumeAttributesClass",
-    "deviceClassName": "DeviceClass",
-    "namespace": "Namespace",
-    "namespaces": "Namespace",
-    "nodeName": "Node",
-    "nominatedNodeName": "Node",
-    "persistentVolumeName": "PersistentVolume",
-    "priorityClassName": "PriorityClass",
-    "resourceClaimName": "ResourceClaim",
-    "resourceClaimTemplateName": "ResourceClaimTemplate",
-    "runtimeClassName": "RuntimeClass",
-    "serviceName": "Service",
-    "storageClassName": "StorageClass",
-    "volumeAttributesClassName": "VolumeAttributesClass",
-    "volumeName": "PersistentVolume",
-}
+    "claimName": "PersistentVolumeClaim", "currentVolumeAttributesClassName": "VolumeAttributesClass",
+    "deviceClassName": "DeviceClass", "namespace": "Namespace", "namespaces": "Namespace", "nodeName": "Node",
+    "nominatedNodeName": "Node", "persistentVolumeName": "PersistentVolume", "priorityClassName": "PriorityClass",
+    "resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate",
+    "runtimeClassName": "RuntimeClass", "serviceName": "Service", "storageClassName": "StorageClass",
+    "volumeAttributesClassName": "VolumeAttributesClass", "volumeName": "PersistentVolume",
+}  # fmt: skip
 _KEYS: Final = frozenset({"topologyKey", "topologyKeys", "matchLabelKeys", "mismatchLabelKeys"})
 _DRIVERS: Final = frozenset({"attacher", "driver", "provisioner"})
 KNOWN_DRIVERS: Final = frozenset({*in_tree_plugins(), "kubernetes.io/no-provisioner"}) | {

@@ -181,7 +181,7 @@ class ConnectionPool:
             if not self._count:  # no other connection can send the waiting requests
                 failed, self._queue = self._queue, deque()
                 for one in failed:
-                    one.fail(_as_cluster_error(error))
+                    one.fail(error if isinstance(error, ClusterError) else ClusterError(str(error) or type(error).__name__))
             return
         self._release(connection)
         if self._queue:
@@ -189,15 +189,9 @@ class ConnectionPool:
             self._open_for_queue(loop)
 
     def _send(
-        self,
-        connection: PooledConnection,
-        request: bytes,
-        pending: Pending,
-        most: int,
-        timeout_s: float,
-        check: Callable[[], None],
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+        self, connection: PooledConnection, request: bytes, pending: Pending, most: int, timeout_s: float,
+        check: Callable[[], None], loop: asyncio.AbstractEventLoop,
+    ) -> None:  # fmt: skip
         try:
             check()
             deadline = loop.time() + timeout_s
@@ -286,21 +280,17 @@ class ConnectionPool:
                     to.port,
                     happy_eyeballs_delay=to.race_s,
                 )
-                await self._wait_until_ready(connection)
+                try:
+                    await connection.ready
+                except BaseException:
+                    connection.close()
+                    raise
         except BaseException:
             self._count -= 1
             self._wake_waiter()
             raise
         self._connections[connection] = None
         return connection
-
-    @staticmethod
-    async def _wait_until_ready(connection: PooledConnection) -> None:
-        try:
-            await connection.ready
-        except BaseException:
-            connection.close()
-            raise
 
     def _release(self, connection: PooledConnection) -> None:
         if connection.usable:
@@ -334,7 +324,3 @@ class ConnectionPool:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-
-def _as_cluster_error(error: Exception) -> ClusterError:
-    return error if isinstance(error, ClusterError) else ClusterError(str(error) or type(error).__name__)

@@ -137,19 +137,10 @@ _IN_HEADERS = "!#$&'*+^`|"
 #: Matches a key and its colon, even without a blank after the colon; and the keys whose values messages may show.
 _KEY = re.compile(r"""([\w.-]+)["']?\s*:(?!//)""")
 _ITEM = re.compile(r"\s*(?:- )?")
-_HARMLESS = frozenset(
-    [
-        "apiVersion",
-        "kind",
-        "preferences",
-        "clusters",
-        "cluster",
-        "server",
-        "tls-server-name",
-        "insecure-skip-tls-verify",
-        "user",
-    ]
-).union(["contexts", "context", "current-context", "namespace", "users", "name"])
+_HARMLESS = frozenset({
+    "apiVersion", "kind", "preferences", "clusters", "cluster", "server", "tls-server-name", "insecure-skip-tls-verify",
+    "user", "contexts", "context", "current-context", "namespace", "users", "name",
+})  # fmt: skip
 _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 

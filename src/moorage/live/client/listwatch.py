@@ -269,12 +269,9 @@ class GatheringSelector(selectors.DefaultSelector):
     """``clock``, ``sleep`` and ``waiting`` (see ``waiting_bytes``) are replaced in tests; ``most_earned`` are kept."""
 
     def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        waiting: Callable[[int], int] = waiting_bytes,
-        most_earned: int = _MOST_EARNED,
-    ) -> None:
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+        waiting: Callable[[int], int] = waiting_bytes, most_earned: int = _MOST_EARNED,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._clock, self._sleep, self._waiting = clock, sleep, waiting
         self._most_earned_s = most_earned * _EARNED_S

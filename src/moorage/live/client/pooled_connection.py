@@ -205,12 +205,9 @@ class PooledConnection(Channel):
     """
 
     def __init__(
-        self,
-        tls: ssl.SSLContext | None,
-        server_name: str | None,
-        session: ssl.SSLSession | None,
+        self, tls: ssl.SSLContext | None, server_name: str | None, session: ssl.SSLSession | None,
         on_idle: Callable[[PooledConnection], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(tls, server_name, session)
         self.idle_since = 0.0
         self.deadline = NEVER

@@ -114,17 +114,10 @@ class Reflector(Generic[T]):
     """
 
     def __init__(
-        self,
-        resource: WatchedResource[T],
-        wire: ListWatchClient,
-        sink: Sink,
-        *,
-        clock: Callable[[], float],
-        rng: random.Random,
-        report: Callable[[str], None] = lambda line: None,
-        raw_objects: RawObjects | None = None,
+        self, resource: WatchedResource[T], wire: ListWatchClient, sink: Sink, *, clock: Callable[[], float],
+        rng: random.Random, report: Callable[[str], None] = lambda line: None, raw_objects: RawObjects | None = None,
         streams: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.resource = resource
         self.synced = asyncio.Event()
         #: Error of the last list; "" after a successful one.

@@ -195,17 +195,10 @@ class Rest:
         self._on_throttled(method, [time.monotonic() - began])
 
     async def send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        params: Mapping[str, str] = {},
-        content_type: str = "application/json",
-        lane: int = OTHER,
-        check: Callable[[], None] = lambda: None,
+        self, method: str, path: str, body: bytes | None = None, *, params: Mapping[str, str] = {},
+        content_type: str = "application/json", lane: int = OTHER, check: Callable[[], None] = lambda: None,
         max_bytes: int = _MAX_OBJECT,
-    ) -> bytes:
+    ) -> bytes:  # fmt: skip
         """Send a request and return the body of its response. ``check`` is called right before each attempt, and may raise.
 
         Raises  ClusterError; what ``check`` raises
@@ -230,14 +223,9 @@ class Rest:
         raise ClusterError(f"{method} {path}: Unauthorized on the last attempt", 401, "Unauthorized")
 
     def post_soon(
-        self,
-        posts: Sequence[tuple[str, bytes]],
-        done: Callable[[Sequence[int], MoorageError | None], None],
-        *,
-        lane: int = OTHER,
-        check: Callable[[], None] = lambda: None,
-        apart: bool = False,
-    ) -> bool:
+        self, posts: Sequence[tuple[str, bytes]], done: Callable[[Sequence[int], MoorageError | None], None], *,
+        lane: int = OTHER, check: Callable[[], None] = lambda: None, apart: bool = False,
+    ) -> bool:  # fmt: skip
         """Send POST requests, each a path and a body, together on one connection. The server answers in order.
 
         ``done`` is called with the indexes of requests that ended in the same way and their error, None for success. Nothing
@@ -312,16 +300,9 @@ class Rest:
     # -- one request ---------------------------------------------------------------------------------------------------
 
     async def _send_once(
-        self,
-        lane: int,
-        method: str,
-        path: str,
-        params: Mapping[str, str],
-        body: bytes | None,
-        headers: Mapping[str, str],
-        max_bytes: int,
-        check: Callable[[], None],
-    ) -> bytes:
+        self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None,
+        headers: Mapping[str, str], max_bytes: int, check: Callable[[], None],
+    ) -> bytes:  # fmt: skip
         timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
         began, status = 0.0, 0
 
@@ -440,12 +421,9 @@ class _Posts:
     is_brief = True
 
     def __init__(
-        self,
-        posts: Sequence[tuple[str, bytes]],
-        began: float,
-        record: Callable[[int, float, int], None],
+        self, posts: Sequence[tuple[str, bytes]], began: float, record: Callable[[int, float, int], None],
         done: Callable[[Sequence[int], MoorageError | None], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._posts, self._began, self._record, self._done = posts, began, record, done
 
     def succeeded(self, which: Sequence[int], status: int) -> None:

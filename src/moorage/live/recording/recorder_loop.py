@@ -38,17 +38,10 @@ class RecorderLoop:
     """Records a cluster until ``run`` is cancelled. ``facts`` describe it in the log; ``on_status`` is called now and then."""
 
     def __init__(
-        self,
-        recorder: ChangeRecorder,
-        shadow: Shadow,
-        rest: ListWatchClient,
-        facts: Mapping[str, Any],
-        *,
-        observers: Observers = UNOBSERVED,
-        on_status: Callable[[RecorderLoop], None] = lambda loop: None,
-        clock: Callable[[], float] = time.monotonic,
-        inbox: int = 50_000,
-    ) -> None:
+        self, recorder: ChangeRecorder, shadow: Shadow, rest: ListWatchClient, facts: Mapping[str, Any], *,
+        observers: Observers = UNOBSERVED, on_status: Callable[[RecorderLoop], None] = lambda loop: None,
+        clock: Callable[[], float] = time.monotonic, inbox: int = 50_000,
+    ) -> None:  # fmt: skip
         self.recorder, self.shadow, self.about = recorder, shadow, facts
         self._log, self._on_status, self._clock = observers.log, on_status, clock
         shadow.on_difference = self.difference

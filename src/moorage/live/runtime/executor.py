@@ -73,18 +73,10 @@ class EffectExecutor:
     """
 
     def __init__(
-        self,
-        cluster: ClusterWriter,
-        inbox: Inbox,
-        status_writer: StatusWriter,
-        clocks: Clocks,
-        scheduler: SchedulerView,
-        confirmer: Confirmer,
-        *,
-        may_act: Callable[[float], bool],
-        extenders: Extenders | None = None,
-        retries_binds: bool = False,
-    ) -> None:
+        self, cluster: ClusterWriter, inbox: Inbox, status_writer: StatusWriter, clocks: Clocks,
+        scheduler: SchedulerView, confirmer: Confirmer, *, may_act: Callable[[float], bool],
+        extenders: Extenders | None = None, retries_binds: bool = False,
+    ) -> None:  # fmt: skip
         self._cluster, self._inbox, self._status_writer = cluster, inbox, status_writer
         self._clock, self._wall = clocks.monotonic, clocks.wall
         self._scheduler, self._confirmer = scheduler, confirmer

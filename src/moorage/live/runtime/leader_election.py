@@ -166,16 +166,9 @@ class Election:
 
 
 async def lead(
-    election: Election,
-    lock: LeaseLock,
-    act: Callable[[], Awaitable[None]],
-    *,
-    clock: Callable[[], float],
-    wall: Callable[[], str],
-    rng: random.Random,
-    log: Log = SILENT,
-    name: str = "",
-) -> None:
+    election: Election, lock: LeaseLock, act: Callable[[], Awaitable[None]], *, clock: Callable[[], float],
+    wall: Callable[[], str], rng: random.Random, log: Log = SILENT, name: str = "",
+) -> None:  # fmt: skip
     """Become leader, then run ``act`` while the lease is renewed. ``name`` is the lease's name in the log.
 
     Releases the lease and returns when ``act`` returns. On cancellation, cancels ``act``, lets it drain, and only then

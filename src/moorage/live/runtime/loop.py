@@ -70,17 +70,10 @@ class Loop:
     """
 
     def __init__(
-        self,
-        scheduler: Scheduler,
-        inbox: Inbox,
-        cluster: ClusterWriter,
-        clocks: Clocks,
-        *,
-        observers: Observers = UNOBSERVED,
-        may_act: Callable[[float], bool] = lambda now: True,
-        extenders: Extenders | None = None,
-        limits: LoopLimits = USUAL,
-    ) -> None:
+        self, scheduler: Scheduler, inbox: Inbox, cluster: ClusterWriter, clocks: Clocks, *,
+        observers: Observers = UNOBSERVED, may_act: Callable[[float], bool] = lambda now: True,
+        extenders: Extenders | None = None, limits: LoopLimits = USUAL,
+    ) -> None:  # fmt: skip
         self.scheduler = scheduler
         self.inbox = inbox
         scheduler.state.alert = inbox.poke

@@ -45,9 +45,7 @@ _VERSIONS: Final = {
 }
 #: Go's names of cipher suites → OpenSSL's; suites of TLS 1.3 are not configurable, neither here nor in Go.
 _SUITES: Final = {
-    "TLS_AES_128_GCM_SHA256": "",
-    "TLS_AES_256_GCM_SHA384": "",
-    "TLS_CHACHA20_POLY1305_SHA256": "",
+    "TLS_AES_128_GCM_SHA256": "", "TLS_AES_256_GCM_SHA384": "", "TLS_CHACHA20_POLY1305_SHA256": "",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -62,12 +60,10 @@ _SUITES: Final = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
-    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
-    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
-    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256", "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
-}
+}  # fmt: skip
 #: Go's CurveID numbers → OpenSSL's names of the supported key exchanges.
 _CURVES: Final = {"23": "prime256v1", "24": "secp384r1", "25": "secp521r1", "29": "X25519"}
 
@@ -373,13 +369,9 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
 
 @asynccontextmanager
 async def serving(
-    app: web.Application,
-    opened: socket.socket,
-    tls: ssl.SSLContext | None,
-    *,
-    most: int = MOST_CONNECTIONS,
+    app: web.Application, opened: socket.socket, tls: ssl.SSLContext | None, *, most: int = MOST_CONNECTIONS,
     patience_s: float = PATIENCE_S,
-) -> AsyncIterator[int]:
+) -> AsyncIterator[int]:  # fmt: skip
     """Serve until the context exits, over plain HTTP without ``tls``; yields the port.
 
     A client has ``patience_s`` for a TLS handshake and for the head of a request.

@@ -45,14 +45,9 @@ class Klog:
     """
 
     def __init__(
-        self,
-        *,
-        verbosity: int = 0,
-        style: str = "text",
-        vmodule: str = "",
-        stream: TextIO | None = None,
+        self, *, verbosity: int = 0, style: str = "text", vmodule: str = "", stream: TextIO | None = None,
         now: Callable[[], float] = time.time,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if style not in FORMATS:
             raise InputError(f'format: Invalid value: "{style}": Unsupported log format')
         if vmodule and style != "text":

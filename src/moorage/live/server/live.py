@@ -67,16 +67,9 @@ class Live:
     """
 
     def __init__(
-        self,
-        scheduler: Scheduler,
-        rest: Rest,
-        settings: LiveSettings,
-        *,
-        identity: str,
-        wall: WallClock,
-        chance: random.Random,
-        observers: Observers = UNOBSERVED,
-    ) -> None:
+        self, scheduler: Scheduler, rest: Rest, settings: LiveSettings, *, identity: str, wall: WallClock,
+        chance: random.Random, observers: Observers = UNOBSERVED,
+    ) -> None:  # fmt: skip
         self._rest, self._wall, self._chance, self._log = rest, wall, chance, observers.log
         self._leader = settings.leader
         self._may_watch = asyncio.Event()

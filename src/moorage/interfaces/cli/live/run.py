@@ -162,8 +162,6 @@ def _check_emulated(asked: Iterable[str]) -> None:
             raise InputError(f"--emulated-version: {one} cannot be emulated; use {CURRENT}{hint}")
 
 
-# -- run ---------------------------------------------------------------------------------------------------------------
-
 # -- config writing ----------------------------------------------------------------------------------------------------
 # Write a configuration as YAML in kube-scheduler's format, replacing an existing file atomically.
 

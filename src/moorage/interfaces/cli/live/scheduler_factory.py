@@ -21,14 +21,9 @@ from moorage.simulator.simulate import Options, load_options
 
 
 def build_scheduler(
-    loaded: Loaded,
-    seed: int,
-    max_unschedulable_s: float,
-    *,
-    max_disks: int | None = None,
-    watched: Callable[[Profile], Profile] | None = None,
-    verified: float = 0.0,
-) -> Scheduler:
+    loaded: Loaded, seed: int, max_unschedulable_s: float, *, max_disks: int | None = None,
+    watched: Callable[[Profile], Profile] | None = None, verified: float = 0.0,
+) -> Scheduler:  # fmt: skip
     """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
 
     ``verified``: the share of decisions to repeat without caches

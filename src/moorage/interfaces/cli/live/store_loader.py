@@ -124,13 +124,9 @@ _MOST: Final = 20
 
 
 def fill(
-    store: Store,
-    paths: Iterable[str],
-    *,
-    recursive: bool = False,
-    stdin: BinaryIO | None = None,
+    store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: BinaryIO | None = None,
     progress: Progress | None = None,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Store the objects of files, and return remarks on skipped and recreated objects.
 
     Raises  InputError for unreadable files and invalid objects, with one located line for each fault

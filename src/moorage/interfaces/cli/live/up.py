@@ -66,14 +66,11 @@ from moorage.live.server.scheduler_metrics import SchedulerMetrics
 
 #: Options → the corresponding flags of kube-scheduler.
 _FLAGS: Final = {
-    "algorithm_provider": "algorithm-provider",
-    "policy_config_file": "policy-config-file",
-    "policy_configmap": "policy-configmap",
-    "policy_configmap_namespace": "policy-configmap-namespace",
-    "use_legacy_policy_config": "use-legacy-policy-config",
-    "scheduler_name": "scheduler-name",
+    "algorithm_provider": "algorithm-provider", "policy_config_file": "policy-config-file",
+    "policy_configmap": "policy-configmap", "policy_configmap_namespace": "policy-configmap-namespace",
+    "use_legacy_policy_config": "use-legacy-policy-config", "scheduler_name": "scheduler-name",
     "hard_pod_affinity": "hard-pod-affinity-symmetric-weight",
-}
+}  # fmt: skip
 
 
 class PluginMeter:
@@ -165,8 +162,6 @@ class WantedScheduler:
 def _no_cluster(namespace: str, name: str) -> bytes:
     raise InputError(f"couldn't get policy config map {namespace}/{name}: the cluster does not exist yet")
 
-
-# -- up ----------------------------------------------------------------------------------------------------------------
 
 # -- patience ----------------------------------------------------------------------------------------------------------
 # Progress messages for slow work that runs before the event loop starts.

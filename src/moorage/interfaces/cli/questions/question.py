@@ -56,17 +56,9 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
 __all__ = [
-    "Asked",
-    "asked_of",
-    "budget_of",
-    "ended_by_interrupt",
-    "exit_status",
-    "open_question",
-    "print_answer",
-    "print_answers",
-    "question_options",
-    "what_if",
-]
+    "Asked", "asked_of", "budget_of", "ended_by_interrupt", "exit_status", "open_question", "print_answer",
+    "print_answers", "question_options", "what_if",
+]  # fmt: skip
 
 #: The part of a limit that is kept for the answer's end, and the most seconds of it.
 _PRINTING: Final = 0.1

@@ -53,7 +53,8 @@ def begin_reading(source: LiveSource) -> None:
     """Begin to read a cluster in a thread, which does not keep the process alive."""
     import moorage.live.client.rest  # noqa: F401 (here, so that the thread does not wait for its turn to load it)
 
-    found = _begun.setdefault(source, Future())
+    found: Future[ClusterInput] = Future()
+    _begun[source] = found
     sys.setswitchinterval(_TURN_S)
     Thread(target=_run, args=(source.read, found), name="reading", daemon=True).start()
 

@@ -178,10 +178,10 @@ class LiveCache:
                     found[path].apply(one)
         return found
 
-    def save(self, cluster: str, collections: Mapping[str, _Collection], *, anew: bool) -> None:
-        """Keep collections; ``anew``: others than before. Nothing happens if a file cannot be written."""
+    def save(self, cluster: str, collections: Mapping[str, _Collection], *, others: bool) -> None:
+        """Keep collections; ``others``: not those of the file. Nothing happens if a file cannot be written."""
         with suppress(OSError):
-            changes = {} if anew else {path: one.changes() for path, one in collections.items()}
+            changes = {} if others else {path: one.changes() for path, one in collections.items()}
             if changes and sum(len(one.objects) for one in changes.values()) * _MUCH < self._path.stat().st_size:
                 _write(self._beside, _Stores(self._sum, changes))
             else:
@@ -270,15 +270,15 @@ class CachedReading:
         """Keep all large collections for the next command; ``read``: what they hold."""
         if not self._cluster:
             return
-        anew = len(self._kept) < len(self._loaded)
+        others = len(self._kept) < len(self._loaded)
         for path, pages in self._pages.items():
             version = _name_of(pages[0]).metadata.resource_version
             if path in _SLOTS and version and sum(map(len, pages)) >= _LARGE:
                 self._kept[path] = made = _Collection(path, version)
                 made.put(read)
-                anew = True
-        if anew or any(one.version != self._loaded.get(path) for path, one in self._kept.items()):
-            self._cache.save(self._cluster, self._kept, anew=anew)
+                others = True
+        if others or any(one.version != self._loaded.get(path) for path, one in self._kept.items()):
+            self._cache.save(self._cluster, self._kept, others=others)
         self._cache.touch()
 
     async def _follow(self, path: str, kept: _Collection) -> _Collection | None:

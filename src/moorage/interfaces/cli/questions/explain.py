@@ -40,22 +40,15 @@ _GROUPS: Final = ("podgroup/", "compositepodgroup/")
 def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     """Return the kinds to read because of the names of jobs; none if another object is named."""
     kinds = {name.partition("/")[0].lower() for name in names if "/" in name}
-    if not kinds or not all("/" in name for name in names):
-        _refuse_groups(names)
-        return ()
-    from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
-    from moorage.simulator.kueue.integrations import PLACES
+    if kinds and all("/" in name for name in names):
+        from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
+        from moorage.simulator.kueue.integrations import PLACES
 
-    of_queues = {
-        *_WORKLOADS,
-        "job",
-        "podgroup",
-        "compositepodgroup",
-        *(name.partition(".")[0].removesuffix("s") for name in PLACES),
-    }
-    if not kinds <= of_queues:
-        _refuse_groups(names)
-    return KINDS if kinds <= of_queues else ()
+        of_queues = {*_WORKLOADS, "job", "podgroup", "compositepodgroup"}
+        if kinds <= of_queues | {name.partition(".")[0].removesuffix("s") for name in PLACES}:
+            return KINDS
+    _refuse_groups(names)
+    return ()
 
 
 def _refuse_groups(names: Iterable[str]) -> None:

@@ -180,11 +180,11 @@ def test_the_cluster_is_read_while_the_command_is_loaded(words, read, monkeypatc
     monkeypatch.setenv("KUBECONFIG", "none")
     with suppress(click.ClickException, click.exceptions.Exit, MoorageError):
         kubectl.main(words, standalone_mode=False)
-    assert begun == ([] if read is None else [live_reading.LiveSource(*read)])
+    assert begun == ([] if read is None else [live_reading.ClusterToRead(*read)])
 
 
 def test_what_fails_in_the_thread_fails_in_the_command(tmp_path):
-    source = live_reading.LiveSource(str(tmp_path / "none"), None)
+    source = live_reading.ClusterToRead(str(tmp_path / "none"), None)
     live_reading.begin_reading(source)
     for _ in range(2):  # what was begun, and what is read now
         with pytest.raises(InputError, match="no such file"):

@@ -39,10 +39,10 @@ class _KubectlCommands(Commands):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         reads = args[0] in GROUPS["Ask about a cluster"] and not any(word.startswith(_OTHERS) for word in args)
         if reads and not ctx.resilient_parsing:
-            from moorage.interfaces.cli.live_reading import LiveSource, begin_reading  # what loads before the command does
+            from moorage.interfaces.cli.live_reading import ClusterToRead, begin_reading  # what loads before the command does
 
             kubeconfig, context = (_value(args, f"--{name}") or ctx.params[name] for name in ("kubeconfig", "context"))
-            begin_reading(LiveSource(kubeconfig, context))
+            begin_reading(ClusterToRead(kubeconfig, context))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -21,10 +21,10 @@ from moorage.simulator.cluster_input import ClusterInput
 
 #: How long loading may hold the interpreter while a response waits: reading takes many short turns.
 _TURN_S: Final = 0.0005
-_begun: Final[dict[LiveSource, Future[ClusterInput]]] = {}
+_begun: Final[dict[ClusterToRead, Future[ClusterInput]]] = {}
 
 
-class LiveSource(NamedTuple):
+class ClusterToRead(NamedTuple):
     """What is read: the cluster of a context of a kubeconfig, both as options give them, and custom kinds.
 
     ``is_kept``: what is read is kept between commands
@@ -49,7 +49,7 @@ class LiveSource(NamedTuple):
             return take_dump(endpoint, self.custom, reading)
 
 
-def begin_reading(source: LiveSource) -> None:
+def begin_reading(source: ClusterToRead) -> None:
     """Begin to read a cluster in a thread, which does not keep the process alive."""
     import moorage.live.client.rest  # noqa: F401 (here, so that the thread does not wait for its turn to load it)
 
@@ -66,7 +66,7 @@ def _run(read: Callable[[], ClusterInput], found: Future[ClusterInput]) -> None:
         found.set_exception(error)
 
 
-def read_live(source: LiveSource) -> ClusterInput:
+def read_live(source: ClusterToRead) -> ClusterInput:
     """Return a cluster, once it is read.
 
     Raises  InputError, ClusterError

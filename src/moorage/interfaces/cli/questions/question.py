@@ -41,7 +41,7 @@ from moorage.interfaces.cli.cluster_files import (
     rules_of,
     simulation_options,
 )
-from moorage.interfaces.cli.live_reading import LiveSource, read_live
+from moorage.interfaces.cli.live_reading import ClusterToRead, read_live
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
 from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
@@ -238,7 +238,7 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
     read = read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
     progress.say("reading the live cluster …")
     # A custom plugin may read fields that the cache leaves out.
-    source = LiveSource(given["kubeconfig"], given["context"], custom, is_kept=not (custom or given["plugins"]))
+    source = ClusterToRead(given["kubeconfig"], given["context"], custom, is_kept=not (custom or given["plugins"]))
     live = read_once(source, lambda: read_live(source))
     return live if read is None else replaced(live, read)
 

@@ -55,7 +55,7 @@ _NOMINATED_S: Final = 20.0
 _DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 _HOUR_S: Final = 3600.0
 #: The simulated day on which a run begins for budgets with a schedule: a Monday, 2026-08-17T00:00:00Z.
-_MONDAY_S: Final = 1_786_924_800.0
+MONDAY_S: Final = 1_786_924_800.0
 
 
 @dataclass
@@ -88,7 +88,7 @@ class KarpenterProcess:
         provision_s: DistributionLike = 60.0,
         interruptions: float = 0.0,
         spot_to_spot: bool = False,
-        start_s: float = _MONDAY_S,
+        start_s: float = MONDAY_S,
         name: str = "karpenter",
     ) -> None:
         self._documents = [dict(held) for held in documents]
@@ -122,6 +122,7 @@ class KarpenterProcess:
         self._seen: dict[str, tuple[frozenset[str], float]] = {}
         self._made = 0
         self._existed: dict[str, ExistingNode] = {}
+        self._asked: dict[str, Any] = {}
         self._told: tuple[int, Mapping[str, str]] = (-1, {})
         self._busy = False
         self._idle_at: tuple[Any, ...] = ()
@@ -197,10 +198,12 @@ class KarpenterProcess:
             seen_s = self._seen[name][1]
             after_s = next((pool.consolidate_after_s for pool in self._pools if pool.name == nodes[-1].pool), None) or 0.0
             facts[name] = ClaimFacts(now_s - seen_s >= after_s, 0.0 if seen_s == -inf else self._start_s + seen_s)
+        if len(self._asked) > 2 * (len(simulation.engine.pods) + len(self._virtual)):
+            self._asked.clear()  # most of them are of pods that are gone
         nodes += [ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
         scene = PoolCluster(
             nodes, self._pools, self.prices, daemons_of(obj for obj in simulation.aside.values() if isinstance(obj, DaemonSet)),
-            pending=[*pending, *self._virtual],
+            pending=[*pending, *self._virtual], asked=self._asked,
         )  # fmt: skip
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
         return Karpenter.of_scene(scene, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)

@@ -17,6 +17,8 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import Any, Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import convert, structs
 
 from moorage.api.core import Node, NodeSpec, Taint
@@ -186,10 +188,10 @@ class PriceList:
         found: _T = self._remembered[key]
         return found
 
-    def cheapest(self, requirements: Requirements) -> Sequence[float]:
+    def cheapest(self, requirements: Requirements) -> npt.NDArray[np.float64]:
         """Return for each type the lowest price of the offerings that requirements allow; infinity if there are none."""
         key = "cheapest", *(requirements.get(name) for name in sorted(self._offered_keys))
-        return self.remembered(key, lambda: [held.cheapest(requirements, self.well_known) for held in self.types])
+        return self.remembered(key, lambda: np.array([held.cheapest(requirements, self.well_known) for held in self.types]))
 
 
 def node_of(held: InstanceType, labels: Mapping[str, str], name: str, taints: tuple[Taint, ...] = ()) -> Node:

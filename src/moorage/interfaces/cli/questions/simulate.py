@@ -114,6 +114,11 @@ All that is printed, and what it means: moorage help simulate
 )  # fmt: skip
 @click.option("--expander-priorities", metavar="FILE", help="The config map of --expander=priority.")
 @click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
+@click.option(
+    "--record",
+    metavar="DIR",
+    help="Write the run of --autoscale as a log: moorage report -f DIR --serve shows it.",
+)
 @click.option("--from", "since", metavar="TIME", help="Replay a log from this moment on, until --to, with all that changed.")
 @click.option("--to", "until_moment", metavar="TIME", help="The end of --from.  [the end of the log]")
 @click.option(
@@ -330,6 +335,8 @@ def _run_trace(
 def _check_autoscaler(given: dict[str, Any]) -> None:
     if given["until"] is not None and not given["autoscale"]:
         raise click.UsageError("--until needs --autoscale")
+    if given["record"] is not None and not given["autoscale"]:
+        raise click.UsageError("--record needs --autoscale")
     if given["instance_types"] is not None and given["autoscale"] not in {"karpenter", "cluster-autoscaler"}:
         raise click.UsageError("--instance-types needs --autoscale karpenter or cluster-autoscaler")
     if not given["autoscale"]:
@@ -350,7 +357,7 @@ def _autoscaled(
 
     asked = AutoscalerOptions(
         given["autoscale"], given["expander"], given["expander_priorities"], given["instance_types"],
-        given["spot_interruptions"], given["provision_seconds"],
+        given["spot_interruptions"], given["provision_seconds"], given["record"],
     )  # fmt: skip
     text = given["output"] in {"table", "wide"}
     run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt, events, text=text)

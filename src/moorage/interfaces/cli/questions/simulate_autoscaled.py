@@ -10,16 +10,18 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.basis.printable import one_line
+from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
 from moorage.laboratory.dynamics.cluster_pools import AUTOSCALER_KINDS, pools_of_cluster
-from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
+from moorage.laboratory.dynamics.karpenter_process import MONDAY_S, KarpenterProcess
 from moorage.laboratory.dynamics.node_pools import read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.replay import LogEvents
+from moorage.laboratory.recording.run_recorder import RunRecorder
 from moorage.report.outcome import InputNote, Run
 from moorage.report.style import columns, paragraph, some_pods
 from moorage.simulator.autoscalers.instance_types import read_price_list
@@ -44,6 +46,7 @@ class AutoscalerOptions(NamedTuple):
     ``file``             the file of its pools, ``karpenter`` or ``cluster-autoscaler``; ``instance_types``: the file of prices
     ``expander``         how a pool is chosen; ``priorities_file``: the expander's config map
     ``interruptions``    of a spot node in an hour; ``provision_s``: from a launch until the node is ready
+    ``record``           a directory for a log of the run
     """
 
     file: str
@@ -52,6 +55,7 @@ class AutoscalerOptions(NamedTuple):
     instance_types: str | None = None
     interruptions: float = 0.0
     provision_s: float = 60.0
+    record: str | None = None
 
     def priorities(self) -> str:
         """Return the priorities in the config map, or in a file that has nothing else; "" without a file."""
@@ -88,7 +92,12 @@ def simulate_autoscaled(
         until_s = events.seconds if until_s is None else until_s
     simulation.use(scaler)
     before = scaler.sizes()
+    recorder = None
+    if asked.record is not None:
+        recorder = simulation.use(RunRecorder(asked.record, seconds(cluster.report.taken_at) or MONDAY_S))
     simulation.run(until=last_s + _DEFAULT_S if until_s is None else until_s)
+    if recorder is not None:
+        recorder.close()
     run = simulation.outcome() if events is None else events.completed(simulation.outcome())
     notes = input_notes(given) if isinstance(given, ClusterInput) else [InputNote("Remark", text) for text in given.notes]
     lines = _lines(scaler, before)

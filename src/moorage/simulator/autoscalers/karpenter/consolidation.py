@@ -15,7 +15,7 @@ from typing import Final
 from moorage.api.core import Pod
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.scene import ExistingNode, PoolCluster, ProvisioningPool
-from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim, LaunchPlan, solve
+from moorage.simulator.autoscalers.karpenter.solve import HopelessError, LaunchClaim, LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, ZONE, add_to, exists, of_labels, one
 
 _SPOT_TYPES: Final = 15
@@ -131,18 +131,22 @@ class Disruptor:
             return "Node is not consolidatable: consolidateAfter has not passed since its last pod event"
         return ""
 
-    def compute(self, candidates: Sequence[DisruptionCandidate]) -> DisruptionCommand:
-        """Return what can be done with these nodes together.
+    def compute(self, candidates: Sequence[DisruptionCandidate], *, briefly: bool = False) -> DisruptionCommand:
+        """Return what can be done with these nodes together. ``briefly``: without all that is known of why nothing can be.
 
         Source  karpenter, pkg/controllers/disruption/consolidation.go, computeConsolidation
         """
         held = tuple(candidates)
         moving = [*(pod for one_ in held for pod in one_.pods), *self._scene.displaced]
         uids = {pod.metadata.uid: pod for pod in moving}
-        found = solve(
-            self._scene, [*self._scene.pending, *moving], without=[one_.name for one_ in held], closed=self._closed,
-            moving=uids.keys(),
-        )  # fmt: skip
+        below = sum(one_.price for one_ in held) if briefly else None
+        try:
+            found = solve(
+                self._scene, [*self._scene.pending, *moving], without=[one_.name for one_ in held], closed=self._closed,
+                moving=uids.keys(), below=below,
+            )  # fmt: skip
+        except HopelessError:
+            return DisruptionCommand(held, "Can't replace with a cheaper node")
         errors = {f"{uids[uid].namespace}/{uids[uid].name}": told for uid, told in found.errors.items() if uid in uids}
         errors.update(self._on_starting_nodes(found))
         if errors:
@@ -230,7 +234,7 @@ class Disruptor:
         best: DisruptionCommand | None = None
         while least <= most:
             middle = (least + most) // 2
-            found = self.compute(candidates[: middle + 1])
+            found = self.compute(candidates[: middle + 1], briefly=True)
             if found.claim is not None:
                 self._cheaper_than_same(found)
             if found.decision != "no-op" and self.approves(found):
@@ -259,7 +263,7 @@ class Disruptor:
         for row in zip_longest(*pools.values()):
             for held in row:
                 if held is not None and budget.get(held.pool.name, 0) > 0 and self.may_pass(held):
-                    found = self.compute([held])
+                    found = self.compute([held], briefly=True)
                     if found.decision != "no-op" and self.approves(found):
                         return found
         return None

@@ -345,6 +345,8 @@ class PoolCluster:
     classes: Mapping[str, StorageClass] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pending: Sequence[Pod] = ()
+    #: What pods ask for, by UID: remembered by simulations, also of the next scene if it gets it.
+    asked: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.nodes = sorted(self.nodes, key=lambda held: (not held.initialized, held.name))
@@ -458,11 +460,11 @@ class PoolCluster:
             )
         return known
 
-    def meeting(self, asked: Requirements) -> Bools:
+    def meeting(self, key: frozenset[KeyRequirement]) -> Bools:
         """Return the nodes that meet requirements."""
-        key = frozenset(asked.values())
         known = self._meeting.get(key)
         if known is None:
+            asked = {held.key: held for held in key}
             known = self._meeting[key] = np.array(
                 [is_compatible(held.requirements, asked) for held in self.nodes], dtype=np.bool_
             )

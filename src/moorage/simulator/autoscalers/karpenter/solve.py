@@ -56,6 +56,15 @@ class _Asking:
         self.requirements = of_pod(pod.spec)
         self.strict = of_pod(pod.spec, strict=True)
         self.volumes = scene.volume_alternatives(pod) or [{}]
+        self.key, self.resources = frozenset(self.requirements.values()), scene.resources
+
+    @classmethod
+    def of(cls, scene: PoolCluster, pod: Pod) -> _Asking:
+        """Return what a pod asks for, as remembered if neither the pod nor the resources have changed."""
+        known: _Asking | None = scene.asked.get(pod.metadata.uid)
+        if known is None or known.pod is not pod or known.resources != scene.resources or pod.spec.volumes:
+            known = scene.asked[pod.metadata.uid] = cls(scene, pod)
+        return known
 
 
 class LaunchClaim:
@@ -87,22 +96,35 @@ class LaunchPlan:
     relaxations: dict[str, list[str]] = field(default_factory=dict)
 
 
+class HopelessError(Exception):
+    """Whatever becomes of the other pods, more than one claim is needed, or none of its types is cheap enough."""
+
+
 def solve(
     scene: PoolCluster, pods: Sequence[Pod], *, without: Collection[str] = (), closed: Collection[str] = (),
-    moving: Collection[str] = (),
+    moving: Collection[str] = (), below: float | None = None,
 ) -> LaunchPlan:  # fmt: skip
     """Place pods.
 
     ``without``  names of nodes that do not exist any more
     ``closed``   nodes that take only pending pods, because they changed a short time ago (consolidateAfter)
     ``moving``   UIDs of pods that are not pending: closed nodes do not take them
+    ``below``    only a plan with at most one claim that costs less is wanted
+
+    Raises  HopelessError as soon as there cannot be one; only with ``below``
     """
-    return _Solver(scene, pods, scene.leaving.union(without), frozenset(closed), frozenset(moving)).run()
+    return _Solver(scene, pods, scene.leaving.union(without), frozenset(closed), frozenset(moving), below).run()
 
 
 class _Solver:
     def __init__(
-        self, scene: PoolCluster, pods: Sequence[Pod], without: frozenset[str], closed: frozenset[str], moving: frozenset[str]
+        self,
+        scene: PoolCluster,
+        pods: Sequence[Pod],
+        without: frozenset[str],
+        closed: frozenset[str],
+        moving: frozenset[str],
+        below: float | None,
     ) -> None:
         self._scene, self._pods, self._moving = scene, pods, moving
         self._undefined = scene.prices.well_known
@@ -112,10 +134,13 @@ class _Solver:
         self._alive = alive
         self._open = alive.copy()
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
-        self._held: dict[int, dict[str, KeyRequirement]] = {}
+        self._held: dict[int, Requirements] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
         self._topology = Topology(scene.census, {pod.metadata.uid for pod in pods}, without)
         self._templates = [held for held in scene.templates if not held.told]
+        # A claim that lacks minValues is dropped at the end, so claims do not count before.
+        strict = any(asked.min_values for held in self._templates for asked in held.pool.requirements.values())
+        self._below = None if strict else below
         self._limits = {pool.name: scene.remaining(pool, without) for pool in scene.pools if pool.limits is not None}
         self._claims: list[LaunchClaim] = []
         self._made = 0
@@ -125,7 +150,7 @@ class _Solver:
     def run(self) -> LaunchPlan:
         for pod in self._pods:
             self._topology.own(pod)
-        queue = deque(sorted((_Asking(self._scene, pod) for pod in self._pods), key=_by_size))
+        queue = deque(sorted((_Asking.of(self._scene, pod) for pod in self._pods), key=_by_size))
         seen: dict[str, int] = {}
         errors = self._solution.errors
         while queue and seen.get(queue[0].pod.metadata.uid) != len(queue):
@@ -196,10 +221,13 @@ class _Solver:
     def _to_node(self, asking: _Asking) -> bool:
         pod = asking.pod
         open_ = self._open if pod.metadata.uid in self._moving else self._alive
+        # A node that is short of something takes no pod, even if the pod asks for none of it.
         rows = np.flatnonzero(
-            open_ & (self._free >= 0).all(axis=1) & (self._free >= asking.vector).all(axis=1)
-            & self._scene.tolerating(pod.spec.tolerations) & self._scene.meeting(asking.requirements)
-        )  # fmt: skip
+            open_
+            & self._scene.tolerating(pod.spec.tolerations)
+            & self._scene.meeting(asking.key)
+            & (self._free >= asking.vector).all(axis=1)
+        )
         for row in map(int, rows):
             held = self._scene.nodes[row]
             if asking.ports and _clash(asking.ports, self._ports.get(row, held.ports)):
@@ -216,20 +244,20 @@ class _Solver:
             return True
         return False
 
-    def _narrowed(self, asking: _Asking, taints: tuple[Taint, ...], held: Requirements) -> dict[str, KeyRequirement] | None:
+    def _narrowed(self, asking: _Asking, taints: tuple[Taint, ...], held: Requirements) -> Requirements | None:
         if not is_compatible(held, asking.requirements):
             return None
-        base = merged(held, asking.requirements)
+        base = _both(held, asking.requirements)
         for volumes in asking.volumes:
             if not is_compatible(base, volumes):
                 continue
-            found = merged(base, volumes)
+            found = _both(base, volumes)
             try:
                 narrowed = self._topology.narrow(asking.pod, taints, asking.strict, found)
             except NoPlaceError:
                 continue
-            if is_compatible(found, narrowed):
-                return merged(found, narrowed)
+            if narrowed is found or is_compatible(found, narrowed):
+                return _both(found, narrowed)
         return None
 
     # -- claims ----------------------------------------------------------------------------------------------------------
@@ -260,6 +288,8 @@ class _Solver:
                 told.append(str(error))
                 continue
             self._claims.append(claim)
+            if self._below is not None and len(self._claims) > 1:
+                raise HopelessError
             if remaining is not None:
                 largest = [self._scene.prices.types[row].capacity for row in claim.rows]
                 self._limits[pool.name] = {
@@ -281,7 +311,7 @@ class _Solver:
         told = incompatibility(claim.requirements, asking.requirements, self._undefined)
         if told:
             raise NoPlaceError(f"incompatible requirements, {told}")
-        base = merged(claim.requirements, asking.requirements)
+        base = _both(claim.requirements, asking.requirements)
         last: Exception | None = None
         for volumes in asking.volumes:
             try:
@@ -290,28 +320,30 @@ class _Solver:
                 last = error
                 continue
             claim.pods.append(pod)
-            claim.rows, claim.requirements = rows, held
+            claim.rows, claim.requirements = rows, dict(held)
             claim.total = claim.total + asking.vector
             claim.ports |= asking.ports
             if len(claim.pods) == 1:
                 self._topology.host(claim.host)
             self._topology.record(pod, claim.pool.taints, held)
+            if self._below is not None and self._scene.prices.cheapest(held)[rows].min() >= self._below:
+                raise HopelessError
             return
         assert last is not None
         raise last
 
     def _with_volumes(
         self, claim: LaunchClaim, asking: _Asking, base: Requirements, volumes: Requirements
-    ) -> tuple[dict[str, KeyRequirement], Ints]:
+    ) -> tuple[Requirements, Ints]:
         told = incompatibility(base, volumes, self._undefined)
         if told:
             raise NoPlaceError(f"incompatible volume requirements, {told}")
-        held = merged(base, volumes)
+        held = _both(base, volumes)
         narrowed = self._topology.narrow(asking.pod, claim.pool.taints, asking.strict, held)
-        told = incompatibility(held, narrowed, self._undefined)
+        told = incompatibility(held, narrowed, self._undefined) if narrowed is not held else ""
         if told:
             raise NoPlaceError(told)
-        held = merged(held, narrowed)
+        held = _both(held, narrowed)
         return held, self._left(claim, asking, held)
 
     def _left(self, claim: LaunchClaim, asking: _Asking, held: Requirements) -> Ints:
@@ -346,6 +378,11 @@ class _Solver:
             shown = [f'"{name}":"{shown_amount(name, int(held))}"' for name, held in zip(names, total, strict=True) if held]
             texts.append("{" + ",".join(shown) + "}")
         return texts[0] if texts[0] == texts[1] else f"min={texts[0]}, max={texts[1]}"
+
+
+def _both(held: Requirements, more: Requirements) -> Requirements:
+    """Return requirements narrowed by others; without a copy where those are none, or the same."""
+    return held if not more or more is held else merged(held, more)
 
 
 def _by_size(asking: _Asking) -> tuple[int, int, str, str]:

@@ -264,16 +264,17 @@ class Topology:
             if group.key == HOSTNAME:
                 group.register(name)
 
-    def narrow(
-        self, pod: Pod, taints: tuple[Taint, ...], strict: Requirements, held: Requirements
-    ) -> dict[str, KeyRequirement]:
-        """Return a node's requirements narrowed to where the pod may go.
+    def narrow(self, pod: Pod, taints: tuple[Taint, ...], strict: Requirements, held: Requirements) -> Requirements:
+        """Return a node's requirements narrowed to where the pod may go: ``held`` itself if no group says anything.
 
         Raises  NoPlaceError
         """
-        uid, found = pod.metadata.uid, dict(held)
+        uid = pod.metadata.uid
         matching = [group for group in self._groups.values() if uid in group.owners]
         matching += [group for group in self._inverse.values() if group.counts_pod(pod, taints, held)]
+        if not matching:
+            return held
+        found = dict(held)
         for group in matching:
             of_pod, of_node = strict.get(group.key) or exists(group.key), held.get(group.key) or exists(group.key)
             allowed = group.allowed(pod, of_pod, of_node)

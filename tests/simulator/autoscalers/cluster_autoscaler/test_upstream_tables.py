@@ -26,8 +26,8 @@ from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import (
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import (
     EXPANDERS,
     ExpansionOption,
-    PriorityExpander,
     preferred_cpu,
+    priority_expander,
     read_expander,
 )
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
@@ -411,14 +411,14 @@ PRIORITIES = {
 
 @pytest.mark.parametrize(("config", "groups", "wanted"), PRIORITIES.values(), ids=PRIORITIES)
 def test_the_priority_expander_follows_its_config_map(config: str, groups: str, wanted: str) -> None:
-    best = PriorityExpander(config)([option(f"my-asg.{one}") for one in groups.split()], 5)
+    best = priority_expander(config)([option(f"my-asg.{one}") for one in groups.split()], 5)
     assert " ".join(one.pool.removeprefix("my-asg.") for one in best) == wanted
 
 
 @pytest.mark.parametrize("config", ["", "[]", "a: [b]", "5: x", "5: ['(']"])
 def test_a_faulty_config_map_is_refused(config: str) -> None:
     with pytest.raises(InputError):
-        PriorityExpander(config)
+        priority_expander(config)
 
 
 # expander/price/preferred_test.go, TestPreferredNode

@@ -102,35 +102,31 @@ def _cores(cpu_milli: int, memory_bytes: int) -> float:
     return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
 
 
-class PriorityExpander:
-    """Prefers the groups with the highest priority, as the config map ``cluster-autoscaler-priority-expander`` gives it.
+def priority_expander(priorities: str, where: str = "priorities") -> Expander:
+    """Return the expander of the config map ``cluster-autoscaler-priority-expander``: groups of the highest priority.
 
     The map has regular expressions of names of groups by priority, as YAML. A group that none matches is not used, unless none
     of the groups is matched.
 
     Raises  InputError for another form, or a faulty expression
     """
+    found = read_first_yaml(priorities, where)
+    if not isinstance(found, dict) or not found:
+        raise InputError(f"{where}: expected lists of regular expressions by priority, such as 10: [.*large.*]")
+    expressions: list[tuple[int, re.Pattern[str]]] = []
+    for priority, texts in found.items():
+        if not str(priority).lstrip("-").isdigit() or not isinstance(texts, list):
+            raise InputError(f"{where}: {priority}: expected a number with a list of regular expressions")
+        for text in texts:
+            try:
+                expressions.append((int(priority), re.compile(str(text))))
+            except re.error as error:
+                raise InputError(f"{where}: {priority}: {text!r} is no regular expression: {error}") from None
 
-    def __init__(self, priorities: str, where: str = "priorities") -> None:
-        found = read_first_yaml(priorities, where)
-        if not isinstance(found, dict) or not found:
-            raise InputError(f"{where}: expected lists of regular expressions by priority, such as 10: [.*large.*]")
-        self._expressions: list[tuple[int, re.Pattern[str]]] = []
-        for priority, expressions in found.items():
-            if not str(priority).lstrip("-").isdigit() or not isinstance(expressions, list):
-                raise InputError(f"{where}: {priority}: expected a number with a list of regular expressions")
-            for text in expressions:
-                try:
-                    self._expressions.append((int(priority), re.compile(str(text))))
-                except re.error as error:
-                    raise InputError(f"{where}: {priority}: {text!r} is no regular expression: {error}") from None
+    def rank(option: ExpansionOption) -> float:
+        return max((rank for rank, one in expressions if one.search(option.pool)), default=-inf)
 
-    def __call__(self, options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
-        ranks = [max((rank for rank, one in self._expressions if one.search(option.pool)), default=None) for option in options]
-        best = max((rank for rank in ranks if rank is not None), default=None)
-        if best is None:
-            return list(options)
-        return [option for option, rank in zip(options, ranks, strict=True) if rank == best]
+    return lambda options, _: _least(options, lambda option: -rank(option))
 
 
 #: ``most-pods`` places the most pods, ``least-nodes`` adds the fewest nodes, ``random`` leaves all to chance.
@@ -154,7 +150,7 @@ def read_expander(names: str, priorities: str = "") -> Expander:
     for name in names.split(","):
         if name != "priority" and name not in EXPANDERS:
             raise InputError(f"expander: {name!r} is none of {', '.join((*EXPANDERS, 'priority'))}")
-        chain.append(PriorityExpander(priorities) if name == "priority" else EXPANDERS[name])
+        chain.append(priority_expander(priorities) if name == "priority" else EXPANDERS[name])
 
     def filtered(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
         left = list(options)

@@ -85,7 +85,7 @@ class PackingSnapshot:
     def __init__(self, scratch: SimulatedCluster) -> None:
         self.scratch = scratch
         self.order = [node.name for node in self._in_order()]
-        self._undo: list[list[Callable[[], None]]] = []
+        self._undo: list[tuple[list[Callable[[], None]], list[str]]] = []
         #: Where the last search ended.
         self._last = 0
         #: The order in which pods came to their nodes, by UID: changes that are taken back must not change it.
@@ -124,74 +124,54 @@ class PackingSnapshot:
 
     def fork(self) -> None:
         """Begin changes that ``revert`` takes back."""
-        self._undo.append([])
+        self._undo.append(([], list(self.order)))
 
     def revert(self) -> None:
         """Take back everything since the last ``fork``."""
-        for step in reversed(self._undo.pop()):
+        steps, self.order = self._undo.pop()
+        for step in reversed(steps):
             step()
 
     def commit(self) -> None:
         """Keep what was changed since the last ``fork``."""
-        steps = self._undo.pop()
+        steps, _ = self._undo.pop()
         if self._undo:
-            self._undo[-1] += steps
+            self._undo[-1][0].extend(steps)
 
-    def _tell(self, *facts: Seen | Gone) -> None:
+    def _change(self, facts: Sequence[Seen | Gone], back: Sequence[Seen | Gone]) -> None:
+        """Report changes, and remember what takes them back."""
         self.scratch.tell(facts)
-
-    def _note(self, undo: Callable[[], None]) -> None:
         if self._undo:
-            self._undo[-1].append(undo)
+            self._undo[-1][0].append(lambda: self.scratch.tell(back))
 
     def place(self, pod: Pod, name: str) -> None:
         """Put a pod on a node."""
         uid, placed = pod.metadata.uid, replace(pod, spec=replace(pod.spec, node_name=name))
         before = self._came.pop(uid, None)
         self._came[uid] = self._arrivals = self._arrivals + 1
-        self._tell(Seen(placed))
-
-        def undo() -> None:
-            self._tell(Gone(placed))
-            if before is not None:
-                self._came[uid] = before
-
-        self._note(undo)
+        self._change([Seen(placed)], [Gone(placed)])
+        if before is not None and self._undo:
+            self._undo[-1][0].append(lambda: self._came.update({uid: before}))
 
     def take(self, pod: Pod) -> None:
         """Take a pod from its node."""
-        self._tell(Gone(pod))
-        self._note(lambda: self._tell(Seen(pod)))
+        self._change([Gone(pod)], [Seen(pod)])
 
     def add(self, node: Node, pods: Iterable[Pod] = ()) -> None:
         """Add a node with pods, behind the others."""
         held = list(pods)
-        self._tell(Seen(node), *map(Seen, held))
+        self._change([Seen(node), *map(Seen, held)], [*map(Gone, held), Gone(node)])
         self.order.append(node.name)
-
-        def undo() -> None:
-            self.order.remove(node.name)
-            self._tell(*map(Gone, held), Gone(node))
-
-        self._note(undo)
 
     def change(self, node: Node) -> None:
         """Replace a node by another of its name."""
-        before = self.node(node.name)
-        self._tell(Seen(node))
-        self._note(lambda: self._tell(Seen(before)))
+        self._change([Seen(node)], [Seen(self.node(node.name))])
 
     def remove(self, name: str) -> None:
         """Remove a node with its pods."""
-        node, pods, at = self.node(name), self.pods(name), self.order.index(name)
-        self._tell(*map(Gone, pods), Gone(node))
-        del self.order[at]
-
-        def undo() -> None:
-            self.order.insert(at, name)
-            self._tell(Seen(node), *map(Seen, pods))
-
-        self._note(undo)
+        node, pods = self.node(name), self.pods(name)
+        self._change([*map(Gone, pods), Gone(node)], [Seen(node), *map(Seen, pods)])
+        self.order.remove(name)
 
     # -- packing -----------------------------------------------------------------------------------------------------------
 

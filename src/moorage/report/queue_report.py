@@ -200,7 +200,7 @@ class QueueReport(Struct, frozen=True, rename="camel"):
         for one in self.queues:
             for resource, hours in one.lost_hours.items():
                 lost[resource] = lost.get(resource, 0.0) + hours
-        if shown := [f"{resource} {_hours(resource, hours)}" for resource, hours in sorted(lost.items()) if hours]:
+        if shown := [f"{resource} {_rounded(resource, hours)}" for resource, hours in sorted(lost.items()) if hours]:
             text += "\n" + fitted(f"Lost to evictions, in hours: {', '.join(shown)}", hanging="  ")
         return text
 
@@ -235,12 +235,9 @@ def _rest(number: int) -> list[str]:
 
 
 def _rounded(resource: str, amount: float) -> str:
-    if amount == int(amount) or resource in {"memory", "ephemeral-storage"}:
+    """Return a mean or a sum as people read it: one decimal where it is not whole."""
+    if amount == int(amount):
         return amount_text(resource, int(amount))
-    return f"{amount / 1000 if resource == 'cpu' else amount:.1f}"
-
-
-def _hours(resource: str, hours: float) -> str:
     if resource in {"memory", "ephemeral-storage"}:
-        return f"{hours / 2**30:.1f}Gi"
-    return f"{hours / 1000 if resource == 'cpu' else hours:.1f}"
+        return f"{amount / 2**30:.1f}Gi"
+    return f"{amount / 1000 if resource == 'cpu' else amount:.1f}"

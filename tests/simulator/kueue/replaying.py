@@ -13,8 +13,9 @@ from moorage.api.core import Taint
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import Objects, QueueAdmission, Workload, read_objects, read_workload
 from moorage.simulator.kueue.cycle import FreeNode
-from moorage.simulator.kueue.flavors import Mode, Possibility, assign_flavors
-from moorage.simulator.kueue.preemption import Asking, find_targets
+from moorage.simulator.kueue.flavors import Grade, Mode, Possibility, assign_flavors, is_better
+from moorage.simulator.kueue.objects import ClusterQueue
+from moorage.simulator.kueue.preemption import Asking, Turns, find_targets
 from moorage.simulator.kueue.settings import STRATEGIES, read_settings
 from moorage.state.pod_requests import amount as amount_of
 
@@ -225,6 +226,59 @@ def share_differences(case: dict[str, Any]) -> Iterator[str]:
         share = node.share_with(_amounts(case["more"]))
         if (share.shown, bool(share.borrowed)) != (value, borrows):
             yield f"{case['name']}: {name} has {share}, recorded {value}"
+
+
+def order_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Sort candidates as a case of Kueue's tests of their order does. Yield a text if the order differs."""
+    held = [read_workload(one["w"]) for one in reversed(case["candidates"])]
+    used = {one["w"]["metadata"]["name"]: one["usage"] for one in case["candidates"]}
+    queue = ClusterQueue({"metadata": {"name": case["queue"]}, "spec": {}}, "case")
+    if all(one.cluster_queue == queue.name for one in held):
+        queue.workloads = {one.key: one for one in held}
+        if any(usage is not None for usage in used.values()):
+            queue.usage_of = lambda one: used[one.name] or 0.0
+        ordered = queue.ranked()
+    else:
+        ordered = sorted(held, key=Asking(held[0], queue, {}, frozenset(), {}, {}, {}).order)
+    if (mine := [one.name for one in ordered]) != case["order"]:
+        yield f"{case['name']}: ours {mine}, recorded {case['order']}"
+
+
+def policy_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Ask whether a policy allows to preempt, as a case of Kueue's tests does. Yield a text if the answer differs."""
+    queue = ClusterQueue({"metadata": {"name": "q"}, "spec": {}}, "case")
+    asking = Asking(read_workload(case["preemptor"]), queue, {}, frozenset(), {}, {}, {})
+    if (mine := asking.allows(read_workload(case["candidate"]), case["policy"])) is not case["allows"]:
+        yield f"{case['name']}: ours {mine}"
+
+
+def turn_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Go through the queues to take from, as a case of Kueue's tests does. Yield a text if their order differs."""
+    objects = _objects(case)
+    waiting: dict[str, list[Workload]] = {name: [] for name in objects.queues}
+    for data in case["admitted"] or ():
+        held = read_workload(data)
+        objects.queues[held.cluster_queue].add(held.usage)
+        if held.cluster_queue in case["candidates"]:
+            waiting[held.cluster_queue].append(held)
+    asking = Asking(
+        Workload("", "", "", "", 0, 0.0, (), ""), objects.queues[case["queue"]], objects.queues, frozenset(), {}, {}, {}
+    )
+    mine = []
+    for queue in Turns(asking, waiting, set()):
+        drops = len(mine) < len(case["actions"] or ()) and case["actions"][len(mine)] == "drop"
+        mine.append(queue.name)
+        del waiting[queue.name][: None if drops else 1]
+    if mine != (theirs := case["turns"] or []):
+        yield f"{case['name']}: ours {mine}, recorded {theirs}"
+
+
+def preference_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Compare two grades of flavors as a case of Kueue's tests does. Yield a text if the answer differs."""
+    queue = ClusterQueue({"metadata": {"name": "q"}, "spec": {"flavorFungibility": case["config"]}}, "case")
+    a, b = (Grade(Possibility(mode), height) for mode, height in (case["a"], case["b"]))
+    if (mine := is_better(queue, a, b)) is not case["prefers"]:
+        yield f"{case['name']}: ours {mine}"
 
 
 _MODES = {Mode.NO_FIT: "NoFit", Mode.PREEMPT: "Preempt", Mode.DEFERRED_FIT: "DeferredFit", Mode.FIT: "Fit"}

@@ -11,9 +11,13 @@ import pytest
 from tests.simulator.kueue.replaying import (
     assignment_differences,
     differences,
+    order_differences,
+    policy_differences,
+    preference_differences,
     share_differences,
     table_differences,
     target_differences,
+    turn_differences,
 )
 
 FOLDER = Path(__file__).parents[2] / "data" / "conformance" / "kueue"
@@ -45,7 +49,21 @@ def test_cases_of_kueue_s_own_tests(case):
     assert not list(table_differences(case))
 
 
-FUNCTIONS = {"targets": target_differences, "podSets": assignment_differences, "shares": share_differences}
+def test_gates_decide_as_kueue_does():
+    recorded = cases("gates.jsonl.gz")
+    assert not [difference for case in recorded for difference in differences(case)]
+    assert all(any(True for _ in differences({**case, "gates": {}})) for case in recorded), "each tree needs its gates"
+
+
+FUNCTIONS = {
+    "targets": target_differences,
+    "podSets": assignment_differences,
+    "shares": share_differences,
+    "order": order_differences,
+    "allows": policy_differences,
+    "turns": turn_differences,
+    "prefers": preference_differences,
+}
 
 
 @pytest.mark.parametrize("case", cases("functions.jsonl.gz"), ids=lambda case: case["name"])

@@ -68,13 +68,15 @@ class Reason:
         return max(reasons, key=cls.severity, default="")
 
 
-class _Grade(NamedTuple):
+class Grade(NamedTuple):
+    """How well a flavor suits: its mode, and how deep the queue borrows with it."""
+
     possibility: Possibility
     height: float
 
 
-_WORST: Final = _Grade(Possibility.NO_FIT, float("inf"))
-_BEST: Final = _Grade(Possibility.FIT, 0)
+_WORST: Final = Grade(Possibility.NO_FIT, float("inf"))
+_BEST: Final = Grade(Possibility.FIT, 0)
 
 #: Asks whether preemption could make room: (key, amount) → what it could do, and how deep the queue then borrows.
 Oracle = Callable[[Key, int], tuple[Possibility, int]]
@@ -248,6 +250,18 @@ def assign_flavors(
     return assignment
 
 
+def is_better(queue: ClusterQueue, a: Grade, b: Grade) -> bool:
+    """Return whether a queue prefers one grade to another."""
+    if Possibility.NO_FIT in {a.possibility, b.possibility}:
+        return a.possibility is not Possibility.NO_FIT
+    none = Possibility.NO_CANDIDATES
+    if (a.possibility is none) != (b.possibility is none):
+        return b.possibility is none
+    if queue.prefers_borrowing:
+        return (a.possibility, -a.height) > (b.possibility, -b.height)
+    return (-a.height, a.possibility) > (-b.height, b.possibility)
+
+
 @dataclass(slots=True)
 class _Search:
     workload: Workload
@@ -318,7 +332,7 @@ class _Search:
             reasons += texts
             attempts[flavor] = (grade.possibility.mode, why)
             stops = self._stops(grade)
-            if stops or self._is_better(grade, best_grade):
+            if stops or is_better(self.queue, grade, best_grade):
                 best, best_grade = found, grade
             if stops:
                 break
@@ -326,7 +340,7 @@ class _Search:
             chosen.tried = -1 if tried == len(group.flavors) - 1 else tried
         return best, [] if best_grade.possibility is Possibility.FIT else reasons, attempts
 
-    def _flavor(self, flavor: str, asked: Mapping[str, int]) -> tuple[dict[str, ChosenFlavor], _Grade, list[str], str]:
+    def _flavor(self, flavor: str, asked: Mapping[str, int]) -> tuple[dict[str, ChosenFlavor], Grade, list[str], str]:
         found: dict[str, ChosenFlavor] = {}
         texts: list[str] = []
         grade, why = _BEST, ""
@@ -335,7 +349,7 @@ class _Search:
             if text:
                 texts.append(text)
                 why = Reason.worst(why, reason)
-            if self._is_better(grade, mine := _Grade(possibility, height)):
+            if is_better(self.queue, grade, mine := Grade(possibility, height)):
                 grade = mine
             if grade.possibility is not Possibility.NO_FIT:
                 found[resource] = ChosenFlavor(flavor, possibility.mode, height)
@@ -360,22 +374,12 @@ class _Search:
         rules = self.queue.preemption
         return rules.borrow != "Never" or (self.fair and rules.reclaim != "Never")
 
-    def _stops(self, grade: _Grade) -> bool:
+    def _stops(self, grade: Grade) -> bool:
         if grade.possibility in {Possibility.NO_FIT, Possibility.NO_CANDIDATES}:
             return False
         if grade.possibility is not Possibility.FIT and not self.queue.stop_if_preempting:
             return False
         return grade.height == 0 or self.queue.stop_if_borrowing
-
-    def _is_better(self, a: _Grade, b: _Grade) -> bool:
-        if Possibility.NO_FIT in {a.possibility, b.possibility}:
-            return a.possibility is not Possibility.NO_FIT
-        none = Possibility.NO_CANDIDATES
-        if (a.possibility is none) != (b.possibility is none):
-            return b.possibility is none
-        if self.queue.prefers_borrowing:
-            return (a.possibility, -a.height) > (b.possibility, -b.height)
-        return (-a.height, a.possibility) > (-b.height, b.possibility)
 
     def _refusal(
         self, flavor: str, members: Sequence[int], resource: str, group: ResourceGroup

@@ -304,9 +304,9 @@ def _fair(asking: Asking) -> list[Victim]:
     queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
     again: dict[str, list[Workload]] = defaultdict(list)
-    fits = _first_strategy(_Turns(asking, waiting, hopeless), targets, again, entitled=entitled)
+    fits = _first_strategy(Turns(asking, waiting, hopeless), targets, again, entitled=entitled)
     if not fits and len(asking.strategies) > 1:
-        fits = _second_strategy(_Turns(asking, again, set()), targets)
+        fits = _second_strategy(Turns(asking, again, set()), targets)
     queue.remove(requests)
     if not fits:
         asking.put_back(targets)
@@ -342,7 +342,7 @@ def _prospects(asking: Asking, own: Iterable[Workload], *, entitled: bool) -> tu
 
 
 def _first_strategy(
-    turns: _Turns, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
+    turns: Turns, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
 ) -> bool:  # fmt: skip
     """Take from the queues in turn what the first rule allows; ``again`` gets the others."""
     asking, final = turns.asking, turns.asking.strategies[0] == STRATEGIES[0]
@@ -366,7 +366,7 @@ def _first_strategy(
     return False
 
 
-def _second_strategy(turns: _Turns, targets: list[Victim]) -> bool:
+def _second_strategy(turns: Turns, targets: list[Victim]) -> bool:
     """Take from the queues in turn, once from each, what the second rule allows."""
     for queue in turns:
         del turns.waiting[queue.name][1:]
@@ -377,7 +377,7 @@ def _second_strategy(turns: _Turns, targets: list[Victim]) -> bool:
     return False
 
 
-class _Turns:
+class Turns:
     """Yields the queue to take from next: at each level of the tree the child with the largest share.
 
     ``waiting`` are the candidates by queue; the caller takes some, and removes others. Children that do not borrow are left

@@ -41,8 +41,6 @@ _COLUMNS_KEPT: Final = 4096
 _TOPS: Final = 16
 #: A column with at most one entry in so many that is not 0 keeps these alone.
 _SPARSE: Final = 8
-#: A column of plugins that read only nodes, with refused rows, takes eight times the memory once it was added so often.
-_OFTEN: Final = 8
 #: Clusters of more nodes than this are judged by one node of each distinct room, where few rooms differ.
 _MANY_ROWS: Final = 8192
 
@@ -138,7 +136,6 @@ class KeyColumn:
     few: FewWorths | None = None
     closed: BoolArray | None = None
     _dense: IntArray | None = None
-    _added = 0
 
     def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool) -> None:
         """``reads_pods``: the plugins read the pods of a row, or their sums, too."""
@@ -278,17 +275,8 @@ class KeyColumn:
             np.putmask(self._dense, self.closed, REFUSED)
         return self._dense
 
-    def add_to(self, totals: IntArray) -> None:
-        """Add the worths of all rows to ``totals``. A column that is added often keeps them as an array of all rows."""
-        if self._dense is None and self.closed is not None:
-            self._added += 1
-            if self._added > _OFTEN:
-                self.dense()
-        if self._dense is not None:
-            totals += self._dense
-            return
-        if self.closed is not None:
-            np.putmask(totals, self.closed, REFUSED)
+    def add_scores_to(self, totals: IntArray) -> None:
+        """Add the worths of all rows to ``totals``; those of rows in ``closed`` do not matter."""
         if self.few is not None:
             totals[self.few.rows] += self.few.worths
         elif self.worths is not None:

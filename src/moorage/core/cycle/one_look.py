@@ -34,15 +34,17 @@ class OneLook:
         usage = snapshot.nodes.usage()
         if usage is None:
             return None
-        total, refused = self._rule.rows(usage)
+        total, closed = self._rule.rows(usage)
         for column in columns:
             if not column.is_sound or column.found.refused or column.found.narrowed is not None:
                 return None
-        if refused is not None:
-            np.putmask(total, refused, REFUSED)
-        for column in columns:
-            column.add_to(total)
-        feasible = int(np.count_nonzero(total >= 0))
+            if column.closed is not None:
+                closed = column.closed if closed is None else closed | column.closed
+            column.add_scores_to(total)
+        feasible = len(total)
+        if closed is not None:
+            feasible -= int(np.count_nonzero(closed))
+            np.putmask(total, closed, REFUSED)
         if not feasible:
             return None
         for scores in [one.scaled(one.highest(total)) for column in columns for one in column.varying]:

@@ -55,7 +55,7 @@ class PodCollector:
 
     def due(self) -> float | None:
         """Return the time of the next deletion; None if there is none."""
-        return min(self._due.values(), default=None)
+        return min(self._due.values()) if self._due else None
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the present list of missing nodes."""

@@ -166,6 +166,10 @@ class SimulatedCluster(FastPlacements):
         """Run, and yield each decision after its effects were carried out."""
         while True:
             self._process_due()
+            if self.scheduler.is_resting:
+                if not self._advance():
+                    return
+                continue
             yield from self._place_quickly()
             attempted = self.scheduler.step(self.now)
             self._decisions = []
@@ -189,7 +193,8 @@ class SimulatedCluster(FastPlacements):
         self._collector.act(self.now)
         self.storage.act()
         self._claims.act()
-        self._resume_waiting()
+        if self._waiting_work:
+            self._resume_waiting()
 
     def _ask_extender(self, query: Query) -> None:
         """Send a question to an extender and pass its reply to the engine."""
@@ -300,12 +305,15 @@ class SimulatedCluster(FastPlacements):
 
     def next_event_s(self) -> float | None:
         """Return the next time at which something can happen; None if there is none."""
+        times = [one.deadline_s for one in self._waiting_work]
+        if (planned := self._planned()) is not None:
+            times.append(planned)
         due = self.scheduler.next_deadline()
-        planned = self._planned()
-        parked = min((one.deadline_s for one in self._waiting_work), default=None)
-        if planned is None and parked is None and (due is None or self._is_settled() or self._only_repeats()):
+        if not times and (due is None or self._is_settled() or self._only_repeats()):
             return None
-        return max(self.now, min(t for t in (due, planned, parked) if t is not None))
+        if due is not None:
+            times.append(due)
+        return max(self.now, min(times))
 
     def _advance(self) -> bool:
         """Jump to the next time at which something can happen; return False if there is none before the end of the run."""
@@ -326,8 +334,8 @@ class SimulatedCluster(FastPlacements):
 
     def _planned(self) -> float | None:
         """Return the time of the next event that does not depend on the scheduler; None if there is none."""
-        collected = self._collector.due()
-        return min([*([] if collected is None else [collected]), *(event[0] for event in self._events[:1])], default=None)
+        collected, event = self._collector.due(), self._events[0][0] if self._events else None
+        return event if collected is None else collected if event is None else min(collected, event)
 
     # -- effects of the engine ----------------------------------------------------------------------------------------
 
@@ -374,7 +382,7 @@ class SimulatedCluster(FastPlacements):
     def _deliver(self) -> bool:
         """Record the engine's decisions and carry out its effects. Return True if there were any effects."""
         ordered = False
-        for output in self.scheduler.take():
+        for output in self.scheduler.take() if self.scheduler.state.outbox else ():
             match output:
                 case Work():
                     ordered = True

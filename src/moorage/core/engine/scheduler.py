@@ -406,6 +406,12 @@ class Scheduler:
         """True while an attempt waits for extenders."""
         return self._session.attempt is not None
 
+    @property
+    def is_resting(self) -> bool:
+        """True if ``step`` would do nothing, and ``take`` would return nothing, until a fact arrives."""
+        state = self.state
+        return not (len(state.queue) or state.outbox or state.bindings.held or self._session.attempt)
+
     def next_deadline(self) -> float | None:
         """Return when ``step`` may have work although no fact arrives, in engine seconds; None if never."""
         state, session = self.state, self._session

@@ -435,6 +435,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
 
     def next_deadline(self, now: float) -> float | None:
         """Return when ``tick`` next has something to do (``now`` if it has already), or None if only events can move pods."""
+        if not self._pods:
+            return None
         times = [t for t in (self._backoff.next_completion(), self.next_retry()) if t is not None]
         return max(now, min(times)) if times else None
 

@@ -235,6 +235,8 @@ class RowVolumes(NamedTuple):
 
 
 _NOTHING = RowVolumes()
+#: The most pods whose volumes are remembered.
+_NEEDED_KEPT: Final = 16_384
 _ALL = in_tree_plugins()
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttachment)
 
@@ -268,6 +270,10 @@ class AttachedVolumes:
         self._node_of: dict[str, str] = {}
         self._stale: dict[int, None] = {}
         self._counted = 0
+        #: The pods with volumes for which each row was counted.
+        self._pods: dict[int, tuple[PodInfo, ...]] = {}
+        #: UID → the pod and its volumes, while no claim, volume or class changes.
+        self._needed: dict[str, tuple[PodInfo, frozenset[str], PodCsiVolumes]] = {}
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
@@ -302,6 +308,8 @@ class AttachedVolumes:
         changed = {kind: self._snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
         claims, volumes = changed[PersistentVolumeClaim], changed[PersistentVolume]
         attachments = changed[VolumeAttachment]
+        if claims != [] or volumes != [] or len(self._needed) > _NEEDED_KEPT:
+            self._needed.clear()
         if rows is None or claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
             return False
         held = self._table.volume_use.rows
@@ -310,7 +318,9 @@ class AttachedVolumes:
             gone = [row for row in self._rows if row >= len(self._table)]  # the last row went where another was removed
             for row in dict.fromkeys([*rows, *gone]):
                 self._forget_row(row)
-        self._stale |= {row: None for row in rows if row in held or row in self._rows or row >= self._counted}
+        for row in rows:
+            if row >= self._counted or ((row in held or row in self._rows) and self._pods_on(row) != self._pods.get(row)):
+                self._stale[row] = None
         for key in claims:
             self._stale |= dict.fromkeys(self._table.volume_use.rows_using(key))
         for name in volumes:
@@ -321,6 +331,7 @@ class AttachedVolumes:
 
     def _forget_row(self, row: int) -> None:
         """Forget what is known of a row whose node may be another: the columns have moved with the nodes."""
+        self._pods.pop(row, None)
         for volume in self._rows.pop(row, _NOTHING).of_pods:
             self._drop_holder(volume, row)
         self.faults.pop(row, None)
@@ -359,6 +370,7 @@ class AttachedVolumes:
                 self._stale[row_of[node]] = None
 
     def _recount(self, row: int) -> None:
+        self._pods[row] = self._pods_on(row)
         new = self._volumes_on(row)
         old = self._rows.pop(row, _NOTHING)
         self._tally(row, old, -1)
@@ -377,15 +389,21 @@ class AttachedVolumes:
     def _volumes_on(self, row: int) -> RowVolumes:
         """Compute the volumes of one row from its pods and attachments."""
         of_pods: dict[CsiVolume, None] = {}
-        for pod in self._table.volume_use.pods_on(row).values():
-            needed = needed_volumes(
-                pod, self._snapshot, migrated=self._migrated_on(row), placed=True, inline=self.counts_inline
-            )
+        migrated = self._migrated_on(row)
+        for pod in self._pods_on(row):
+            known = self._needed.get(pod.uid)
+            if known is None or known[0] is not pod or known[1] != migrated:
+                found = needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, inline=self.counts_inline)
+                known = self._needed[pod.uid] = pod, migrated, found
+            needed = known[2]
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)
         attached = self._attached_to(self._table.nodes[row].name)
         return RowVolumes(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
+
+    def _pods_on(self, row: int) -> tuple[PodInfo, ...]:
+        return tuple(self._table.volume_use.pods_on(row).values())
 
     def _migrated_on(self, row: int) -> frozenset[str]:
         """Return the in-tree plugins that a row counts as migrated: all, since rows without a CSINode have no limit."""
@@ -409,7 +427,7 @@ class AttachedVolumes:
 
     def _note_lookups(self, row: int) -> None:
         claims = self._snapshot.objects(PersistentVolumeClaim)
-        for pod in self._table.volume_use.pods_on(row).values():
+        for pod in self._pods_on(row):
             for use in pod.volumes.claims if pod.volumes is not None else ():
                 claim = claims.get(use.key)
                 if claim is not None and claim.spec.volume_name:

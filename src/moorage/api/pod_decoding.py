@@ -12,7 +12,7 @@ pods with that text are decoded as they are.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -66,6 +66,7 @@ class PodDecoder:
         self._conditions: dict[bytes, tuple[PodCondition, ...]] = {}
         self._labels: dict[bytes, tuple[dict[str, str], tuple[OwnerReference, ...]]] = {}
         self._words: dict[str, str] = {}
+        self._parts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def text_of(self, text: bytes | msgspec.Raw) -> PodText:
         """Return a pod with its metadata decoded.
@@ -113,12 +114,20 @@ class PodDecoder:
 
     def _first(self, text: bytes, key: bytes, node: str) -> PodSpec | None:
         """Return the spec, without its node, that pods with this key share; None if they differ in other fields."""
-        spec = without_token_name(_read_spec(text))
+        spec = self._sharing_parts(without_token_name(_read_spec(text)))
         probe = _PROBE if node else ""
         probed = _read_spec(key.replace(_NO_NODE, f'"nodeName":"{probe}"'.encode(), 1))
         if spec.node_name != node or probed != replace(spec, node_name=probe):
             return None
         return self._unbound(key, replace(spec, node_name="")) if node else spec
+
+    def _sharing_parts(self, spec: PodSpec) -> PodSpec:
+        """Let a new spec share the tolerations and ports of earlier ones: specs that differ elsewhere often have the same."""
+        parts = self._parts
+        for holder, name in ((spec, "tolerations"), *[(container, "ports") for container in spec.containers]):
+            if part := getattr(holder, name):
+                force_setattr(holder, name, parts.get(part) or _remembered(parts, part, part))
+        return spec
 
     def _unbound(self, key: bytes, spec: PodSpec) -> PodSpec:
         """Return the spec that pods with the text of ``key`` have before their bind, so that it is the same object after it."""
@@ -169,7 +178,12 @@ class PodDecoder:
         labels, owners = metadata.labels, metadata.owner_references
         if labels or owners:
             key = _encode((labels, owners))
-            held = self._labels.get(key) or _remembered(self._labels, key, (labels, owners))
+            held = self._labels.get(key)
+            if held is None:
+                for owner in owners:
+                    force_setattr(owner, "api_version", self._words.setdefault(owner.api_version, owner.api_version))
+                    force_setattr(owner, "kind", self._words.setdefault(owner.kind, owner.kind))
+                held = _remembered(self._labels, key, (labels, owners))
             force_setattr(metadata, "labels", held[0])
             force_setattr(metadata, "owner_references", held[1])
         if len(self._words) > _MOST:

@@ -436,9 +436,9 @@ class NodeTable:
 
     def account(self, row: int, pod: PodInfo, by: int) -> None:
         """Add a pod to a row's sums (``by`` 1), or take it out of them (-1); nothing else changes."""
-        needs = pod.needs
+        needs, columns = pod.needs, self.requested_columns
         for resource, count in needs.requests.items():
-            self.requested(resource).shift(row, by * count)
+            (columns.get(resource) or self.requested(resource)).shift(row, by * count)
         self.nonzero_cpu.shift(row, by * needs.nonzero_cpu)
         self.nonzero_memory.shift(row, by * needs.nonzero_memory)
         self.pod_count.cells[row] += by

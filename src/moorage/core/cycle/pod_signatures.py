@@ -25,8 +25,8 @@ from moorage.state.pod_info import PodInfo
 
 _OWN: Final = "moorage."
 #: Shapes cached, and numbers of signatures of plugins that read only nodes, and of all others.
-_CAPACITY: Final = 2048
-_NODES_KEPT: Final = 8192
+_CAPACITY: Final = 1024
+_NODES_KEPT: Final = 4096
 _ROWS_KEPT: Final = 2048
 
 K = TypeVar("K", bound=Hashable)

@@ -328,7 +328,7 @@ class EventHandlers:
         placed = self._cluster.remove_pod(uid)
         if self._cluster.groups is not None:
             self._cluster.groups.drop(placed or last)
-        if placed is not None:
+        if placed is not None and self._queue.heeds_events:
             # An assumed pod has no node name yet, and hints ignore the deletion of a pod without one.
             self._wake([ASSIGNED_POD_DELETE], placed if assumed_on is None else placed.on(assumed_on), None)
         if last.uid == uid:

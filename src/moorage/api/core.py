@@ -13,16 +13,15 @@ from msgspec import field
 from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
 __all__ = [
-    "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort",
-    "ContainerRestartRule", "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange",
-    "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector",
-    "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus", "NodeSystemInfo", "Pod", "PodAffinity",
-    "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus",
-    "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplate", "PodTemplateSpec",
-    "PreferredSchedulingTerm", "ReplicationController", "ReplicationControllerSpec", "ResourceQuota",
-    "ResourceQuotaSpec", "ResourceQuotaStatus", "ResourceRequirements", "ScopeSelector",
-    "ScopedResourceSelectorRequirement", "Service", "ServiceSpec", "Taint", "Toleration",
-    "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
+    "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
+    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace",
+    "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec",
+    "NodeStatus", "NodeSystemInfo", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity", "PodCondition",
+    "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus",
+    "PodTemplate", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController", "ReplicationControllerSpec",
+    "ResourceQuota", "ResourceQuotaSpec", "ResourceQuotaStatus", "ResourceRequirements", "ScopeSelector",
+    "ScopedResourceSelectorRequirement", "Service", "ServiceSpec", "Taint", "Toleration", "TopologySpreadConstraint",
+    "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
 
 

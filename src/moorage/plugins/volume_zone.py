@@ -36,15 +36,9 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 __all__ = [
-    "CONFLICT",
-    "LABELS",
-    "VolumeZone",
-    "ZoneRequirement",
-    "changed_zone",
-    "volume_of",
-    "waits_for_consumer",
+    "CONFLICT", "LABELS", "VolumeZone", "ZoneRequirement", "changed_zone", "volume_of", "waits_for_consumer",
     "zone_requirements",
-]
+]  # fmt: skip
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 CONFLICT: Final = "node(s) had no available volume zone"

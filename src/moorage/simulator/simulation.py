@@ -275,13 +275,14 @@ class SimulatedCluster(FastPlacements):
         """
         if self._waiting_work or self.scheduler.has_waiting or not self._cannot_fit(uid, others_wait=True):
             return False
-        queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
-        return all(one is None or one.parked or self._cannot_fit(uid, others_wait=False) for uid, one in queued)
+        return self._all_repeat()
 
     def _only_repeats(self) -> bool:
         """Return True if all due attempts would repeat earlier ones in an unchanged state, as groups do without events."""
-        if self.scheduler.cluster.groups is None or self.scheduler.has_waiting:
-            return False
+        return self.scheduler.cluster.groups is not None and not self.scheduler.has_waiting and self._all_repeat()
+
+    def _all_repeat(self) -> bool:
+        """Return True if every pending pod waits for an event, or would fail again."""
         queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
         return all(one is None or one.parked or self._cannot_fit(uid, others_wait=False) for uid, one in queued)
 
@@ -311,9 +312,7 @@ class SimulatedCluster(FastPlacements):
         due = self.scheduler.next_deadline()
         if not times and (due is None or self._is_settled() or self._only_repeats()):
             return None
-        if due is not None:
-            times.append(due)
-        return max(self.now, min(times))
+        return max(self.now, min(times if due is None else [*times, due]))
 
     def _advance(self) -> bool:
         """Jump to the next time at which something can happen; return False if there is none before the end of the run."""

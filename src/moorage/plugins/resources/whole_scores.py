@@ -135,9 +135,9 @@ class UsageRule:
             if is_most:
                 np.minimum(share, 100.0, out=share)
             else:
-                np.maximum(share, usage.zeros, out=share)
+                np.maximum(share, usage.bounds[0], out=share)
         if least[0] < added or least[1] < added_size:
-            np.minimum(half, usage.halves, out=half)
+            np.minimum(half, usage.bounds[1], out=half)
         balance: Floats = half[0]
         balance -= half[1]
         np.abs(balance, out=balance)

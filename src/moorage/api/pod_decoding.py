@@ -178,12 +178,7 @@ class PodDecoder:
         labels, owners = metadata.labels, metadata.owner_references
         if labels or owners:
             key = _encode((labels, owners))
-            held = self._labels.get(key)
-            if held is None:
-                for owner in owners:
-                    force_setattr(owner, "api_version", self._words.setdefault(owner.api_version, owner.api_version))
-                    force_setattr(owner, "kind", self._words.setdefault(owner.kind, owner.kind))
-                held = _remembered(self._labels, key, (labels, owners))
+            held = self._labels.get(key) or _remembered(self._labels, key, (labels, owners))
             force_setattr(metadata, "labels", held[0])
             force_setattr(metadata, "owner_references", held[1])
         if len(self._words) > _MOST:

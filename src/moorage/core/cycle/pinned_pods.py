@@ -7,10 +7,11 @@ the verdict of the class for its node. It can be placed there or nowhere, so it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from moorage.core.cycle.decision import Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.framework.answer_forms import Pins
 from moorage.framework.plugin_runner import ask, refused_rows, run_pre_filter
@@ -164,14 +165,6 @@ def _sign(step: Step, pod: PodInfo) -> Any:
 _FEW: Final = 8
 
 
-class Only(NamedTuple):
-    """The only feasible row, the PreFilter result, and the number of nodes that it leaves."""
-
-    row: int
-    found: PreFiltered
-    among: int
-
-
 class NarrowLook:
     """Decides for the pods of one profile that name few nodes."""
 
@@ -189,15 +182,15 @@ class NarrowLook:
                 return True
         return False
 
-    def only_row(self, pod: PodInfo, snapshot: Snapshot) -> Only | None:
-        """Return the only feasible row; None if there are none or several."""
+    def decide(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+        """Decide for the only feasible row; None if there are none or several."""
         found = run_pre_filter(self._profile, pod, snapshot)
         if found.refused is not None or found.nodes is None:
             return None
         row_of = snapshot.table.row_of
         rows = [row_of[name] for name in found.nodes if name in row_of]
         feasible = [row for row in rows if self._fits(row, found, pod, snapshot)]
-        return Only(feasible[0], found, len(rows)) if len(feasible) == 1 else None
+        return Quick(feasible[0], 1, found, len(rows)) if len(feasible) == 1 else None
 
     def _fits(self, row: int, found: PreFiltered, pod: PodInfo, snapshot: Snapshot) -> bool:
         nodes, skipped, states = snapshot.nodes, found.skipped, found.states

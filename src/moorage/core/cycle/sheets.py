@@ -108,7 +108,7 @@ class Sheets:
             if pinned is not None:
                 return Quick(pinned[0], 1, pinned[1], 1)
             if self._narrow.concerns(pod):
-                return self._decide_narrow(pod, snapshot) if self._pays else None
+                return self._narrow.decide(pod, snapshot) if self._pays else None
         route = self._by_parts.get(_parts_of(pod))
         if route is None or not route.suits(pod):
             shape = pod.shape()
@@ -208,7 +208,7 @@ class Sheets:
         if not self._pays:
             return None
         if self._narrow.concerns(pod):
-            return None if nominated else self._decide_narrow(pod, snapshot)
+            return None if nominated else self._narrow.decide(pod, snapshot)
         signed = self._sign(pod, snapshot, shape)
         if signed is None:
             return None
@@ -236,10 +236,6 @@ class Sheets:
             signed.was_used = True  # most shapes come once, and leave nothing behind
         quick: Quick | None = look.pick(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed)
         return quick
-
-    def _decide_narrow(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        few = self._narrow.only_row(pod, snapshot)
-        return None if few is None else Quick(few.row, 1, few.found, few.among)
 
     def _sign(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None) -> Signed | None:
         """Return a pod's keys; None if a signature cannot be hashed."""

@@ -235,8 +235,6 @@ class RowVolumes(NamedTuple):
 
 
 _NOTHING = RowVolumes()
-#: The most pods whose volumes are remembered.
-_NEEDED_KEPT: Final = 16_384
 _ALL = in_tree_plugins()
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttachment)
 
@@ -272,8 +270,6 @@ class AttachedVolumes:
         self._counted = 0
         #: The pods with volumes for which each row was counted.
         self._pods: dict[int, tuple[PodInfo, ...]] = {}
-        #: UID → the pod and its volumes, while no claim, volume or class changes.
-        self._needed: dict[str, tuple[PodInfo, frozenset[str], PodCsiVolumes]] = {}
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
@@ -308,8 +304,6 @@ class AttachedVolumes:
         changed = {kind: self._snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
         claims, volumes = changed[PersistentVolumeClaim], changed[PersistentVolume]
         attachments = changed[VolumeAttachment]
-        if claims != [] or volumes != [] or len(self._needed) > _NEEDED_KEPT:
-            self._needed.clear()
         if rows is None or claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
             return False
         held = self._table.volume_use.rows
@@ -391,11 +385,7 @@ class AttachedVolumes:
         of_pods: dict[CsiVolume, None] = {}
         migrated = self._migrated_on(row)
         for pod in self._pods_on(row):
-            known = self._needed.get(pod.uid)
-            if known is None or known[0] is not pod or known[1] != migrated:
-                found = needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, inline=self.counts_inline)
-                known = self._needed[pod.uid] = pod, migrated, found
-            needed = known[2]
+            needed = needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, inline=self.counts_inline)
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)

@@ -9,6 +9,7 @@ Source  kubernetes, pkg/apis/*/v1/defaults.go
 from __future__ import annotations
 
 import base64
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -27,7 +28,6 @@ from moorage.api.defaults import (
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Object
 from moorage.cluster.apiserver.admission.custom_resource_strategy import set_declared_defaults
-from moorage.cluster.apiserver.admission.policy_kind_validation import set_autoscaler_defaults, set_policy_types
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types
@@ -131,6 +131,36 @@ def _rolling(spec: Document, name: str, **defaults: Any) -> None:
         rolling = strategy.setdefault("rollingUpdate", {})
         for field, value in defaults.items() if isinstance(rolling, dict) else ():
             rolling.setdefault(field, value)
+
+
+def _policy_types(policy: Document) -> None:
+    """Let a policy without types be about incoming traffic, and about outgoing traffic if it has rules for it."""
+    if policy.get("spec") is None:
+        policy["spec"] = {}
+    spec = policy["spec"]
+    if isinstance(spec, dict) and not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+
+
+_PERIOD_S: Final = 15
+_SCALE_UP: Final[Document] = {
+    "stabilizationWindowSeconds": 0, "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": _PERIOD_S}, {"type": "Percent", "value": 100, "periodSeconds": _PERIOD_S},
+    ],
+}  # fmt: skip
+_SCALE_DOWN: Final[Document] = {
+    "selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": _PERIOD_S}],
+}  # fmt: skip
+
+
+def _autoscaler(autoscaler: Document) -> None:
+    """Complete the scaling rules of an autoscaler that has a behavior."""
+    spec = autoscaler.get("spec")
+    behavior = spec.get("behavior") if isinstance(spec, dict) else None
+    if isinstance(behavior, dict):
+        for name, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
+            behavior[name] = {**copy.deepcopy(rules), **(behavior.get(name) or {})}
 
 
 def _deployment(deployment: Document) -> None:
@@ -287,10 +317,10 @@ _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]
     ("apps", "StatefulSet"): (
         _spec_default(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
     ),
-    ("autoscaling", "HorizontalPodAutoscaler"): (set_autoscaler_defaults,),
+    ("autoscaling", "HorizontalPodAutoscaler"): (_autoscaler,),
     ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),
     ("batch", "CronJob"): (_CRON_JOB,),
-    ("networking.k8s.io", "NetworkPolicy"): (set_policy_types,),
+    ("networking.k8s.io", "NetworkPolicy"): (_policy_types,),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
     ("scheduling.k8s.io", "PodGroup"): (_spec_default(disruptionMode="Pod"),),

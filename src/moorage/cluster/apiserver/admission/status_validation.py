@@ -8,23 +8,21 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodStatusUpd
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from moorage.api.core import Node, ResourceQuota
 from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
 from moorage.api.meta import Object
-from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
-from moorage.api.pod_groups import Condition, PodGroup
-from moorage.api.quantity import parse
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.api.pod_groups import PodGroup
 from moorage.api.validation.affinity import node_selector
-from moorage.api.validation.faults import NOT_NEGATIVE, too_long, too_many
+from moorage.api.validation.faults import too_long, too_many
 from moorage.api.validation.nodes import node_status_faults
 from moorage.api.validation.resources import quota_status_faults
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
+from moorage.cluster.apiserver.admission.rule_tables import faults_by_rules, has_rules
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Bare, Fault
@@ -35,42 +33,11 @@ from moorage.errors import Bare, Fault
 # Source  kubernetes, pkg/apis/{apps,batch,core,policy}/validation, the functions that validate a status
 
 Faults = Iterator[Fault]
-Rule = Callable[[Document, Document], Faults]
-
-_NOT_MORE: Final = "cannot be greater than status.replicas"
-
-
-def status_count_faults(kind: str, old: Document, new: Document) -> Faults:
-    """Yield the faults of an object's new status; nothing for kinds without rules here."""
-    rule = _RULES.get(kind)
-    if rule is not None:
-        yield from rule(old, new)
 
 
 def _status(document: Document) -> Document:
     status: Any = document.get("status")
     return status if isinstance(status, dict) else {}
-
-
-def _not_negative(status: Document, names: tuple[str, ...]) -> Faults:
-    for name in names:
-        if (value := status.get(name) or 0) < 0:
-            yield Fault("Invalid value", f"status.{name}", NOT_NEGATIVE, value)
-
-
-def _replicas(names: tuple[str, ...], parts: tuple[str, ...], ready: str, _: Document, new: Document) -> Faults:
-    """Yield counts of a workload that contradict each other. ``ready`` is the name of the ready count in the message."""
-    status = _status(new)
-    yield from _not_negative(status, names)
-    for name in parts:
-        if (value := status.get(name) or 0) > (status.get("replicas") or 0):
-            yield Fault("Invalid value", f"status.{name}", _NOT_MORE, value)
-    if "availableReplicas" in parts and (value := status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
-        yield Fault("Invalid value", "status.availableReplicas", f"cannot be greater than {ready}", value)
-
-
-def _numbers(names: tuple[str, ...], _: Document, new: Document) -> Faults:
-    yield from _not_negative(_status(new), names)
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -87,7 +54,6 @@ def _condition_fault(why: str) -> Fault:
 
 def _job(old: Document, new: Document) -> Faults:
     before, status = _status(old), _status(new)
-    yield from _not_negative(status, ("active", "succeeded", "failed", "ready", "terminating"))
     complete, failed = _is_true(status, "Complete"), _is_true(status, "Failed")
     yield from _finish_faults(before, status, complete, failed)
     if status.get("ready") is not None and status["ready"] > (status.get("active") or 0):
@@ -125,65 +91,9 @@ def _finish_faults(before: Document, status: Document, complete: bool, failed: b
             yield Fault("Required value", "status.startTime", "startTime is required for finished job")
 
 
-# -- other kinds -------------------------------------------------------------------------------------------------------
-
-
-def _budget(_: Document, new: Document) -> Faults:
-    status = _status(new)
-    for i, one in enumerate(status.get("conditions") or ()):
-        path = f"status.conditions[{i}]"
-        if one.get("status") not in {"False", "True", "Unknown"}:
-            supported = 'supported values: "False", "True", "Unknown"'
-            yield Fault("Unsupported value", f"{path}.status", supported, one.get("status", ""))
-        for name in ("lastTransitionTime", "reason"):
-            if not one.get(name):
-                yield Fault("Required value", f"{path}.{name}")
-    yield from _not_negative(status, ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"))
-
-
-def _claim_sizes(_: Document, new: Document) -> Faults:
-    for name, amount in (_status(new).get("capacity") or {}).items():
-        if parse(amount) < 0:
-            yield Fault("Invalid value", f"status.capacity[{name}]", "must be a valid resource quantity", Bare(amount))
-
-
-_RULES: Final[Mapping[str, Rule]] = {
-    "DaemonSet": partial(_numbers, (
-        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
-        "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
-    )),
-    "Deployment": partial(
-        _replicas,
-        ("observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas",
-         "terminatingReplicas", "collisionCount"),
-        ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas",
-    ),
-    "Job": _job,
-    "PersistentVolumeClaim": _claim_sizes,
-    "PodDisruptionBudget": _budget,
-    "ReplicaSet": partial(
-        _replicas,
-        ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration", "terminatingReplicas"),
-        ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas",
-    ),
-    "ReplicationController": partial(
-        _replicas,
-        ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"),
-        ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas",
-    ),
-    "StatefulSet": partial(
-        _replicas,
-        ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
-         "collisionCount"),
-        ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"), "status.readyReplicas",
-    ),
-}  # fmt: skip
-
-
 # -- status validation -------------------------------------------------------------------------------------------------
 
 _FIXED: Final = "field is immutable"
-_WELL_KNOWN_CONDITIONS: Final = frozenset(["Initialized", "PodScheduled", "Ready"])
 _MAX_USERS: Final = 256
 _MAX_RESULTS: Final = 32
 _MAX_CONFIGS: Final = 64
@@ -196,29 +106,21 @@ _REQUEST: Final = "must be the name of a request in the claim or the name of a r
 
 def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Object) -> Faults:
     """Yield the faults of a new status. ``decoded`` is the decoded new object."""
-    yield from status_count_faults(kind.native, old, new)
-    if kind.native == "Pod":
-        yield from _pod(old, new)
+    if has_rules(type_name := f"{kind.native}Status"):
+        yield from faults_by_rules(type_name, _status(new), "status", new, old)
+    if kind.native == "Job":
+        yield from _job(old, new)
     if kind.native == "CustomResourceDefinition":
         yield from definition_status_faults(new)
     if isinstance(decoded, Node):
         yield from node_status_faults(decoded)
-        yield from _addresses(_mapping(new.get("status")).get("addresses") or ())
+        yield from faults_by_rules("NodeAddresses", _status(new), "status")
     if isinstance(decoded, ResourceClaim):
         yield from _claim(old, new, decoded)
     elif isinstance(decoded, PodGroup):
-        yield from _group(decoded)
+        yield from _group(decoded, _status(new))
     elif isinstance(decoded, ResourceQuota):
         yield from quota_status_faults(decoded.status)
-
-
-def _addresses(addresses: Sequence[Document]) -> Faults:
-    seen: set[tuple[str, str]] = set()
-    for i, one in enumerate(addresses):
-        key = (one.get("type") or "", one.get("address") or "")
-        if key in seen:
-            yield Fault("Duplicate value", f"status.addresses[{i}]", "", {"Type": key[0], "Address": key[1]})
-        seen.add(key)
 
 
 def _mapping(value: Any) -> Document:
@@ -230,106 +132,13 @@ def _name_faults(path: str, text: str, check: Callable[[str], list[str]]) -> Fau
         yield Fault("Invalid value", path, why, text)
 
 
-# -- pods --------------------------------------------------------------------------------------------------------------
-
-
-def _pod(old: Document, new: Document) -> Faults:
-    before, status, spec = (_mapping(one) for one in (old.get("status"), new.get("status"), new.get("spec")))
-    yield from _conditions(status.get("conditions") or ())
-    yield from _nominated(before, status, bool(spec.get("nodeName")))
-    if status.get("observedGeneration", 0) < 0:
-        path, generation = "status.observedGeneration", status["observedGeneration"]
-        yield Fault("Invalid value", path, "must be a non-negative integer", generation)
-    if status.get("qosClass") != before.get("qosClass"):
-        yield Fault("Invalid value", "status.qosClass", _FIXED, status.get("qosClass", ""))
-    yield from _pod_claims(status.get("resourceClaimStatuses") or (), spec)
-    if (extended := status.get("extendedResourceClaimStatus")) is not None:
-        yield from _extended(extended, spec)
-
-
-def _conditions(conditions: Sequence[Document]) -> Faults:
-    for i, one in enumerate(conditions):
-        path = f"status.conditions[{i}]"
-        if one.get("observedGeneration", 0) < 0:
-            field = f"{path}.observedGeneration"
-            yield Fault("Invalid value", field, "must be a non-negative integer", one["observedGeneration"])
-        if one.get("type") not in _WELL_KNOWN_CONDITIONS:
-            yield from _name_faults(f"{path}.Type", one.get("type") or "", check_qualified_name)
-
-
-def _nominated(before: Document, status: Document, has_node: bool) -> Faults:
-    path, node = "status.nominatedNodeName", status.get("nominatedNodeName")
-    if not node or node == before.get("nominatedNodeName"):
-        return
-    yield from _name_faults(path, node, check_dns1123_subdomain)
-    if has_node:
-        yield Fault("Forbidden", path, "may not be set on pods that are already bound to a node")
-
-
-def _pod_claims(claims: Sequence[Document], spec: Document) -> Faults:
-    names = {one.get("name") for one in spec.get("resourceClaims") or ()}
-    seen: set[str] = set()
-    for i, one in enumerate(claims):
-        path, name = f"status.resourceClaimStatuses[{i}]", one.get("name", "")
-        if name not in names:
-            yield Fault("Invalid value", f"{path}.name", "must match the name of an entry in `spec.resourceClaims`", name)
-        if name in seen:
-            yield Fault("Duplicate value", f"{path}.name", "", name)
-        seen.add(name)
-        if (claim := one.get("resourceClaimName")) is not None:
-            yield from _name_faults(f"{path}.resourceClaimName", claim, check_dns1123_subdomain)
-
-
-def _extended(status: Document, spec: Document) -> Faults:
-    path = "status.extendedResourceClaimStatus"
-    mappings = status.get("requestMappings") or ()
-    containers = {
-        one.get("name"): _mapping(_mapping(one.get("resources")).get("requests"))
-        for part in ("initContainers", "containers")
-        for one in spec.get(part) or ()
-    }
-    if not mappings:
-        yield Fault("Required value", f"{path}.requestMappings", "at least one request mapping is required")
-    for i, one in enumerate(mappings):
-        here = f"{path}.requestMappings[{i}]"
-        container, resource = one.get("containerName", ""), one.get("resourceName", "")
-        if container not in containers:
-            why = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
-            yield Fault("Invalid value", f"{here}.containerName", why, container)
-        elif resource not in containers[container]:
-            why = (
-                "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
-                "spec.containers.resources.requests"
-            )
-            yield Fault("Invalid value", f"{here}.resourceName", why, resource)
-        yield from _name_faults(f"{path}.requestName", one.get("requestName", ""), check_dns1123_label)
-    if not status.get("resourceClaimName"):
-        yield Fault("Required value", f"{path}.resourceClaimName")
-    else:
-        yield from _name_faults(f"{path}.resourceClaimName", status["resourceClaimName"], check_dns1123_subdomain)
-
-
 # -- pod groups --------------------------------------------------------------------------------------------------------
 
 _MAX_GROUP_CLAIMS: Final = 4
-_MAX_REASON: Final = 1024
-_MAX_MESSAGE: Final = 32 * 1024
-_IS_REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?").fullmatch
-_NO_REASON: Final = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or "
-    "'_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or "
-    "'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
-)
 
 
-def _group(group: PodGroup) -> Faults:
-    seen: set[str] = set()
-    for i, one in enumerate(group.status.conditions):
-        path = f"status.conditions[{i}]"
-        if one.type in seen:
-            yield Fault("Duplicate value", f"{path}.type", "", one.type)
-        seen.add(one.type)
-        yield from _group_condition(path, one)
+def _group(group: PodGroup, document: Document) -> Faults:
+    yield from faults_by_rules("Conditions", document, "status")
     statuses, path = group.status.resource_claim_statuses, "status.resourceClaimStatuses"
     spec = {claim.name for claim in group.spec.resource_claims}
     for i, status in enumerate(statuses):
@@ -346,25 +155,6 @@ def _group(group: PodGroup) -> Faults:
             yield Fault("Duplicate value", f"{path}[{i}]", "", status)
         if status.resource_claim_name is not None:
             yield from _name_faults(f"{path}[{i}].resourceClaimName", status.resource_claim_name, check_dns1123_subdomain)
-
-
-def _group_condition(path: str, condition: Condition) -> Faults:
-    yield from _name_faults(f"{path}.type", condition.type, check_qualified_name)
-    if condition.status not in {"False", "True", "Unknown"}:
-        why = 'supported values: "False", "True", "Unknown"'
-        yield Fault("Unsupported value", f"{path}.status", why, condition.status)
-    if condition.observed_generation < 0:
-        why = "must be greater than or equal to zero"
-        yield Fault("Invalid value", f"{path}.observedGeneration", why, condition.observed_generation)
-    if not condition.last_transition_time:
-        yield Fault("Required value", f"{path}.lastTransitionTime")
-    if not condition.reason:
-        yield Fault("Required value", f"{path}.reason")
-    elif not _IS_REASON(condition.reason):
-        yield Fault("Invalid value", f"{path}.reason", _NO_REASON, condition.reason)
-    for name, text, most in (("reason", condition.reason, _MAX_REASON), ("message", condition.message, _MAX_MESSAGE)):
-        if len(text.encode()) > most:
-            yield too_long(f"{path}.{name}", most)
 
 
 # -- resource claims ---------------------------------------------------------------------------------------------------

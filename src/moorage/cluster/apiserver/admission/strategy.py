@@ -9,7 +9,7 @@ Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/re
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -28,14 +28,12 @@ from moorage.cluster.apiserver.admission.custom_resource_strategy import (
 from moorage.cluster.apiserver.admission.defaulting import drop_disabled_fields, drop_disabled_status_fields, set_defaults
 from moorage.cluster.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.cluster.apiserver.admission.device_validation import selector_faults
-from moorage.cluster.apiserver.admission.plain_kind_validation import new_event_faults
 from moorage.cluster.apiserver.admission.quota_usage import qos_class
 from moorage.cluster.apiserver.admission.status_validation import status_faults
 from moorage.cluster.apiserver.admission.update_validation import change_faults, ephemeral_faults, resize_faults
 from moorage.cluster.apiserver.admission.validation import (
     metadata_faults,
-    new_cron_job_faults,
-    new_pod_faults,
+    new_object_faults,
     unread_field_faults,
 )
 from moorage.cluster.apiserver.vocabulary.records import Document, key_of
@@ -127,8 +125,8 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
         document["status"]["qosClass"] = qos_class(spec)
         if spec.get("schedulingGates"):
             document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
-    new = _NEW_FAULTS.get(kind.native, _no_faults)
-    found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new(document))
+    new = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else new_object_faults(kind, document)
+    found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new)
     _raise_if_any(kind, document, chain(*found, _selector_faults(kind, document, gates)))
 
 
@@ -144,11 +142,6 @@ _GATED: Final = {
     "message": "Scheduling is blocked due to non-empty scheduling gates",
     "lastProbeTime": None,
 }
-#: Validation that applies on create only.
-_NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {
-    "CronJob": new_cron_job_faults, "CustomResourceDefinition": new_definition_faults, "Event": new_event_faults,
-    "Pod": new_pod_faults,
-}  # fmt: skip
 
 
 def _select_own_pods(job: Document) -> None:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from moorage.api.quantity import parse
 from moorage.cluster.apiserver.admission.definition_validation import definition_faults
-from moorage.cluster.apiserver.admission.plain_kind_validation import event_change_faults
-from moorage.cluster.apiserver.admission.validation import SCHEDULE_ZONE
+from moorage.cluster.apiserver.admission.rule_tables import Holders, check, faults_by_rules, field_of, has_rules
 from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
@@ -51,71 +50,19 @@ def unversioned(kind: ServedKind, name: str) -> ApiError:
     return invalid(kind.resource, kind.group, name, [fault])
 
 
-#: Immutable fields: path, fault type and message.
-_FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
-    "CSIStorageCapacity": (
-        ("nodeTopology", "Invalid value", _FIXED_FIELD),
-        ("storageClassName", "Invalid value", _FIXED_FIELD),
-    ),
-    "DaemonSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
-    "Deployment": (("spec.selector", "Invalid value", _FIXED_FIELD),),
-    "Job": (
-        ("spec.completionMode", "Invalid value", _FIXED_FIELD),
-        ("spec.selector", "Invalid value", _FIXED_FIELD),
-        ("spec.podFailurePolicy", "Invalid value", _FIXED_FIELD),
-        ("spec.backoffLimitPerIndex", "Invalid value", _FIXED_FIELD),
-    ),
-    "PriorityClass": (
-        ("value", "Forbidden", "may not be changed in an update."),
-        ("preemptionPolicy", "Invalid value", _FIXED_FIELD),
-    ),
-    "ReplicaSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
-    "ResourceClaim": (("spec", "Invalid value", _FIXED_FIELD),),
-    "ResourceClaimTemplate": (("spec", "Invalid value", _FIXED_FIELD),),
-    "ResourceSlice": (
-        ("spec.driver", "Invalid value", _FIXED_FIELD),
-        ("spec.pool.name", "Invalid value", _FIXED_FIELD),
-        ("spec.nodeName", "Invalid value", _FIXED_FIELD),
-    ),
-    "RoleBinding": (("roleRef", "Invalid value", "cannot change roleRef"),),
-    "ClusterRoleBinding": (("roleRef", "Invalid value", "cannot change roleRef"),),
-    "RuntimeClass": (("handler", "Invalid value", _FIXED_FIELD),),
-    "Secret": (("type", "Invalid value", _FIXED_FIELD),),
-    "StorageClass": (
-        ("parameters", "Invalid value", _FIXED_FIELD),
-        ("provisioner", "Invalid value", _FIXED_FIELD),
-        ("reclaimPolicy", "Invalid value", _FIXED_FIELD),
-        ("volumeBindingMode", "Invalid value", _FIXED_FIELD),
-    ),
-    "VolumeAttachment": (("spec", "Invalid value", _FIXED_FIELD),),
-    "VolumeAttributesClass": (
-        ("driverName", "Forbidden", "updates to driverName are forbidden."),
-        ("parameters", "Forbidden", "updates to parameters are forbidden."),
-    ),
-}
-
-
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Yield the faults of an update that changes immutable fields."""
     if kind.native in _FROZEN:
         yield from _frozen(kind, old, new, gates)
         return
-    for path, what, why in _FIXED.get(kind.native, ()):
-        before, after = _at(old, path), _at(new, path)
-        if before != after:
-            yield Fault(what, path, why, after)
+    if has_rules(type_name := f"Changed{kind.native}") and not (kind.native == "Event" and kind.group == ""):
+        yield from faults_by_rules(type_name, new, "", old)
     if kind.native == "CustomResourceDefinition":
         yield from definition_faults(old, new)
         return
     rule = _RULES.get(kind.native)
     if rule is not None:
         yield from rule(old, new)
-
-
-def _at(document: Any, path: str) -> Any:
-    for step in path.split("."):
-        document = document.get(step) if isinstance(document, dict) else None
-    return document
 
 
 # -- pods --------------------------------------------------------------------------------------------------------------
@@ -193,9 +140,9 @@ def _directives(before: Document, after: Document) -> Iterator[Fault]:
         why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         yield Fault("Invalid value", "spec.nodeSelector", why, new)
     after["nodeSelector"] = before.get("nodeSelector")
-    yield from _narrowed(_at(before, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [],
-                         _at(after, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [])  # fmt: skip
-    held = _at(before, "affinity.nodeAffinity")
+    yield from _narrowed(field_of(before, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [],
+                         field_of(after, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [])  # fmt: skip
+    held = field_of(before, "affinity.nodeAffinity")
     affinity = {name: value for name, value in (after.get("affinity") or {}).items() if name != "nodeAffinity"}
     after["affinity"] = {**affinity, "nodeAffinity": held} if held is not None else affinity
     if not after["affinity"] and before.get("affinity") is None:
@@ -264,7 +211,7 @@ def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:
 def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:
     """Yield removed amounts, and revert the allowed changes in ``new``."""
     for side, word in (("requests", "resource requests"), ("limits", "resource limits")):
-        held, given = _at(old, f"resources.{side}") or {}, _at(new, f"resources.{side}") or {}
+        held, given = field_of(old, f"resources.{side}") or {}, field_of(new, f"resources.{side}") or {}
         for name in ("cpu", "memory"):
             if name in held and name not in given:
                 yield Fault("Forbidden", f"{path}.{side}", f"{word} cannot be removed")
@@ -284,37 +231,33 @@ def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:
 
 def _claim(old: Document, new: Document) -> Iterator[Fault]:
     before, after = copy.deepcopy(_spec(old)), copy.deepcopy(_spec(new))
-    sizes = [_at(spec, "resources.requests.storage") for spec in (before, after)]
+    sizes = [field_of(spec, "resources.requests.storage") for spec in (before, after)]
     if not before.get("volumeName"):
         before["volumeName"] = after.get("volumeName")
     if before.get("storageClassName") is None and after.get("storageClassName"):
         before["storageClassName"] = after["storageClassName"]
-    if _at(new, "status.phase") == "Bound":
+    if field_of(new, "status.phase") == "Bound":
         for spec in (before, after):
             spec.pop("volumeAttributesClassName", None)
-            if isinstance(requests := _at(spec, "resources.requests"), dict):
+            if isinstance(requests := field_of(spec, "resources.requests"), dict):
                 requests.pop("storage", None)
     if _without_empty(before) != _without_empty(after):
         why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         yield Fault("Forbidden", "spec", why)
-    if _at(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
-        capacity = _at(old, "status.capacity.storage")
+    if field_of(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
+        capacity = field_of(old, "status.capacity.storage")
         if capacity is None or parse(sizes[1]) <= parse(capacity):
             path = "spec.resources.requests.storage"
             yield Fault("Forbidden", path, "field can not be less than status.capacity")
 
 
-def _volume(old: Document, new: Document) -> Iterator[Fault]:
-    before, after = _spec(old), _spec(new)
+@check("volume source", of_holder=True)
+def _volume_source(_: str, __: Any, new: Document, up: Holders, *___: Any) -> Iterator[Fault]:
+    before, after = _spec(up[0] if up is not None else {}), _spec(new)
     names = schema("core.PersistentVolumeSource").fields
     if any(before.get(name) != after.get(name) for name in names):
         path = "spec.persistentvolumesource"
         yield Fault("Forbidden", path, "spec.persistentvolumesource is immutable after creation")
-    if before.get("volumeMode") != after.get("volumeMode"):
-        yield Fault("Invalid value", "volumeMode", _FIXED_FIELD, after.get("volumeMode"))
-    if before.get("nodeAffinity") and before["nodeAffinity"] != after.get("nodeAffinity"):
-        why = "field is immutable, except for updating from beta label to GA"
-        yield Fault("Invalid value", "nodeAffinity", why, after.get("nodeAffinity"))
 
 
 _STATEFUL: Final = frozenset(
@@ -335,13 +278,11 @@ def _stateful_set(old: Document, new: Document) -> Iterator[Fault]:
 
 def _job(old: Document, new: Document) -> Iterator[Fault]:
     before, after = _spec(old), _spec(new)
-    if before.get("completions") != after.get("completions") and before.get("completionMode") != "Indexed":
-        yield Fault("Invalid value", "spec.completions", _FIXED_FIELD, after.get("completions"))
     held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
     path, shown = "spec.template", after.get("template")
     if _allows_template_change(old):
         held, given = _without_directives(held), _without_directives(given)
-        path, shown = "spec.template.spec", _at(new, "spec.template.spec")
+        path, shown = "spec.template.spec", field_of(new, "spec.template.spec")
         for part in ("containers", "initContainers"):
             _drop_resources(held.get(part) or [], given.get(part) or [])
     if held != given:
@@ -404,34 +345,6 @@ def _only_resizes(old: Document, new: Document, gates: FeatureGates) -> bool:
     return gates.emulated.groups_as_one and None not in gangs
 
 
-def _data(old: Document, new: Document) -> Iterator[Fault]:
-    """Yield changes to an immutable config map or secret."""
-    if not old.get("immutable"):
-        return
-    if not new.get("immutable"):
-        yield Fault("Forbidden", "immutable", "field is immutable when `immutable` is set")
-    for name in ("data", "binaryData"):
-        if old.get(name) != new.get(name):
-            yield Fault("Forbidden", name, "field is immutable when `immutable` is set")
-
-
-def _node(old: Document, new: Document) -> Iterator[Fault]:
-    before, after = _spec(old), _spec(new)
-    if before.get("podCIDRs") and before.get("podCIDRs") != after.get("podCIDRs"):
-        yield Fault("Forbidden", "spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
-    if before.get("externalID") != after.get("externalID"):
-        yield Fault("Forbidden", "spec.externalID", "may not be updated")
-    if before.get("providerID") and before.get("providerID") != after.get("providerID"):
-        yield Fault("Forbidden", "spec.providerID", 'node updates may not change providerID except from "" to valid')
-
-
-def _driver(old: Document, new: Document) -> Iterator[Fault]:
-    before, after = _spec(old), _spec(new)
-    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
-        if before.get(name) != after.get(name):
-            yield Fault("Invalid value", f"spec.{shown}", _FIXED_FIELD, after.get(name))
-
-
 def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
     """Yield changes to existing CSI drivers of a node. Drivers may be added or removed, and their limits may change."""
     given = {one.get("name"): one for one in _spec(new).get("drivers") or ()}
@@ -441,12 +354,6 @@ def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
             yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, other)
 
 
-def _cron_job(old: Document, new: Document) -> Iterator[Fault]:
-    before, after = _spec(old).get("schedule") or "", _spec(new).get("schedule") or ""
-    if "TZ" in after and "TZ" not in before and _spec(new).get("timeZone") is None:
-        yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, after)
-
-
 def _quota(old: Document, new: Document) -> Iterator[Fault]:
     scopes = _spec(new).get("scopes") or []
     if set(_spec(old).get("scopes") or []) != set(scopes):
@@ -454,17 +361,10 @@ def _quota(old: Document, new: Document) -> Iterator[Fault]:
 
 
 _RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
-    "CSIDriver": _driver,
     "CSINode": _csi_node,
-    "ConfigMap": _data,
-    "CronJob": _cron_job,
-    "Event": event_change_faults,
     "Job": _job,
-    "Node": _node,
-    "PersistentVolume": _volume,
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "ResourceQuota": _quota,
-    "Secret": _data,
     "StatefulSet": _stateful_set,
 }

@@ -1,0 +1,294 @@
+"""The checks that tables of rules name: of names, numbers, lists, paths and addresses.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go; apimachinery, pkg/util/validation
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.meta import LabelSelector
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.quantity import QuantityError, parse
+from moorage.api.validation.faults import (
+    NOT_NEGATIVE,
+    Faults,
+    in_range,
+    invalid,
+    label_selector,
+    labels,
+    named,
+    nonnegative,
+    one_of,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+from moorage.api.validation.pods import port_name_faults
+from moorage.cluster.apiserver.admission.rule_tables import Holders, Seen, check, field_of
+from moorage.errors import Fault
+
+_PORTS: Final = range(1, 65536)
+_IN_PORTS: Final = "must be between 1 and 65535, inclusive"
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+for _name, _check in (
+    ("label", check_dns1123_label), ("subdomain", check_dns1123_subdomain), ("qualified", check_qualified_name),
+):  # fmt: skip
+    check(_name)(lambda path, value, names=_check: named(path, value, names))
+
+
+@check("qualified, in lower case")
+def _lower(path: str, value: str) -> Faults:
+    return named(path, value.lower(), check_qualified_name)
+
+
+@check("host name")
+def _host_name(path: str, value: str) -> Faults:
+    """Yield the faults of a host, which may be a wildcard."""
+    return (invalid(path, value, why) for why in check_dns1123_subdomain(value.removeprefix("*.")))
+
+
+@check("external name")
+def _external_name(path: str, value: str) -> Faults:
+    name = value.removesuffix(".")
+    yield from named(path, name, check_dns1123_subdomain) if name else (required(path),)
+
+
+@check("driver name")
+def driver_name_faults(path: str, name: Any) -> Faults:
+    """Yield the faults of the name of a CSI driver."""
+    if not name:
+        yield required(path)
+        return
+    if len(name) > 63:
+        yield too_long(path, 63)
+    for fault in named(path, name.lower(), check_dns1123_subdomain):
+        yield invalid(path, name, fault.detail)
+
+
+@check("manager name")
+def _manager(path: str, manager: str) -> Faults:
+    domain, slash, name = manager.partition("/")
+    if not slash or not domain or not name:
+        yield invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        yield from (invalid(path, domain, why) for why in check_dns1123_subdomain(domain))
+        if not _MANAGER.fullmatch(name):
+            yield invalid(path, name, f"Invalid path (regex used for validation is '{_MANAGER.pattern}')")
+    if len(manager) > 63:
+        yield too_long(path, 63)
+
+
+_MANAGER: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+
+
+@check("labels")
+def _labels(path: str, given: dict[str, str]) -> Faults:
+    return labels(path, {key: value or "" for key, value in given.items()})
+
+
+@check("label selector")
+def _selector(path: str, given: Any) -> Faults:
+    return label_selector(path, msgspec.convert(given, LabelSelector) if given else None)
+
+
+@check("finalizer")
+def finalizer_faults(path: str, name: str) -> Iterable[Fault]:
+    """Yield the fault of a finalizer that is neither standard nor has a domain."""
+    if "/" in name or name in STANDARD_FINALIZERS:
+        return ()
+    return (invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"),)
+
+
+STANDARD_FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
+
+# -- numbers and lists ----------------------------------------------------------------------------------------------------
+
+check("range")(in_range)
+check("nonnegative")(nonnegative)
+check("mode")(partial(in_range, least=0, most=0o777, shown="must be a number between 0 and 0777 (octal), both inclusive"))
+
+
+@check("not negative")
+def _not_negative(path: str, value: int) -> Iterable[Fault]:
+    return (invalid(path, value, NOT_NEGATIVE),) if value < 0 else ()
+
+
+@check("port number", of_holder=True)
+def _port_number(path: str, value: int | None, *_: Any) -> Iterable[Fault]:
+    return () if value in _PORTS else (invalid(path, value or 0, _IN_PORTS),)
+
+
+@check("port", of_holder=True)
+def _port(path: str, port: int | str | None, *_: Any) -> Faults:
+    if isinstance(port, str) and port:
+        yield from (invalid(path, port, why) for why in port_name_faults(port))
+    elif port not in _PORTS:
+        yield invalid(path, port or 0, _IN_PORTS)
+
+
+@check("one of", of_holder=True)
+def _one_of(path: str, value: Any, *rest: Any) -> Faults:
+    return one_of(path, value, rest[3])
+
+
+@check("one of or empty")
+def _one_of_or_empty(path: str, value: Any, supported: list[str]) -> Iterable[Fault]:
+    return () if value in supported else (unsupported(path, value, supported),)
+
+
+@check("one of!", of_holder=True)
+def _exactly_one_of(path: str, value: Any, *rest: Any) -> Faults:
+    return one_of(path, value or "", rest[3])
+
+
+@check("not in", of_holder=True)
+def _not_in(path: str, value: Any, holder: Any, up: Holders, seen: Seen, items: str, field: str, why: str) -> Iterable[Fault]:
+    """Yield the fault of a text that the items of another list of the holder have in a field."""
+    held = up[0] if up is not None else {}
+    mark = (_not_in, id(held), items, field)
+    if mark not in seen:
+        seen[mark] = {one.get(field) or "" for one in field_of(held, items) or ()}
+    return (invalid(path, value or "", why),) if (value or "") in seen[mark] else ()
+
+
+@check("most")
+def _most(path: str, value: list[Any], most: int, why: str) -> Iterable[Fault]:
+    return (invalid(path, value, why),) if len(value) > most else ()
+
+
+@check("too many")
+def _too_many(path: str, value: list[Any], most: int) -> Iterable[Fault]:
+    return (too_many(path, len(value), most),) if len(value) > most else ()
+
+
+@check("too long")
+def _too_long(path: str, value: str, most: int) -> Iterable[Fault]:
+    return (too_long(path, most),) if len(value) > most else ()
+
+
+@check("too many bytes")
+def _too_many_bytes(path: str, value: str, most: int) -> Iterable[Fault]:
+    return (too_long(path, most),) if len(value.encode()) > most else ()
+
+
+@check("bytes")
+def _bytes(path: str, value: str, most: int, why: str) -> Iterable[Fault]:
+    return (invalid(path, value, why),) if len(value.encode()) > most else ()
+
+
+@check("ordered")
+def _ordered(path: str, value: list[int]) -> Iterable[Fault]:
+    return (invalid(path, value, "must be ordered"),) if value != sorted(value) else ()
+
+
+# -- paths --------------------------------------------------------------------------------------------------------------
+
+
+@check("no backsteps")
+def _no_backsteps(path: str, value: str) -> Iterable[Fault]:
+    return (invalid(path, value, "must not contain '..'"),) if ".." in value.split("/") else ()
+
+
+@check("descending path")
+def descending_path_faults(path: str, value: str) -> Faults:
+    """Yield the faults of a path that must stay below its directory."""
+    if value.startswith("/"):
+        yield invalid(path, value, "must be a relative path")
+    yield from _no_backsteps(path, value)
+
+
+@check("volume path")
+def volume_path_faults(path: str, value: str) -> Faults:
+    """Yield the faults of a file's path in a volume, in which names that begin with ``..`` are reserved."""
+    yield from descending_path_faults(path, value)
+    if value.startswith("..") and not value.startswith("../"):
+        yield invalid(path, value, "must not start with '..'")
+
+
+# -- addresses ----------------------------------------------------------------------------------------------------------
+
+_LOCAL_MULTICAST: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+NO_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def has_address(text: str) -> bool:
+    """Return whether a text is an IP address in its usual form."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+@check("address")
+def address_faults(path: str, text: str) -> Iterable[Fault]:
+    """Yield the fault of an invalid IP address."""
+    return () if has_address(text) else (invalid(path, text, NO_ADDRESS),)
+
+
+@check("no address")
+def _no_address(path: str, text: str) -> Iterable[Fault]:
+    return (invalid(path, text, "must be a DNS name, not an IP address"),) if has_address(text) else ()
+
+
+@check("endpoint address")
+def _endpoint_address(path: str, text: str) -> Iterable[Fault]:
+    if not has_address(text):
+        return (invalid(path, text, "must be a valid IP address"),)
+    return _of_no_host(path, text, ipaddress.ip_address(text), lambda one: one.is_link_local and not one.is_multicast)
+
+
+@check("external address")
+def _external_address(path: str, text: str) -> Iterable[Fault]:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return (invalid(path, text, NO_ADDRESS),)
+    return _of_no_host(path, text, address, lambda one: one.is_link_local)
+
+
+def _of_no_host(path: str, text: str, address: _Address, is_link_local: Callable[[_Address], bool]) -> Faults:
+    """Yield the faults of an address that is not one of a host that others can reach."""
+    for is_faulty, why in (
+        (address.is_unspecified, f"may not be unspecified ({text})"),
+        (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (is_link_local(address), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (
+            any(address.version == network.version and address in network for network in _LOCAL_MULTICAST),
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    ):
+        if is_faulty:
+            yield invalid(path, text, why)
+
+
+@check("source range")
+def _source_range(path: str, text: str) -> Iterable[Fault]:
+    try:
+        ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        is_range = False
+    else:
+        is_range = "/" in text
+    why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+    return () if is_range else (invalid(path, text.strip(), why),)
+
+
+@check("size limit")
+def _size_limit(path: str, limit: Any) -> Iterable[Fault]:
+    try:
+        is_negative = parse(limit) < 0
+    except QuantityError:
+        is_negative = True
+    return (Fault("Forbidden", path, "SizeLimit field must be a valid resource quantity"),) if is_negative else ()

@@ -18,7 +18,7 @@ from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label, check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, object_meta, required, unsupported
-from moorage.api.validation.rbac import check_path_segment
+from moorage.api.validation.rule_checks import check_path_segment
 from moorage.cluster.apiserver.admission.custom_resource_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
 from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema

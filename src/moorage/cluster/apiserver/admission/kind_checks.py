@@ -18,8 +18,8 @@ from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import Faults, duplicate, in_range, invalid, named, required, too_long
 from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
+from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.cluster.apiserver.admission.pod_checks import config_key_faults
-from moorage.cluster.apiserver.admission.rule_tables import Holders, Seen, check
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Bare, Fault

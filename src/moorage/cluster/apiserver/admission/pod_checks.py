@@ -12,10 +12,12 @@ from typing import Any, Final
 from moorage.api.names import check_qualified_name
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, required, unsupported
-from moorage.cluster.apiserver.admission.rule_tables import Holders, Seen, check, faults_by_rules
+from moorage.api.validation.rule_tables import Holders, RuleBook, Seen, check
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
+#: The tables of fields that scheduling does not read.
+RULES: Final = RuleBook("moorage.cluster.apiserver.admission")
 _PARTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
@@ -24,11 +26,11 @@ def pod_spec_faults(path: str, spec: Document, *, is_pod: bool) -> Faults:
     volumes: dict[str, Document] = {}
     context = {"is_pod": is_pod, "volumes": volumes}
     for i, volume in enumerate(spec.get("volumes") or ()):
-        found = list(faults_by_rules("Volume", volume, f"{path}.volumes[{i}]", spec, context))
+        found = list(RULES.faults("Volume", volume, f"{path}.volumes[{i}]", spec, context))
         yield from found
         if not found:
             volumes[volume.get("name", "")] = volume
-    yield from faults_by_rules("PodSpec", spec, path, context)
+    yield from RULES.faults("PodSpec", spec, path, context)
 
 
 # -- references -----------------------------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def _projected(path: str, source: Document) -> Faults:
         at = f"{path}.sources[{i}]"
         given = [name for name in _PROJECTED if one.get(name) is not None]
         for name in given:
-            yield from faults_by_rules(_PROJECTED[name], one[name], f"{at}.{name}")
+            yield from RULES.faults(_PROJECTED[name], one[name], f"{at}.{name}")
         for taken, shown in _paths_of(one):
             if taken in seen:
                 yield invalid(path, shown, "conflicting duplicate paths")

@@ -19,10 +19,10 @@ from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import PodGroup
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.faults import too_long, too_many
-from moorage.api.validation.nodes import node_status_faults
 from moorage.api.validation.resources import quota_status_faults
+from moorage.api.validation.values import node_status_faults
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
-from moorage.cluster.apiserver.admission.rule_tables import faults_by_rules, has_rules
+from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Bare, Fault
@@ -106,15 +106,15 @@ _REQUEST: Final = "must be the name of a request in the claim or the name of a r
 
 def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Object) -> Faults:
     """Yield the faults of a new status. ``decoded`` is the decoded new object."""
-    if has_rules(type_name := f"{kind.native}Status"):
-        yield from faults_by_rules(type_name, _status(new), "status", new, old)
+    if RULES.has(type_name := f"{kind.native}Status"):
+        yield from RULES.faults(type_name, _status(new), "status", new, old)
     if kind.native == "Job":
         yield from _job(old, new)
     if kind.native == "CustomResourceDefinition":
         yield from definition_status_faults(new)
     if isinstance(decoded, Node):
         yield from node_status_faults(decoded)
-        yield from faults_by_rules("NodeAddresses", _status(new), "status")
+        yield from RULES.faults("NodeAddresses", _status(new), "status")
     if isinstance(decoded, ResourceClaim):
         yield from _claim(old, new, decoded)
     elif isinstance(decoded, PodGroup):
@@ -138,7 +138,7 @@ _MAX_GROUP_CLAIMS: Final = 4
 
 
 def _group(group: PodGroup, document: Document) -> Faults:
-    yield from faults_by_rules("Conditions", document, "status")
+    yield from RULES.faults("Conditions", document, "status")
     statuses, path = group.status.resource_claim_statuses, "status.resourceClaimStatuses"
     spec = {claim.name for claim in group.spec.resource_claims}
     for i, status in enumerate(statuses):

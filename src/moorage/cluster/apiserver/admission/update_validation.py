@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import parse
+from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.cluster.apiserver.admission.definition_validation import definition_faults
-from moorage.cluster.apiserver.admission.rule_tables import Holders, check, faults_by_rules, field_of, has_rules
+from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
@@ -55,8 +56,8 @@ def change_faults(kind: ServedKind, old: Document, new: Document, gates: Feature
     if kind.native in _FROZEN:
         yield from _frozen(kind, old, new, gates)
         return
-    if has_rules(type_name := f"Changed{kind.native}") and not (kind.native == "Event" and kind.group == ""):
-        yield from faults_by_rules(type_name, new, "", old)
+    if RULES.has(type_name := f"Changed{kind.native}") and not (kind.native == "Event" and kind.group == ""):
+        yield from RULES.faults(type_name, new, "", old)
     if kind.native == "CustomResourceDefinition":
         yield from definition_faults(old, new)
         return

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from moorage.api.validation.rule_checks import STANDARD_FINALIZERS, finalizer_faults
+
 # The modules of checks register them.
 from moorage.cluster.apiserver.admission import kind_checks, workload_checks  # noqa: F401
 from moorage.cluster.apiserver.admission.custom_resource_strategy import declared_faults
-from moorage.cluster.apiserver.admission.pod_checks import pod_spec_faults
-from moorage.cluster.apiserver.admission.rule_checks import STANDARD_FINALIZERS, finalizer_faults
-from moorage.cluster.apiserver.admission.rule_tables import faults_by_rules, has_rules
+from moorage.cluster.apiserver.admission.pod_checks import RULES, pod_spec_faults
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
@@ -30,8 +30,8 @@ def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]
         yield from pod_spec_faults(path, spec, is_pod=kind.native == "Pod")
         if kind.native != "Pod" and spec.get("ephemeralContainers"):
             yield Fault("Forbidden", f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
-    if kind.custom is None and has_rules(type_name := _type_name(kind, document)):
-        yield from faults_by_rules(type_name, document)
+    if kind.custom is None and RULES.has(type_name := _type_name(kind, document)):
+        yield from RULES.faults(type_name, document)
     if kind.struct is None:
         yield from declared_faults(kind, document)
 
@@ -46,9 +46,9 @@ def _type_name(kind: ServedKind, document: Document) -> str:
 def new_object_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
     """Yield the faults of a new object that only apply on create."""
     if kind.native == "Event":
-        yield from faults_by_rules("NewEvent", document) if _type_name(kind, document) == "Event" else ()
-    elif has_rules(f"New{kind.native}"):
-        yield from faults_by_rules(f"New{kind.native}", document)
+        yield from RULES.faults("NewEvent", document) if _type_name(kind, document) == "Event" else ()
+    elif RULES.has(f"New{kind.native}"):
+        yield from RULES.faults(f"New{kind.native}", document)
 
 
 #: Groups whose objects may have finalizers without a domain, as those of custom kinds may.

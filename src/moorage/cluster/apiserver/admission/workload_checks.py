@@ -24,7 +24,7 @@ from moorage.api.validation.faults import (
     too_long,
     unsupported,
 )
-from moorage.cluster.apiserver.admission.rule_tables import Holders, Seen, check, field_of, number_of
+from moorage.api.validation.rule_tables import Holders, Seen, check, field_of, number_of
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
@@ -211,22 +211,6 @@ def _zone_fault(zone: str) -> str:
 
 
 # -- storage ------------------------------------------------------------------------------------------------------------
-
-_MOST_PARAMETERS: Final = 512
-_MOST_PARAMETER_BYTES: Final = 256 * 1024
-
-
-@check("most parameters")
-def _parameter_count(path: str, parameters: dict[str, str]) -> Iterable[Fault]:
-    return (too_long(path, _MOST_PARAMETERS),) if len(parameters) > _MOST_PARAMETERS else ()
-
-
-@check("parameters")
-def _parameters(path: str, parameters: dict[str, str]) -> Faults:
-    if "" in parameters:
-        yield invalid(path, "", "field can not be empty.")
-    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_PARAMETER_BYTES:
-        yield too_long(path, _MOST_PARAMETER_BYTES)
 
 
 @check("topologies")

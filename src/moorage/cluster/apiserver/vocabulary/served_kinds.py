@@ -17,7 +17,7 @@ from moorage.api import kinds
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
-from moorage.api.validation.rbac import check_path_segment
+from moorage.api.validation.rule_checks import check_path_segment
 from moorage.errors import InputError
 from moorage.framework.feature_gates import FeatureGates
 

@@ -32,16 +32,25 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.api.validation.pods import port_name_faults
-from moorage.cluster.apiserver.admission.rule_tables import Holders, Seen, check, field_of
+from moorage.api.validation.rule_tables import Holders, Seen, check, field_of
 from moorage.errors import Fault
 
 _PORTS: Final = range(1, 65536)
 _IN_PORTS: Final = "must be between 1 and 65535, inclusive"
 
+
+def check_path_segment(name: str) -> list[str]:
+    """Return why a name is not a valid path segment; names of roles and budgets have no other rules."""
+    if name in {".", ".."}:
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{mark}'" for mark in "/%" if mark in name]
+
+
 # -- names --------------------------------------------------------------------------------------------------------------
 
 for _name, _check in (
     ("label", check_dns1123_label), ("subdomain", check_dns1123_subdomain), ("qualified", check_qualified_name),
+    ("path segment", check_path_segment),
 ):  # fmt: skip
     check(_name)(lambda path, value, names=_check: named(path, value, names))
 
@@ -189,6 +198,23 @@ def _bytes(path: str, value: str, most: int, why: str) -> Iterable[Fault]:
 @check("ordered")
 def _ordered(path: str, value: list[int]) -> Iterable[Fault]:
     return (invalid(path, value, "must be ordered"),) if value != sorted(value) else ()
+
+
+_MOST_PARAMETERS: Final = 512
+_MOST_PARAMETER_BYTES: Final = 256 * 1024
+
+
+@check("most parameters")
+def _parameter_count(path: str, parameters: dict[str, str]) -> Iterable[Fault]:
+    return (too_long(path, _MOST_PARAMETERS),) if len(parameters) > _MOST_PARAMETERS else ()
+
+
+@check("parameters")
+def _parameters(path: str, parameters: dict[str, str]) -> Faults:
+    if "" in parameters:
+        yield invalid(path, "", "field can not be empty.")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_PARAMETER_BYTES:
+        yield too_long(path, _MOST_PARAMETER_BYTES)
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,232 @@
+"""Nodes, and checks of values that tables of rules name: what compares fields, or reads texts with a syntax of their own.
+
+Source  kubernetes, pkg/apis/{apps,core,policy,resource,scheduling,storage}/validation
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
+from moorage.api.core import Node, PodTemplateSpec, Taint
+from moorage.api.meta import LabelSelector, ObjectMeta
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
+from moorage.api.pod_groups import DisruptionMode
+from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
+from moorage.api.validation.affinity import TAINT_EFFECTS, node_selector
+from moorage.api.validation.faults import (
+    Faults,
+    duplicate,
+    forbidden,
+    int32,
+    invalid,
+    label_name,
+    label_selector,
+    nonnegative,
+    object_meta,
+    one_of,
+    positive,
+    positive_quantity,
+    quantity,
+    required,
+    unsupported,
+)
+from moorage.api.validation.pods import pod_template_faults
+from moorage.api.validation.resources import node_resources
+from moorage.api.validation.rule_checks import check_path_segment
+from moorage.api.validation.rule_tables import Holders, RuleBook, Seen, attribute, check
+from moorage.errors import Fault
+
+#: The tables of what scheduling reads, of all kinds but pods and nodes.
+VALUES: Final = RuleBook("moorage.api.validation", typed=True)
+
+_NAMES: Final[Mapping[str, Callable[[str], list[str]]]] = {
+    "": check_dns1123_subdomain, "label": check_dns1123_label, "path segment": check_path_segment,
+}  # fmt: skip
+
+
+@check("object meta")
+def _meta(_: str, metadata: ObjectMeta, namespaced: bool, names: str = "") -> Faults:
+    return object_meta(metadata, namespaced, _NAMES[names])
+
+
+for _name, _check in (
+    ("int32", int32), ("node selector", node_selector), ("pod template", pod_template_faults), ("positive", positive),
+    ("positive quantity", positive_quantity), ("quantity", quantity), ("selector", label_selector),
+):  # fmt: skip
+    check(_name)(_check)
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def node_faults(node: Node) -> Faults:
+    """Yield the faults of a node. Faults of taints have the path ``metadata.taints``, as in the API server."""
+    yield from object_meta(node.metadata, False)
+    yield from _taints("metadata.taints", node.spec.taints)
+    yield from node_status_faults(node)
+
+
+def node_status_faults(node: Node) -> Faults:
+    """Yield the faults of a node's capacity and allocatable."""
+    yield from node_resources("status.capacity", node.status.capacity)
+    yield from node_resources("status.allocatable", node.status.allocatable)
+
+
+def _taints(path: str, taints: Iterable[Taint]) -> Faults:
+    seen: set[tuple[str, str]] = set()
+    for i, taint in enumerate(taints):
+        at = f"{path}[{i}]"
+        yield from label_name(f"{at}.key", taint.key)
+        if faults := check_label_value(taint.value):
+            yield invalid(f"{at}.value", taint.value, ";".join(faults))
+        if not taint.effect:
+            yield required(f"{at}.effect")
+        yield from one_of(f"{at}.effect", taint.effect or None, TAINT_EFFECTS)
+        if (taint.key, taint.effect) in seen:
+            yield duplicate(at, taint, "taints must be unique by key and effect pair")
+        seen.add((taint.key, taint.effect))
+
+
+# -- workloads ----------------------------------------------------------------------------------------------------------
+
+_PERCENT: Final = re.compile("[0-9]+%")
+
+
+@check("selecting")
+def _selects(_: str, spec: Any, kind: str) -> Faults:
+    """Yield the faults of a selector, a template, and their combination."""
+    selector, template = spec.selector, spec.template
+    if selector is None:
+        yield required("spec.selector")
+    elif not selector.match_labels and not selector.match_expressions:
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    else:
+        yield from label_selector("spec.selector", selector)
+        yield from _mismatch(selector, template)
+    yield from pod_template_faults("spec.template", template)
+    if template.spec.restart_policy not in {"", "Always"}:
+        yield unsupported("spec.template.spec.restartPolicy", template.spec.restart_policy, ("Always",))
+
+
+def _mismatch(selector: LabelSelector, template: PodTemplateSpec) -> Faults:
+    try:
+        matches = compile_label_selector(selector).matches(template.metadata.labels)
+    except SelectorError:
+        return  # already reported with its path
+    if not matches:
+        yield invalid("spec.template.metadata.labels", template.metadata.labels, "`selector` does not match template `labels`")
+
+
+@check("selected labels")
+def _selected_labels(_: str, spec: Any) -> Iterable[Fault]:
+    labels = spec.template.metadata.labels
+    if selector_from_map(spec.selector).matches(labels):
+        return ()
+    return (invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"),)
+
+
+@check("number or percentage", of_holder=True)
+def _number_or_percent(path: str, value: int | str | None, *_: Any) -> Faults:
+    if isinstance(value, int):
+        yield from nonnegative(path, value)
+    elif value is not None and not _PERCENT.fullmatch(value):
+        why = "a valid percent string must be a numeric string followed by an ending '%' "
+        yield invalid(path, value, f"{why}(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')")
+    elif value is not None and (len(value) > 5 or int(value[:-1]) > 100):
+        yield invalid(path, value, "must not be greater than 100%")
+
+
+@check("system priority", of_holder=True)
+def _system_priority(_: str, value: int, found: Any, *__: Any) -> Iterable[Fault]:
+    """Yield the fault of a class with a reserved name that is not one of the system's."""
+    name = found.metadata.name
+    own = SYSTEM_PRIORITY_CLASSES.get(name)
+    if not name.startswith("system-") or (own is not None and own.value == value):
+        return ()
+    wrong = f"{name} is not a known system priority class"
+    if own is not None:
+        wrong = f"value of {name} PriorityClass must be {own.value}"
+    why = f"priority class names with 'system-' prefix are reserved for system use only. error: {wrong}"
+    return (forbidden("metadata.name", why),)
+
+
+# -- pod groups ---------------------------------------------------------------------------------------------------------
+
+
+@check("union")
+def _union(path: str, value: Any, names: list[str]) -> Iterable[Fault]:
+    """Yield the fault of a union with no member set, or with several."""
+    supported = ", ".join(f"`{name}`" for name in names)
+    chosen = [name for name in names if attribute(value, name) is not None]
+    if not chosen:
+        return (invalid(path, "", f"must specify one of: {supported}"),)
+    if len(chosen) > 1:
+        return (invalid(path, f"{{{', '.join(chosen)}}}", f"must specify exactly one of: {supported}"),)
+    return ()
+
+
+@check("distinct names")
+def _distinct_names(path: str, things: Iterable[Any]) -> Faults:
+    seen: set[str] = set()
+    for i, one in enumerate(things):
+        if one.name in seen:
+            yield duplicate(f"{path}[{i}]", msgspec.to_builtins(one))
+        seen.add(one.name)
+
+
+@check("disruption mode", of_holder=True)
+def _disruption(path: str, mode: DisruptionMode | str | None, *_: Any) -> Iterable[Fault]:
+    if isinstance(mode, DisruptionMode):
+        return _union(path, mode, ["single", "all"])
+    return one_of(path, mode, ("Pod", "PodGroup"))
+
+
+# -- storage ------------------------------------------------------------------------------------------------------------
+
+_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_SINGLE: Final = "ReadWriteOncePod"
+
+
+@check("access modes")
+def _access_modes(path: str, modes: Sequence[str]) -> Faults:
+    for mode in modes:
+        yield from one_of(path, mode, _ACCESS_MODES)
+    if _SINGLE in modes and any(mode != _SINGLE and mode in _ACCESS_MODES for mode in modes):
+        yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
+
+
+@check("only storage")
+def _only_storage(path: str, capacity: Mapping[str, Any]) -> Iterable[Fault]:
+    return (unsupported(path, sorted(capacity), ("storage",)),) if capacity and set(capacity) != {"storage"} else ()
+
+
+@check("distinct values")
+def _distinct_values(path: str, values: Sequence[str]) -> Iterable[Fault]:
+    return (duplicate(path, list(values)),) if len(set(values)) != len(values) else ()
+
+
+# -- devices ------------------------------------------------------------------------------------------------------------
+
+
+@check("name of request", of_holder=True)
+def _request(path: str, name: str, _: Any, up: Holders, seen: Seen) -> Iterable[Fault]:
+    if _request not in seen:
+        requests = up[1][0].devices.requests if up is not None else ()
+        seen[_request] = {one.name for one in requests if one.name}
+    if name.partition("/")[0] in seen[_request]:
+        return ()
+    why = "must be the name of a request in the claim or the name of a request and a subrequest"
+    return (invalid(path, name, why),)
+
+
+@check("nodes of slice")
+def _nodes(path: str, spec: Any) -> Iterable[Fault]:
+    chosen = [spec.node_name is not None, spec.node_selector is not None, spec.all_nodes, spec.per_device_node_selection]
+    if sum(map(bool, chosen)) == 1:
+        return ()
+    return (required(path, "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"),)

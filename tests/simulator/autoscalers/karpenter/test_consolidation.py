@@ -309,3 +309,13 @@ def test_closed_nodes_take_no_pods_of_candidates() -> None:
 )
 def test_a_percentage_of_a_budget_rounds_up(limit: str, nodes: int, allowed: int) -> None:
     assert DisruptionLimit(limit).allowed(nodes) == allowed
+
+
+def test_new_nodes_for_pods_that_are_pending_anyway_are_told_apart() -> None:
+    held = instance_type("small", cpu="4", memory="8Gi", pods="1")
+    own, pods = node("n1", held), [pod("on-it", cpu="1", node="n1"), pod("a", cpu="1"), pod("b", cpu="1")]
+    cluster = scene([held], [pool()], [own], pods)
+    candidate = candidate_of(cluster, cluster.nodes[0], cluster.pools[0])
+    found = Disruptor(cluster).compute([candidate])
+    assert found.why == "Can't remove without creating 3 candidates, 2 of them for pods that are pending anyway"
+    assert Disruptor(cluster).compute([candidate], briefly=True).decision == "no-op"

@@ -220,7 +220,10 @@ def explain(**given: Any) -> int:
             if given["together"]
             else [*_explained(asked, what, counts)]
         )
-        found += autoscaler_answers(given, asked)
+        answers = list(autoscaler_answers(given, asked))
+        if given["output"] in {"text", "wide"}:  # what is missing is the same for all
+            answers[:-1] = [with_fields(one, missing=()) for one in answers[:-1]]
+        found += answers
     print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
     return exit_status(*found)
 

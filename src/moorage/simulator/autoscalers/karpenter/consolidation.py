@@ -156,7 +156,10 @@ class Disruptor:
         if not found.claims:
             return DisruptionCommand(held, solution=found)
         if len(found.claims) > 1:
-            return DisruptionCommand(held, f"Can't remove without creating {len(found.claims)} candidates", solution=found)
+            for_others = sum(not any(pod.metadata.uid in uids for pod in claim.pods) for claim in found.claims)
+            told = f"Can't remove without creating {len(found.claims)} candidates"
+            told += f", {for_others} of them for pods that are pending anyway" if for_others else ""
+            return DisruptionCommand(held, told, solution=found)
         return self._replaced(held, found, found.claims[0])
 
     def _on_starting_nodes(self, found: LaunchPlan) -> dict[str, str]:

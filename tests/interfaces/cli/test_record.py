@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from moorage.errors import InputError
+from moorage.interfaces.cli.live.record import _differences, _options_of_scheduler
 from moorage.testing.capsule import read_capsule
 from tests.interfaces.cli.conftest import PROGRAM, environment
-from tests.live.recording.scripted_log import write_log
+from tests.live.recording.scripted_log import START_S, write_log
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +122,17 @@ def test_a_capsule_repeats_the_decision_with_few_objects(moorage, log, tmp_path)
     assert read_capsule(failure).check().node is None
 
 
+def test_the_command_that_repeats_a_difference_names_the_scheduler():
+    given = {"config": "my config.yaml", "emulate": "1.36.2", "feature_gates": "", "plugins": ("a:B", "c:D")}
+    options = _options_of_scheduler(given)
+    assert options == " --config 'my config.yaml' --emulate 1.36.2 --plugins a:B --plugins c:D"
+    difference = {"at": START_S * 10**6, "pod": "default/web", "node": "n1", "ours": "n2"}
+    (*_, last) = "".join(_differences("log", [difference], options)).partition("Repeat one:\n")
+    assert " ".join(last.replace("\\\n", "").split()) == (
+        "moorage record cut -f log --pod default/web --at 2026-11-24T14:00:00Z --beside n1" + options + " -o case.json.gz"
+    )
+
+
 def test_a_capsule_says_when_the_decision_changes(moorage, log, tmp_path):
     path = tmp_path / "case.json"
     moorage("record", "cut", "-f", log, "--pod", "web", "-o", path, "-q")
@@ -132,7 +144,7 @@ profiles:
     args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
   plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}
 """
-    with pytest.raises(AssertionError, match=r"default/web goes to n2.*; before, it goes to n1"):
+    with pytest.raises(AssertionError, match=r"default/web goes to n2; before, it goes to n1"):
         read_capsule(path, config=config).check()
 
 

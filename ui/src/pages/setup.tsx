@@ -28,6 +28,7 @@ interface Measured {
 /** The decisions of the cluster's scheduler that a recorder compared with Moorage's. */
 interface Recorded {
   readonly log: string;
+  readonly options?: string;
   readonly agreement: {
     readonly compared?: number;
     readonly share?: number | null;
@@ -138,7 +139,7 @@ function Validation() {
 }
 
 /** How far Moorage decides as the recorded scheduler did: as a figure, by plugin, and each difference as a case to repeat. */
-function Agreement({ recorded: { log, agreement, differences } }: { recorded: Recorded }) {
+function Agreement({ recorded: { log, agreement, differences, options = "" } }: { recorded: Recorded }) {
   const { compared = 0, share, bindings = {}, failures = {}, plugins = {}, uncompared = {} } = agreement;
   const estimated = Object.entries(uncompared).find(([why]) => why.startsWith("not judged"))?.[1] ?? 0;
   const different = (bindings.different ?? 0) + (failures.different ?? 0);
@@ -177,7 +178,7 @@ function Agreement({ recorded: { log, agreement, differences } }: { recorded: Re
           rows={[...differences].reverse()}
           first={5}
           columns={[
-            ["Last differences", (one) => <Difference one={one} log={log} />],
+            ["Last differences", (one) => <Difference one={one} log={log} options={options} />],
           ]}
         />
       )}
@@ -186,7 +187,7 @@ function Agreement({ recorded: { log, agreement, differences } }: { recorded: Re
 }
 
 /** A decision that differs, and the command that cuts it out of the log. */
-function Difference({ one, log }: { one: Recorded["differences"][number]; log: string }) {
+function Difference({ one, log, options }: { one: Recorded["differences"][number]; log: string; options: string }) {
   const beside = one.node ? ` --beside ${one.node}` : "";
   const by = one.plugins?.length ? ` (${one.plugins.map(visible).join(", ")})` : "";
   return (
@@ -196,7 +197,7 @@ function Difference({ one, log }: { one: Recorded["differences"][number]; log: s
         chooses {one.ours ? <Name of={one.ours} to="node" /> : "none"}
         {by}
       </p>
-      <Command text={`moorage record cut -f ${log} --pod ${one.pod} --at ${one.at}${beside} -o case.json.gz`} />
+      <Command text={`moorage record cut -f ${log} --pod ${one.pod} --at ${one.at}${beside}${options} -o case.json.gz`} />
     </>
   );
 }

@@ -340,10 +340,7 @@ def objects_at(log: ClusterLog, moment: int) -> bytes:
     Raises  InputError
     """
     state = log.state_at(moment)
-    items = (
-        msgspec.json.encode(_record(state)),
-        *(with_version(body, version) for version, body in state.objects.values()),
-    )
+    items = [msgspec.json.encode(_record(state)), *(with_version(body, version) for version, body in state.objects.values())]
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(items) + b"\n]}\n"
 
 

@@ -51,8 +51,8 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
         """Return the outcome in words."""
         if not self.node:
             return f"no node fits: {', '.join(sorted(self.reasons))}"
-        if not self.beside:
-            return f"goes to {self.node}, the only node that fits"
+        if self.beside in {"", self.node}:
+            return f"goes to {self.node}{'' if self.beside else ', the only node that fits'}"
         plugins = f" by {', '.join(self.plugins)}" if self.plugins else ""
         return f"goes to {self.node}; {self.beside} {self.relation}{plugins}"
 

@@ -76,9 +76,8 @@ class RedactingEncoder(ObjectEncoder):
         kind = KIND_OF_TYPE[type(obj)]
         bare = self._cleaner.cleaned(replace(obj, metadata=replace(obj.metadata, resource_version="")))
         slot = kind.slot if kind.slot in SLOTS else "others"
-        beside: dict[str, Any] = {}
-        if isinstance(obj, PersistentVolumeClaim):
-            beside["stateful_sets"] = tuple(one for one in self._sets.values() if one.namespace == obj.namespace)
+        sets = tuple(one for one in self._sets.values() if one.namespace == obj.namespace)
+        beside: dict[str, Any] = {"stateful_sets": sets} if isinstance(obj, PersistentVolumeClaim) else {}
         try:
             made = redact_cluster(ClusterInput(**{**beside, slot: (bare,)}), self._key, compared=self._compared).objects
         except InputError:

@@ -350,16 +350,12 @@ class Shadow:
         ended = [(case, self._explained(case)) for case in due]
         self._go_to(len(self._changes))
         for case, found in reversed(ended):
-            if found is None:
-                self.agreement.uncompared[TOO_MANY] += 1
-            elif found.verdict is not Match.DIFFERENT:
-                self.agreement.count(found, case.at)
-            elif case.doubt:
-                self.agreement.uncompared[case.doubt] += 1
-            elif case.version < self._changes[0].version:
-                self.agreement.uncompared[_UNTOLD] += 1
-            else:
-                self.agreement.count(found, case.at)
+            doubt = case.doubt or (_UNTOLD if self._changes and case.version < self._changes[0].version else "")
+            if found is None or (found.verdict is Match.DIFFERENT and doubt):
+                self.agreement.uncompared[TOO_MANY if found is None else doubt] += 1
+                continue
+            self.agreement.count(found, case.at)
+            if found.verdict is Match.DIFFERENT:
                 self.on_difference(found, case.at)
         return bool(more)
 

@@ -57,7 +57,8 @@ def agreement_of(directory: Path) -> dict[str, Any]:
         mark = log.state_at(log.span()[1]).marks.get("agreement")
         found = {} if mark is None else {"agreement": mark.facts}
     differences = [{**one, "at": moment_text(one["at"])} for one in found.get("differences", ())]
-    return {"log": str(directory), "agreement": found.get("agreement", {}), "differences": differences}
+    options = found.get("about", {}).get("options", "")
+    return {"log": str(directory), "agreement": found.get("agreement", {}), "differences": differences, "options": options}
 
 
 def count_on(loop: RecorderLoop) -> None:
@@ -78,8 +79,7 @@ def count_on(loop: RecorderLoop) -> None:
 def write_status(loop: RecorderLoop) -> None:
     """Write the file as a whole; a disk that is full leaves the last one."""
     try:
-        content = msgspec.json.format(msgspec.json.encode(status_of(loop)))
-        put_file(loop.recorder.writer.directory / STATUS_FILE, content)
+        put_file(loop.recorder.writer.directory / STATUS_FILE, msgspec.json.format(msgspec.json.encode(status_of(loop))))
     except (OSError, ConfigError) as error:
         loop.write_error = str(error)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from shlex import quote
 from socket import socket
 from typing import Any, Final
 
@@ -210,7 +211,7 @@ def _text(found: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield from _running(recorder)
     yield from _agreement(found["agreement"])
-    yield from _differences(found["log"], (recorder or {}).get("differences") or ())
+    yield from _differences(found["log"], (recorder or {}).get("differences") or (), started.get("options", ""))
     if faults is not None:
         damaged = [one for one in faults if not one["torn"]]
         torn = len(faults) - len(damaged)
@@ -252,7 +253,7 @@ def _agreement(agreement: Mapping[str, Any]) -> Iterator[str]:
         yield _line(f"Not compared: {reasons}.", indent="")
 
 
-def _differences(log: str, differences: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _differences(log: str, differences: Sequence[Mapping[str, Any]], options: str) -> Iterator[str]:
     """Yield the last differences, and the command that cuts the last one out of the log."""
     if not differences:
         return
@@ -264,7 +265,7 @@ def _differences(log: str, differences: Sequence[Mapping[str, Any]]) -> Iterator
     last = differences[-1]
     beside = f" --beside {last['node']}" if last.get("node") else ""
     yield f"Repeat one:\n  moorage record cut -f {log} --pod {last['pod']} \\\n"
-    yield f"    --at {moment_text(last['at'])}{beside} -o case.json.gz\n"
+    yield f"    --at {moment_text(last['at'])}{beside} \\\n   {options} -o case.json.gz\n"
 
 
 # -- record ------------------------------------------------------------------------------------------------------------
@@ -342,6 +343,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
         facts = {
             "server": "" if redacted else endpoint.server, "version": await server_version(rest.get), "moorage": __version__,
             "release": loaded.release, "redacted": redacted, "cluster": "" if redacted else await cluster_uid(rest.get),
+            "options": "" if redacted else _options_of_scheduler(given),
         }  # fmt: skip
         writer = LogWriter(given["directory"], limits)
         recorder = ChangeRecorder(writer, LogClock(time.time_ns, time.monotonic, writer.last_at), encoder)
@@ -360,6 +362,13 @@ def _loaded(given: dict[str, Any], log: Klog) -> Loaded:
     if loaded.configuration.extenders:
         log.warning("extenders are not asked, so decisions that they change are shown as differences")
     return replace(loaded, configuration=with_fields(loaded.configuration, extenders=()))
+
+
+def _options_of_scheduler(given: Mapping[str, Any]) -> str:
+    """Return the options with which other commands decide as this one does."""
+    named = [(f"--{name.replace('_', '-')}", given[name]) for name in ("config", "emulate", "feature_gates")]
+    named += [("--plugins", one) for one in given["plugins"]]
+    return "".join(f" {name} {quote(value)}" for name, value in named if value)
 
 
 async def _until_signal(loop: RecorderLoop, log: Klog) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,9 +29,9 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["Admittance", "admit", "admit_strictly"]
-
 G = TypeVar("G", PodGroup, CompositePodGroup)
+#: The fields that a priority class sets.
+_OF_CLASS: Final = ("priority", "priority_class_name", "preemption_policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ class _Admission:
         self._seen: dict[tuple[str, int], tuple[PodSpec, Admitted, tuple[str, ...]]] = {}
         #: Spec of a pod from a dump that lacks a priority, by its id → that spec, and the spec with the priority.
         self._resolved: dict[int, tuple[PodSpec, PodSpec]] = {}
+        #: Class and preemption policy of such a spec → the fields that it gets.
+        self._given: dict[tuple[str, str | None], dict[str, Any]] = {}
         self._refused: dict[str, list[str]] = {}
 
     def pod(self, pod: Pod) -> Pod:
@@ -101,7 +103,12 @@ class _Admission:
         """Return a pod from a dump with the priority of its class, or of the default class."""
         known = self._resolved.get(id(pod.spec))
         if known is None:
-            known = self._resolved[id(pod.spec)] = (pod.spec, resolve_priority(pod, self._priorities).pod.spec)
+            spec = pod.spec
+            asked = (spec.priority_class_name, spec.preemption_policy)
+            if (given := self._given.get(asked)) is None:
+                found = resolve_priority(pod, self._priorities).pod.spec
+                given = self._given[asked] = {name: getattr(found, name) for name in _OF_CLASS}
+            known = self._resolved[id(spec)] = (spec, spec if given["priority"] is None else replace(spec, **given))
         return pod if known[0] is known[1] else replace(pod, spec=known[1])
 
     def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...]]:

@@ -408,8 +408,15 @@ class _Reader:
 
     def take_known(self, where: str, objects: Iterable[Object]) -> None:
         """Add objects of one kind that were read earlier."""
+        objects = list(objects)
+        kind = _KIND_OF_TYPE[type(objects[0])] if objects else KINDS[0]
+        keyed = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects}
+        if len(keyed) == len(objects) and not self.objects[kind.slot]:  # as usual: all at once
+            self.objects[kind.slot] = keyed
+            self.places[kind.slot] = dict.fromkeys(keyed, where)
+            return
         for obj in objects:
-            self._hold(_KIND_OF_TYPE[type(obj)], obj, where)
+            self._hold(kind, obj, where)
 
     def _note_fault(self, error: InputError) -> None:
         self.faults += (_shortened(line) for line in str(error).splitlines())

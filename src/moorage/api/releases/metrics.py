@@ -54,6 +54,11 @@ def metrics_of(release: str) -> Mapping[str, Spec]:
     return _of_series(RELEASES[release].minor)
 
 
+def own_metrics() -> dict[str, Spec]:
+    """Return Moorage's own metrics."""
+    return {name: Spec(name, row["help"], "", tuple(row.get("labels", ()))) for name, row in _table()["moorage"].items()}
+
+
 @cache
 def _of_series(minor: int) -> Mapping[str, Spec]:
     today = RELEASES[TODAY].minor

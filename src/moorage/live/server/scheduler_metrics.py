@@ -19,7 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
 from moorage.api.quantity import QuantityError, milli_value
 from moorage.api.releases import STABLE, TODAY
-from moorage.api.releases.metrics import Spec, metrics_of
+from moorage.api.releases.metrics import Spec, metrics_of, own_metrics
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.scheduler import Scheduler
@@ -45,33 +45,8 @@ from moorage.state.pod_requests import RequestOptions, pod_requests
 # -- metric specs ------------------------------------------------------------------------------------------------------
 # The metrics of /metrics: those of kube-scheduler and Moorage's own.
 
-_OWN: Final = (
-    Spec(
-        "moorage_faults_total",
-        "Facts, attempts and plugin calls that raised an exception and were survived; each is logged.",
-        "",
-    ),
-    Spec(
-        "moorage_attempt_errors_total",
-        "Attempts that ended in an error, by the plugin that raised it; empty for errors of the API server.",
-        "",
-        ("plugin", "profile"),
-    ),
-    Spec("moorage_verified_decisions_total", "Decisions from kept answers that --verify repeated without them.", ""),
-    Spec(
-        "moorage_verification_differences_total",
-        "Repeated decisions that differed, by the plugin whose reuse does not hold; empty if it is not known.",
-        "",
-        ("plugin",),
-    ),
-    Spec(
-        "moorage_events_dropped_total",
-        "Kubernetes events that were dropped because the queue was full or the API server did not respond.",
-        "",
-    ),
-)
 #: Moorage's own metrics, in every release.
-OWN: Final = {spec.name: spec for spec in _OWN}
+OWN: Final = own_metrics()
 SPECS: Final = {**metrics_of(TODAY), **OWN}
 
 #: Upstream's metrics of mechanisms that Moorage does not have: they are accepted by name and never shown.

@@ -14,24 +14,22 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
-from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.node_pools import (
     NodePool,
     PoolState,
-    cost_in,
     delete_node,
     empty_node,
     pool_states,
     taint_node,
 )
+from moorage.laboratory.dynamics.node_scalers import NodeScaler
 from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
@@ -46,21 +44,10 @@ from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize,
 from moorage.simulator.simulate import prepare
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["ClusterAutoscaler", "ScalingEvent"]
-
 #: --node-delete-delay-after-taint
 _DELETED_AFTER_S: Final = 5.0
 #: A cooldown is over at its last second, while a node is unneeded for long enough after it.
 _ULP_S: Final = 1e-6
-
-
-class ScalingEvent(Struct, frozen=True):
-    """``nodes`` of a pool were ordered (``up``), became ready (``ready``) or were removed (``down``)."""
-
-    time_s: float
-    action: str
-    pool: str
-    nodes: tuple[str, ...]
 
 
 class Growth(NamedTuple):
@@ -71,7 +58,7 @@ class Growth(NamedTuple):
     reasons: Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
-class ClusterAutoscaler:
+class ClusterAutoscaler(NodeScaler):
     """See the module's description.
 
     ``flags``       those of its command line, such as ``["--scale-down-unneeded-time=5m"]``, or read ones
@@ -96,17 +83,12 @@ class ClusterAutoscaler:
         currency: str = "",
         name: str = "autoscaler",
     ) -> None:
+        super().__init__(currency, missing)
         self._given, self._name, self._priorities = tuple(pools), name, priorities
         #: The flags that hold.
         self.flags = flags if isinstance(flags, AutoscalerFlags) else read_flags(flags)
         if expander:
             self.flags = replace(self.flags, expander=read_flags([f"--expander={expander}"]).expander)
-        #: What the input does not say, and what is assumed instead; the currency of prices.
-        self.missing, self.currency = tuple(missing), currency
-        #: The scaling events, in order.
-        self.events: list[ScalingEvent] = []
-        #: Seconds and what all nodes of pools cost from then on, in an hour.
-        self.rates: list[tuple[float, float]] = []
 
     def start(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -124,7 +106,7 @@ class ClusterAutoscaler:
             pool.account(simulation.now_s)
             if pool.size < pool.pool.min:
                 self._order(pool, pool.pool.min - pool.size)
-        self._note_rate()
+        self._note_prices()
         simulation.every(self.flags.scan_interval, self._scan)
 
     # -- what it did -----------------------------------------------------------------------------------------------------
@@ -141,26 +123,10 @@ class ClusterAutoscaler:
         """Return the node hours of each pool times its price."""
         return {name: self._pools[name].pool.price * hours for name, hours in self.node_hours().items()}
 
-    def cost(self) -> float:
-        """Return what all nodes of the pools cost so far."""
-        return sum(self.costs().values())
-
-    def cost_in(self, from_s: float, to_s: float) -> float:
-        """Return what all nodes of the pools cost between two times."""
-        return cost_in(self.rates, from_s, to_s)
-
-    def _note_rate(self) -> None:
-        rate = sum(len(pool.members) * pool.pool.price for pool in self._pools.values())
-        self.rates.append((self._simulation.now_s, rate))
+    def _note_prices(self) -> None:
+        self._note_rate(sum(len(pool.members) * pool.pool.price for pool in self._pools.values()))
 
     # -- rounds ----------------------------------------------------------------------------------------------------------
-
-    def _waiting(self) -> list[Pod]:
-        """Return the pods that the scheduler found no node for."""
-        return [
-            one.pod.pod for one in self._simulation.engine.scheduler.queue.ranked()
-            if one.attempts and one.place is not QueuePlace.GATED and not one.pod.status.nominated_node_name
-        ]  # fmt: skip
 
     def _scan(self, simulation: Simulation) -> None:
         """Run a round if something changed, or if a time is over that makes a difference."""
@@ -241,7 +207,7 @@ class ClusterAutoscaler:
         simulation = self._simulation
         taken = {*simulation.table.row_of, *(name for pool in self._pools.values() for name in pool.upcoming)}
         names = [state.order(taken).name for _ in range(count)]
-        self._note("up", state, names)
+        self._note("up", state.pool.name, names)
         delay = self._delays[state.pool.name]
         for name in names:
             simulation.call_at(simulation.now_s + delay.draw(self._random), partial(self._join, state, name))
@@ -251,8 +217,8 @@ class ClusterAutoscaler:
         node = state.upcoming.pop(name)
         state.account(simulation.now_s)
         state.members[name] = None
-        self._note("ready", state, [name])
-        self._note_rate()
+        self._note("ready", state.pool.name, [name])
+        self._note_prices()
         policies = policies_of(simulation.aside.values())
         simulation.tell(Seen(node), *map(Seen, daemon_pods([node], policies)))
 
@@ -325,9 +291,6 @@ class ClusterAutoscaler:
         state.account(self._simulation.now_s)
         state.members.pop(name, None)
         self._loop.gone(name)
-        self._note("down", state, [name])
-        self._note_rate()
+        self._note("down", state.pool.name, [name])
+        self._note_prices()
         delete_node(self._simulation, name)
-
-    def _note(self, action: str, state: PoolState, names: Sequence[str]) -> None:
-        self.events.append(ScalingEvent(self._simulation.now_s, action, state.pool.name, tuple(names)))

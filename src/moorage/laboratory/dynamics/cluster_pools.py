@@ -19,8 +19,6 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.simulator.autoscalers.instance_types import PriceList
 
-__all__ = ["AUTOSCALER_KINDS", "ClusterPools", "pools_of_cluster"]
-
 #: The kinds to read in addition, as they are.
 AUTOSCALER_KINDS: Final = ("configmaps.v1.", "deployments.v1.apps")
 _NAME: Final = "cluster-autoscaler"

@@ -22,8 +22,6 @@ from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainCo
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Consolidation"]
-
 
 def movable_pods(simulation: SimulatedCluster, row: int) -> list[PodInfo] | None:
     """Return the pods that leave a node when it is removed; None if one of them keeps it, or its budget is spent.

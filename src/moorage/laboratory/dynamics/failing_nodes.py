@@ -18,8 +18,6 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.survive.failures import UNREACHABLE, FailureMode, reachable_node, tolerated_s, unreachable_node
 from moorage.simulator.owners import controller_of
 
-__all__ = ["FailingNodes"]
-
 #: kube-controller-manager's --node-monitor-grace-period: seconds without heartbeats before a node is marked unreachable.
 _GRACE_S: Final = 50.0
 

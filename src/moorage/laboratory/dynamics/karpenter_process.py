@@ -19,10 +19,9 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Seen
-from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.autoscaler import ScalingEvent
-from moorage.laboratory.dynamics.node_pools import cost_in, delete_node, empty_node, taint_node
+from moorage.laboratory.dynamics.node_pools import delete_node, empty_node, taint_node
+from moorage.laboratory.dynamics.node_scalers import NodeScaler
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
@@ -42,8 +41,6 @@ from moorage.simulator.autoscalers.karpenter.scene import (
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE, KeyRequirement
 from moorage.state.pod_info import PodInfo
-
-__all__ = ["KarpenterProcess"]
 
 #: --batch-idle-duration and --batch-max-duration; how often Karpenter looks for nodes to disrupt, and how long it then waits.
 _IDLE_S: Final = 1.0
@@ -70,12 +67,13 @@ class _Machine:
     leaving: bool = False
 
 
-class KarpenterProcess:
+class KarpenterProcess(NodeScaler):
     """See the module's description.
 
     ``documents``       NodePools as in a dump, and other objects, which are ignored
     ``provision_s``     from a launch until the node takes pods
     ``interruptions``   of a spot node in an hour, on average
+    ``events``          have also ``empty``, ``underutilized`` and ``interrupted``, before a node goes
     ``start_s``         the time of day and week for the schedules of budgets: Unix seconds at the beginning of the run
     Raises  InputError without a NodePool, and for one that is not valid
     """
@@ -98,15 +96,9 @@ class KarpenterProcess:
             raise InputError("Karpenter adds no nodes: the input has no NodePool of karpenter.sh/v1")
         if not 0 <= interruptions < inf:
             raise InputError(f"interruptions: {interruptions!r} is no number of interruptions of a spot node in an hour")
-        self.currency = prices.currency
+        super().__init__(prices.currency)
         self.prices, self._delay, self._interruptions = prices, distribution_of(provision_s), interruptions
         self._spot_to_spot, self._start_s, self._name = spot_to_spot, start_s, name
-        #: What happened, in order: ``up``, ``ready``, ``empty``, ``underutilized``, ``interrupted``, ``down``.
-        self.events: list[ScalingEvent] = []
-        #: Seconds and what all nodes of NodePools cost from then on, in an hour.
-        self.rates: list[tuple[float, float]] = []
-        #: What the run does not know, and what is assumed instead.
-        self.missing: tuple[str, ...] = ()
 
     def start(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -132,7 +124,7 @@ class KarpenterProcess:
         self._virtual, unknown = buffer_pods(self._documents, tuple(simulation.aside.values()))
         self._lost = bool(self._virtual)
         self.missing = (*self._judge().missing, *self._overlaid, *unknown)
-        self._note_rate()
+        self._note_prices()
         simulation.every(_IDLE_S, self._batch)
         simulation.every(_POLL_S, self._disrupt)
 
@@ -153,14 +145,6 @@ class KarpenterProcess:
         self._account()
         return dict(self._spent)
 
-    def cost(self) -> float:
-        """Return what all nodes of NodePools cost so far."""
-        return sum(self.costs().values())
-
-    def cost_in(self, from_s: float, to_s: float) -> float:
-        """Return what all nodes of NodePools cost between two times."""
-        return cost_in(self.rates, from_s, to_s)
-
     def why_not_added(self, pod: PodInfo) -> str:
         """Return why Karpenter launches no node for a pending pod; "" if it does."""
         if self._told[0] != (state := self._simulation.engine.scheduler.state.facts):
@@ -176,11 +160,8 @@ class KarpenterProcess:
                 self._spent[machine.pool] += hours * machine.price
             machine.since_s = now_s
 
-    def _note_rate(self) -> None:
-        self.rates.append((self._simulation.now_s, sum(machine.price for machine in self._machines.values())))
-
-    def _note(self, action: str, pool: str, names: Sequence[str]) -> None:
-        self.events.append(ScalingEvent(self._simulation.now_s, action, pool, tuple(names)))
+    def _note_prices(self) -> None:
+        self._note_rate(sum(machine.price for machine in self._machines.values()))
 
     # -- the cluster as Karpenter sees it ----------------------------------------------------------------------------------
 
@@ -217,13 +198,6 @@ class KarpenterProcess:
         ):  # fmt: skip
             known = self._existed[node.name] = ExistingNode(node, pods, leaving=leaving, nominated=nominated)
         return known
-
-    def _waiting(self) -> list[Pod]:
-        """Return the pods that the scheduler found no node for."""
-        return [
-            one.pod.pod for one in self._simulation.engine.scheduler.queue.ranked()
-            if one.attempts and one.place is not QueuePlace.GATED and not one.pod.status.nominated_node_name
-        ]  # fmt: skip
 
     # -- launches --------------------------------------------------------------------------------------------------------
 
@@ -263,7 +237,7 @@ class KarpenterProcess:
         self._account()
         self._machines[node.name] = _Machine(node, claim.pool.name, price, self._simulation.now_s, joined=False)
         self._note("up", claim.pool.name, [node.name])
-        self._note_rate()
+        self._note_prices()
         self._later(self._delay.draw(self._random), partial(self._join, node.name))
         return node.name
 
@@ -360,7 +334,7 @@ class KarpenterProcess:
         self._seen.pop(name, None)
         self._existed.pop(name, None)
         self._note("down", machine.pool, [name])
-        self._note_rate()
+        self._note_prices()
         delete_node(self._simulation, name)
 
     def _later(self, after_s: float, call: Callable[[], None]) -> None:

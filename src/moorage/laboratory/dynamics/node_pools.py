@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -19,8 +18,6 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import NodeType, Offer, offers_of_types, read_list, read_types
 from moorage.laboratory.present import ObjectLike
 from moorage.state.pod_info import PodInfo
-
-__all__ = ["NodePool", "PoolState", "cost_in", "delete_node", "empty_node", "pool_states", "read_pools", "taint_node"]
 
 #: The maximum size of a pool that gives none, and the longest provisioning time of a node in seconds.
 _MOST: Final = 1000
@@ -82,12 +79,6 @@ class PoolState:
         """Return the hours that the pool's nodes existed, added up."""
         self.account(now_s)
         return self._node_s / 3600
-
-
-def cost_in(rates: Sequence[tuple[float, float]], from_s: float, to_s: float) -> float:
-    """Return what nodes cost between two times, from the times at which the cost of an hour changed."""
-    spans = zip(rates, [time_s for time_s, _ in rates[1:]] + [inf], strict=True)
-    return sum(rate * max(min(end, to_s) - max(begun, from_s), 0.0) for (begun, rate), end in spans) / 3600
 
 
 def read_pools(path: str) -> list[NodePool]:

@@ -22,13 +22,6 @@ from moorage.laboratory.present import ObjectLike, read_given
 from moorage.simulator.admission import admit
 from moorage.simulator.trace import Arrival
 
-__all__ = [
-    "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "Distribution", "DistributionLike", "Diurnal", "Empirical",
-    "Exponential", "Fixed", "LogNormal", "PodArrivals", "PodKind", "Poisson", "Regular", "TraceArrivals",
-    "UniformBetween", "Weibull", "distribution_of",
-]  # fmt: skip
-
-
 # -- distributions -----------------------------------------------------------------------------------------------------
 # Distributions of times and sizes: lifetimes of pods, times to failure and to repair, delays, sizes of batches.
 #

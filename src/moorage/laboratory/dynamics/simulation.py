@@ -43,9 +43,6 @@ from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ClusterProcess", "Simulation", "SimulationTotals"]
-
-
 # -- totals ------------------------------------------------------------------------------------------------------------
 # Counts and waiting times of a simulation so far.
 

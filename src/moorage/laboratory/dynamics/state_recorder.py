@@ -18,8 +18,6 @@ from moorage.laboratory.node_groups import counts_for_metrics, use_of_nodes
 from moorage.laboratory.present import ObjectLike, read_given
 from moorage.simulator.admission import admit
 
-__all__ = ["StateRecorder"]
-
 _RESOURCES: Final = ("cpu", "memory")
 
 

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
         def pod(self, ref: str | Pod) -> Pod: ...
 
 
-__all__ = ["PlanQuestions", "planned_pods"]
-
-
 def planned_pods(cluster: PlannableCluster, pods: Iterable[str | Pod] | None) -> tuple[Pod, ...]:
     """Return the pods to place: the named ones, or all pending ones that are not gated, in the order of the queue."""
     scheduler = cluster.simulation.scheduler

@@ -12,8 +12,8 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
 from moorage.interfaces.cli.questions.simulate_autoscaled import Autoscaler, AutoscalerOptions, autoscaler_of, kinds_of
 from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, typical_mix, unplaced_copy
+from moorage.laboratory.dynamics.node_scalers import compare_autoscalers
 from moorage.laboratory.dynamics.pod_arrivals import Exponential, PodArrivals, PodKind, Poisson
-from moorage.laboratory.dynamics.scaling_comparison import compare_autoscalers
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.report.explanation import AutoscalerComparison
 from moorage.simulator.autoscalers.instance_types import read_price_list

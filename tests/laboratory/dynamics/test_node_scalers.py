@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from moorage.errors import InputError
-from moorage.laboratory.dynamics import Exponential, KarpenterProcess, PodArrivals, PodKind, Poisson, Simulation
-from moorage.laboratory.dynamics.scaling_comparison import compare_autoscalers, scaling_table
+from moorage.laboratory.dynamics import (
+    Exponential,
+    KarpenterProcess,
+    PodArrivals,
+    PodKind,
+    Poisson,
+    Simulation,
+    compare_autoscalers,
+    scaling_table,
+)
 from tests.laboratory.dynamics.test_karpenter_process import LARGE, SMALL, a_pool
 from tests.simulator.autoscalers.karpenter.clusters import pod, price_list
 

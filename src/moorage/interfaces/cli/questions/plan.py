@@ -115,6 +115,10 @@ def _types(given: Mapping[str, Any], asked: Asked) -> AutoscaledTypes:
     return of_cluster_autoscaler(asked.changed_input, prices, dump_time_s(asked))
 
 
+def _asked_of(given: Mapping[str, Any]) -> dict[str, str]:
+    return {"autoscaler": given["autoscaler"]} if given["autoscaler"] else {}
+
+
 def _assumptions(given: Mapping[str, Any], types: AutoscaledTypes) -> tuple[Assumption, ...]:
     return tuple(Assumption(given["autoscaler"], f"not in the input: {text}") for text in types.missing)
 
@@ -125,7 +129,7 @@ def _consolidation(
     types = known.types if given["objective"] == "price" else ()
     flags = {name: given[name] for name in ("delete_emptydir_data", "force")}
     request = asked.request({
-        "plan": [one.name for one in types], "consolidate": True, "objective": given["objective"],
+        "plan": [one.name for one in types], "consolidate": True, "objective": given["objective"], **_asked_of(given),
         "flags": {name: True for name, value in flags.items() if value},
     })  # fmt: skip
     question = ConsolidationQuestion(
@@ -143,7 +147,7 @@ def _plan(
 ) -> NodePlan:  # fmt: skip
     types = known.types
     request = asked.request({
-        "plan": [one.name for one in types], "objective": given["objective"],
+        "plan": [one.name for one in types], "objective": given["objective"], **_asked_of(given),
         **({"pods": list(given["pods"])} if given["pods"] else {}),
         **({} if given["budget"] is None else {"budget": given["budget"]}),
     })  # fmt: skip

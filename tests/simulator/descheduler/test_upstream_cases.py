@@ -23,7 +23,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import InputError
 from moorage.simulator.descheduler.cycle import run_plugin
-from moorage.simulator.descheduler.evictor import CycleLimits, DefaultEvictor, Evictor, PluginRun
+from moorage.simulator.descheduler.evictor import DefaultEvictor, Evictor, PluginRun
 from moorage.simulator.descheduler.policy import DefaultEvictorArgs, args_of, faults_of
 from moorage.simulator.descheduler.scene import PodReport, Scene
 from moorage.state.pod_requests import amount
@@ -94,8 +94,7 @@ def test_evicts_as_many_pods_as_the_descheduler(case: dict[str, Any]) -> None:
     assert isinstance(judged, DefaultEvictorArgs)
     failed = set(case.get("failed", ()))
     evictor = Evictor(
-        CycleLimits(case.get("perNode"), case.get("perNamespace"), case.get("total")),
-        lambda pod: "refused" if pod.key in failed else "",
+        lambda pod: "refused" if pod.key in failed else "", case.get("total"), case.get("perNode"), case.get("perNamespace")
     )
     run = PluginRun(scene, DefaultEvictor(judged, scene), evictor, case["plugin"])
     try:

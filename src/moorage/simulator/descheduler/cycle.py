@@ -17,7 +17,7 @@ from moorage.api.core import Node, Pod, TopologySpreadConstraint
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.errors import InputError
-from moorage.simulator.descheduler.evictor import CycleLimits, DefaultEvictor, EvictionOutcome, Evictor, PluginRun
+from moorage.simulator.descheduler.evictor import DefaultEvictor, EvictionOutcome, Evictor, PluginRun
 from moorage.simulator.descheduler.policy import (
     DefaultEvictorArgs,
     DeschedulerPolicy,
@@ -445,7 +445,10 @@ def run_cycle(policy: DeschedulerPolicy, see: Callable[[], Scene], ask: Callable
     ``see``  returns the cluster before each plugin: pods that an earlier one evicted are terminating or gone
     ``ask``  asks the API server for an eviction and returns its error, or "" if it is allowed
     """
-    evictor, errors = Evictor(CycleLimits.of(policy), ask), []
+    evictor, errors = Evictor(
+        ask, policy.max_no_of_pods_to_evict_total, policy.max_no_of_pods_to_evict_per_node,
+        policy.max_no_of_pods_to_evict_per_namespace,
+    ), []  # fmt: skip
     if len(see().ready_nodes(policy.node_selector or "")) < _FEWEST_NODES:
         return evictor, ["the cluster size is 0 or 1: the descheduler does nothing"]
     for point in ("deschedule", "balance"):

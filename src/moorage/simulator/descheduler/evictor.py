@@ -18,7 +18,7 @@ from moorage.api.core import Node, Pod
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import compile_label_selector
 from moorage.errors import InputError
-from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, DefaultEvictorArgs, DeschedulerPolicy
+from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, DefaultEvictorArgs
 from moorage.simulator.descheduler.scene import NO_EVICTION, Scene
 from moorage.simulator.owners import is_mirror
 
@@ -34,59 +34,46 @@ class EvictionOutcome(Enum):
     LIMITED = "limited"
 
 
-class PlannedEviction(Struct, frozen=True):
-    pod: Pod
-    profile: str
-    plugin: str
-
-
-class RefusedEviction(Struct, frozen=True):
-    """An eviction that a limit of the policy, or the API server, refused. ``why`` is the error's text."""
+class AskedEviction(Struct, frozen=True):
+    """An eviction that a plugin wanted. ``why``: the error's text, if a limit of the policy or the API server refused it."""
 
     pod: Pod
     profile: str
     plugin: str
-    why: str
-
-
-class CycleLimits(Struct, frozen=True):
-    node: int | None = None
-    namespace: int | None = None
-    total: int | None = None
-
-    @classmethod
-    def of(cls, policy: DeschedulerPolicy) -> CycleLimits:
-        return cls(
-            policy.max_no_of_pods_to_evict_per_node, policy.max_no_of_pods_to_evict_per_namespace,
-            policy.max_no_of_pods_to_evict_total,
-        )  # fmt: skip
+    why: str = ""
 
 
 class Evictor:
-    """The evictions of one cycle. ``ask`` asks the API server: it returns "" if it allows the eviction, or its error."""
+    """The evictions of one cycle. ``ask`` asks the API server: it returns "" if it allows the eviction, or its error.
 
-    def __init__(self, limits: CycleLimits, ask: Callable[[Pod], str]) -> None:
-        self._limits, self._ask = limits, ask
+    ``total``, ``per_node``, ``per_namespace``  the limits of the policy; None: no limit
+    """
+
+    def __init__(
+        self, ask: Callable[[Pod], str], total: int | None = None, per_node: int | None = None, per_namespace: int | None = None
+    ) -> None:
+        self._ask, self._total, self._per_node, self._per_namespace = ask, total, per_node, per_namespace
         self._counts: Counter[tuple[str, str]] = Counter()
-        self.evicted: list[PlannedEviction] = []
-        self.refused: list[RefusedEviction] = []
+        self.evicted: list[AskedEviction] = []
+        self.refused: list[AskedEviction] = []
 
     def evict(self, pod: Pod, profile: str, plugin: str) -> EvictionOutcome:
-        node, space, limits = ("node", pod.spec.node_name), ("namespace", pod.namespace), self._limits
-        why, outcome = "", EvictionOutcome.LIMITED
-        if limits.total is not None and len(self.evicted) >= limits.total:
-            why = "maximum number of evicted pods per a descheduling cycle reached"
-        elif limits.node is not None and self._counts[node] >= limits.node:
-            why = "maximum number of evicted pods per node reached"
-        elif limits.namespace is not None and self._counts[space] >= limits.namespace:
-            why, outcome = "maximum number of evicted pods per namespace reached", EvictionOutcome.FAILED
+        node, space = ("node", pod.spec.node_name), ("namespace", pod.namespace)
+        outcome = EvictionOutcome.FAILED
+        if self._total is not None and len(self.evicted) >= self._total:
+            why, outcome = "maximum number of evicted pods per a descheduling cycle reached", EvictionOutcome.LIMITED
+        elif self._per_node is not None and self._counts[node] >= self._per_node:
+            why, outcome = "maximum number of evicted pods per node reached", EvictionOutcome.LIMITED
+        elif self._per_namespace is not None and self._counts[space] >= self._per_namespace:
+            why = "maximum number of evicted pods per namespace reached"
         else:
-            why, outcome = self._ask(pod), EvictionOutcome.FAILED
+            why = self._ask(pod)
+        asked = AskedEviction(pod, profile, plugin, why)
         if why:
-            self.refused.append(RefusedEviction(pod, profile, plugin, why))
+            self.refused.append(asked)
             return outcome
         self._counts.update((node, space))
-        self.evicted.append(PlannedEviction(pod, profile, plugin))
+        self.evicted.append(asked)
         return EvictionOutcome.EVICTED
 
 

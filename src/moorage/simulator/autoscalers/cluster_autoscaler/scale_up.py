@@ -337,99 +337,88 @@ def scale_up(
     random: Random,
 ) -> ScaleUp:  # fmt: skip
     """Return how node groups grow for pods that fit on no node of ``packed``, which is left as it was."""
-    made, alike, nodes = ScaleUp(), pod_groups(pods), [packed.node(name) for name in packed.order]
-    bounds = ResourceBounds(nodes, flags, lowest=False)
-    fitting = _fitting_by_group(packed, groups, alike, bounds, made)
-    by_name = {group.name: group for group in groups}
-    for name, found in fitting.items():
-        option = _option(packed, by_name[name], by_name, fitting, alike, found, flags, len(nodes))
-        if option is not None:
-            made.options.append(option)
-    if not made.options:
-        return made
-    best = by_name[chosen(made.options, expander, len(nodes), random).pool]
-    count = next(option.count for option in made.options if option.pool == best.name)
-    if flags.max_nodes_total:
-        count = min(count, flags.max_nodes_total - len(nodes))
-    if count < 1:
-        return made
-    count = bounds.allowed(best.template.node, count)[0]
-    within = [best, *(one for one in _similar(best, by_name, fitting, flags) if not bounds.allowed(one.template.node, 1)[1])]
-    for name, more in balanced(within, count).items():
-        allowed = bounds.allowed(by_name[name].template.node, more)[0]
-        if allowed > 0:
-            bounds.consume(by_name[name].template.node, allowed)
-            made.more[name] = allowed
-    return made
+    growth = _Growth(packed, groups, pods, flags)
+    growth.made.options += filter(None, map(growth.option, growth.fitting))
+    if growth.made.options:
+        growth.grow(chosen(growth.made.options, expander, growth.nodes, random))
+    return growth.made
 
 
-def _fitting_by_group(
-    packed: PackingSnapshot, groups: Iterable[GroupSize], alike: Sequence[Sequence[Pod]], bounds: ResourceBounds,
-    made: ScaleUp,
-) -> dict[str, list[int]]:  # fmt: skip
-    """Return which groups of pods fit on a new node of each group that may grow, and note why no group helps the others."""
-    skipped: dict[str, tuple[str, ...]] = {}
-    fitting: dict[str, list[int]] = {}
-    refused: list[dict[str, tuple[str, ...]]] = [{} for _ in alike]
-    for group in groups:
-        exceeded = bounds.allowed(group.template.node, 1)[1]
-        if group.target >= group.most:
-            skipped[group.name] = ("max node group size reached",)
-        elif exceeded:
-            skipped[group.name] = (f'exceeded quota: "cluster-wide", resources: {", ".join(exceeded)}',)
-        else:
-            fitting[group.name] = _fitting(packed, group, alike, refused)
-    helped = {at for found in fitting.values() for at in found}
-    for at, alike_pods in enumerate(alike):
-        if at not in helped:
-            made.reasons |= {pod.metadata.uid: {**refused[at], **skipped} for pod in alike_pods}
-    return fitting
+class _Growth:
+    """One scale-up. ``fitting``: by group that may grow, the pods, by their place in ``alike``, that fit on a new node."""
 
+    def __init__(
+        self, packed: PackingSnapshot, groups: Sequence[GroupSize], pods: Sequence[Pod], flags: AutoscalerFlags
+    ) -> None:
+        nodes = [packed.node(name) for name in packed.order]
+        self._packed, self._flags, self._alike, self.nodes = packed, flags, pod_groups(pods), len(nodes)
+        self._groups, self._bounds = {group.name: group for group in groups}, ResourceBounds(nodes, flags, lowest=False)
+        self.made, self.fitting = ScaleUp(), dict[str, list[int]]()
+        skipped: dict[str, tuple[str, ...]] = {}
+        refused: list[dict[str, tuple[str, ...]]] = [{} for _ in self._alike]
+        for group in groups:
+            exceeded = self._bounds.allowed(group.template.node, 1)[1]
+            if group.target >= group.most:
+                skipped[group.name] = ("max node group size reached",)
+            elif exceeded:
+                skipped[group.name] = (f'exceeded quota: "cluster-wide", resources: {", ".join(exceeded)}',)
+            else:
+                self.fitting[group.name] = self._fitting(group, refused)
+        helped = {at for found in self.fitting.values() for at in found}
+        for at, alike in enumerate(self._alike):
+            if at not in helped:
+                self.made.reasons |= {pod.metadata.uid: {**refused[at], **skipped} for pod in alike}
 
-def _fitting(
-    packed: PackingSnapshot, group: GroupSize, alike: Sequence[Sequence[Pod]], refused: Sequence[dict[str, tuple[str, ...]]]
-) -> list[int]:
-    """Return which groups of pods fit on a new node of a group, and note why the others do not."""
-    found = []
-    made = group.template.copy(f"{group.template.node.name}-sketch")
-    packed.fork()
-    packed.add(made.node, made.pods)
-    for at, pods in enumerate(alike):
-        why = packed.refusal(pods[0], made.node.name)
-        if why is None:
-            found.append(at)
-        else:
-            refused[at][group.name] = why
-    packed.revert()
-    return found
+    def _fitting(self, group: GroupSize, refused: Sequence[dict[str, tuple[str, ...]]]) -> list[int]:
+        """Return which pods fit on a new node of a group, and note why the others do not."""
+        made = group.template.copy(f"{group.template.node.name}-sketch")
+        self._packed.fork()
+        self._packed.add(made.node, made.pods)
+        why = [self._packed.refusal(pods[0], made.node.name) for pods in self._alike]
+        self._packed.revert()
+        for texts, held in zip(why, refused, strict=True):
+            if texts is not None:
+                held[group.name] = texts
+        return [at for at, texts in enumerate(why) if texts is None]
 
+    def option(self, name: str) -> ExpansionOption | None:
+        """Return what a group would add, and for which pods; None if it helps none."""
+        group, flags = self._groups[name], self._flags
+        if not self.fitting[name]:
+            return None
+        room = sum(max(one.most - one.target, 0) for one in (group, *self._similar(group)))
+        limits = [flags.max_nodes_per_scaleup or room, room]
+        if flags.max_nodes_total:
+            limits.append(flags.max_nodes_total - self.nodes)
+        alike = [self._alike[at] for at in self.fitting[name]]
+        count, pods = estimate(self._packed, alike, group.template, max(min(limits), 0))
+        if not count or not pods:
+            return None
+        return ExpansionOption(group.name, group.template.node, group.price, count, tuple(map(PodInfo, pods)))
 
-def _option(
-    packed: PackingSnapshot, group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]],
-    alike: Sequence[Sequence[Pod]], found: Sequence[int], flags: AutoscalerFlags, nodes: int,
-) -> ExpansionOption | None:  # fmt: skip
-    if not found:
-        return None
-    room = sum(max(one.most - one.target, 0) for one in (group, *_similar(group, by_name, fitting, flags)))
-    limits = [flags.max_nodes_per_scaleup or room, room]
-    if flags.max_nodes_total:
-        limits.append(flags.max_nodes_total - nodes)
-    count, pods = estimate(packed, [alike[at] for at in found], group.template, max(min(limits), 0))
-    if not count or not pods:
-        return None
-    return ExpansionOption(group.name, group.template.node, group.price, count, tuple(map(PodInfo, pods)))
+    def _similar(self, group: GroupSize) -> list[GroupSize]:
+        """Return the other groups whose nodes are like this one's and take the same pods."""
+        fitting = self.fitting
+        if not self._flags.balance_similar_node_groups or not fitting.get(group.name):
+            return []
+        likely = [self._groups[name] for name, found in fitting.items() if {*fitting[group.name]} <= {*found}]
+        return [one for one in likely if one is not group and are_similar(group.template, one.template)]
 
-
-def _similar(
-    group: GroupSize, by_name: Mapping[str, GroupSize], fitting: Mapping[str, Sequence[int]], flags: AutoscalerFlags
-) -> list[GroupSize]:
-    """Return the other groups whose nodes are like this one's and take the same pods."""
-    if not flags.balance_similar_node_groups or not fitting.get(group.name):
-        return []
-    return [
-        by_name[name] for name, found in fitting.items()
-        if name != group.name and {*fitting[group.name]} <= {*found} and are_similar(group.template, by_name[name].template)
-    ]  # fmt: skip
+    def grow(self, option: ExpansionOption) -> None:
+        """Spread the nodes of an option over its group and those like it."""
+        best, bounds, count = self._groups[option.pool], self._bounds, option.count
+        if self._flags.max_nodes_total:
+            count = min(count, self._flags.max_nodes_total - self.nodes)
+        if count < 1:
+            return
+        count = bounds.allowed(best.template.node, count)[0]
+        within = [best, *(one for one in self._similar(best) if not bounds.allowed(one.template.node, 1)[1])]
+        for name, more in balanced(within, count).items():
+            node = self._groups[name].template.node
+            allowed = bounds.allowed(node, more)[0]
+            if allowed > 0:
+                bounds.consume(node, allowed)
+                self.made.more[name] = allowed
 
 
 def are_similar(one: NodeTemplate, other: NodeTemplate) -> bool:

@@ -16,6 +16,7 @@ from moorage.api.core import Pod, PodTemplateSpec
 from moorage.api.meta import Object, ObjectMeta
 from moorage.errors import InputError
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
+from moorage.simulator.autoscalers.karpenter.scene import part
 from moorage.simulator.autoscalers.key_requirements import (
     NODE_POOL,
     Requirements,
@@ -82,10 +83,12 @@ def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> 
     overlays = [one_ for one_ in held if one_.get("kind") == "NodeOverlay"]
     if not overlays:
         return prices, ()
-    of_types = [[_Overlaid(kind, *pool) for pool in (_labels_of_pools(held) or {"": {}}).items()] for kind in prices.types]
+    labels = "spec", "template", "metadata", "labels"
+    pools = {_name(one_): part(one_, *labels) for one_ in held if one_.get("kind") == "NodePool"}
+    of_types = [[_Overlaid(kind, *pool) for pool in (pools or {"": {}}).items()] for kind in prices.types]
     told = []
-    for held_ in sorted(overlays, key=lambda one_: (int(_spec(one_).get("weight") or 0), _name(one_)), reverse=True):
-        name, spec = _name(held_), _spec(held_)
+    for held_ in sorted(overlays, key=lambda one_: (int(part(one_, "spec").get("weight") or 0), _name(one_)), reverse=True):
+        name, spec = _name(held_), part(held_, "spec")
         weight, price = int(spec.get("weight") or 0), str(spec.get("price") or spec.get("priceAdjustment") or "")
         capacity = amounts(spec.get("capacity") or {}, f"NodeOverlay {name}: spec.capacity")
         _check(price, name)
@@ -113,18 +116,8 @@ def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> 
     return PriceList(tuple(types), prices.currency, prices.date, prices.well_known), tuple(told)
 
 
-def _labels_of_pools(documents: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, str]]:
-    pools = [held for held in documents if held.get("kind") == "NodePool"]
-    templates = {_name(held): _spec(held).get("template") or {} for held in pools}
-    return {name: (template.get("metadata") or {}).get("labels") or {} for name, template in templates.items()}
-
-
 def _name(held: Mapping[str, Any]) -> str:
-    return str((held.get("metadata") or {}).get("name", ""))
-
-
-def _spec(held: Mapping[str, Any]) -> Mapping[str, Any]:
-    return held.get("spec") or {}
+    return str(part(held, "metadata").get("name", ""))
 
 
 def _check(price: str, name: str) -> None:
@@ -153,13 +146,13 @@ def buffer_pods(documents: Iterable[Mapping[str, Any]], objects: Sequence[Object
     for held in documents:
         if held.get("kind") != "CapacityBuffer":
             continue
-        meta, status, name = held.get("metadata") or {}, held.get("status") or {}, _name(held)
+        meta, status, name = part(held, "metadata"), part(held, "status"), _name(held)
         conditions = {one_.get("type"): one_.get("status") for one_ in status.get("conditions") or ()}
         ready = conditions.get("ReadyForProvisioning") == "True"
         count, space = int(status.get("replicas") or 0), str(meta.get("namespace", ""))
         if not ready or count <= 0:
             continue
-        template = _template(_spec(held), space, objects)
+        template = _template(part(held, "spec"), space, objects)
         if template is None:
             told.append(f"the pods of CapacityBuffer {space}/{name}: its template or workload; it keeps no room")
             continue

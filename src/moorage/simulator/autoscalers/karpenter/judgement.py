@@ -36,6 +36,7 @@ from moorage.simulator.autoscalers.karpenter.scene import (
     is_daemon,
     is_mirror,
     known_by_claim,
+    part,
     read_node_pools,
 )
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
@@ -73,7 +74,7 @@ class ClaimFacts(NamedTuple):
     @classmethod
     def read(cls, claim: Mapping[str, Any]) -> ClaimFacts:
         """Read a NodeClaim."""
-        status = claim.get("status") or {}
+        status = part(claim, "status")
         ready = (
             one for one in status.get("conditions") or () if (one.get("type"), one.get("status")) == ("Initialized", "True")
         )
@@ -96,7 +97,7 @@ class Karpenter:
         claims = [held for held in documents if held.get("kind") == "NodeClaim"]
         by_node = _claims_by_node(claims, given.nodes)
         found = {id(claim) for claim in by_node.values()}
-        coming = [claim for claim in claims if id(claim) not in found and (claim.get("status") or {}).get("providerID")]
+        coming = [claim for claim in claims if id(claim) not in found and part(claim, "status").get("providerID")]
         bound: dict[str, list[Pod]] = defaultdict(list)
         for pod in given.pods:
             bound[pod.spec.node_name].append(pod)
@@ -333,7 +334,7 @@ def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> 
     """Return the NodeClaims of nodes, by node: that of the same machine, else the one that names the node."""
     named, machines = {}, {}
     for held in claims:
-        status = held.get("status") or {}
+        status = part(held, "status")
         named[status.get("nodeName")] = machines[status.get("providerID")] = held
     found = (
         (node.name, (node.spec.provider_id and machines.get(node.spec.provider_id)) or named.get(node.name)) for node in nodes
@@ -348,11 +349,11 @@ def _node_of(node: Node, pods: Sequence[Pod], claim: Mapping[str, Any] | None) -
 
 
 def _is_deleted(claim: Mapping[str, Any]) -> bool:
-    return bool((claim.get("metadata") or {}).get("deletionTimestamp")) or _condition(claim, "InstanceTerminating") == "True"
+    return bool(part(claim, "metadata").get("deletionTimestamp")) or _condition(claim, "InstanceTerminating") == "True"
 
 
 def _condition(document: Mapping[str, Any], kind: str) -> str:
-    held = (document.get("status") or {}).get("conditions") or ()
+    held = part(document, "status").get("conditions") or ()
     return next((str(one.get("status")) for one in held if one.get("type") == kind), "")
 
 

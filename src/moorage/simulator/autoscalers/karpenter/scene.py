@@ -107,27 +107,28 @@ def read_node_pools(documents: Sequence[Mapping[str, Any]]) -> list[Provisioning
     """
     found = [
         _pool(document) for document in documents
-        if document.get("kind") == "NodePool" and not _of(document, "metadata").get("deletionTimestamp")
+        if document.get("kind") == "NodePool" and not part(document, "metadata").get("deletionTimestamp")
     ]  # fmt: skip
     return by_weight(found)
 
 
-def _of(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def part(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """Return an object within an object, by its path; an empty one if it is not there."""
     for name in names:
         data = data.get(name) or {}
     return data
 
 
 def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
-    name = str(_of(document, "metadata").get("name", ""))
+    name = str(part(document, "metadata").get("name", ""))
     where = f"nodepool/{name}"
-    spec = _of(document, "spec")
-    template = _of(spec, "template", "spec")
-    disruption = _of(spec, "disruption")
+    spec = part(document, "spec")
+    template = part(spec, "template", "spec")
+    disruption = part(spec, "disruption")
     policy = disruption.get("consolidationPolicy") or "WhenEmptyOrUnderutilized"
     if policy not in _POLICIES:
         raise InputError(f"{where}: spec.disruption.consolidationPolicy: {policy!r} is none of {', '.join(_POLICIES)}")
-    conditions = {one_.get("type"): one_.get("status") for one_ in _of(document, "status").get("conditions") or ()}
+    conditions = {one_.get("type"): one_.get("status") for one_ in part(document, "status").get("conditions") or ()}
     limits = spec.get("limits")
     budgets = disruption.get("budgets")
     try:
@@ -143,12 +144,12 @@ def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
 
 
 def _requirements(name: str, spec: Mapping[str, Any]) -> dict[str, KeyRequirement]:
-    template = _of(spec, "template")
-    labels = {str(key): str(value) for key, value in _of(template, "metadata", "labels").items()}
-    node_class = _of(template, "spec", "nodeClassRef")
+    template = part(spec, "template")
+    labels = {str(key): str(value) for key, value in part(template, "metadata", "labels").items()}
+    node_class = part(template, "spec", "nodeClassRef")
     if node_class.get("group"):
         labels[f"{node_class['group']}/{str(node_class.get('kind', '')).lower()}"] = str(node_class.get("name", ""))
-    asked = _of(template, "spec").get("requirements") or ()
+    asked = part(template, "spec").get("requirements") or ()
     found: dict[str, KeyRequirement] = {}
     add_to(found, (
         one(str(each["key"]), str(each["operator"]), tuple(map(str, each.get("values") or ())), each.get("minValues"))
@@ -229,18 +230,18 @@ def known_by_claim(node: Node | None, claim: Mapping[str, Any]) -> Node:
 
     Source  karpenter, pkg/controllers/state/statenode.go
     """
-    meta, spec, status = (_of(claim, name) for name in ("metadata", "spec", "status"))
+    meta, spec, status = (part(claim, name) for name in ("metadata", "spec", "status"))
     labels = node.metadata.labels if node is not None else {}
     if node is not None and labels.get(INITIALIZED) == "true":
         return node
     told = node.status if node is not None else NodeStatus()
     told = structs.replace(told, **{
-        name: {**_of(status, name), **{key: held for key, held in getattr(told, name).items() if amount(key, held)}}
+        name: {**part(status, name), **{key: held for key, held in getattr(told, name).items() if amount(key, held)}}
         for name in ("allocatable", "capacity")
     })  # fmt: skip
     taints = node.spec.taints if node is not None else ()
     if labels.get(REGISTERED) != "true":
-        labels, taints = dict(_of(meta, "labels")), _taints(spec, "taints")
+        labels, taints = dict(part(meta, "labels")), _taints(spec, "taints")
     starting = {(taint.key, taint.effect) for taint in _taints(spec, "startupTaints")}
     taints = tuple(taint for taint in taints if (taint.key, taint.effect) not in starting)
     if node is None:

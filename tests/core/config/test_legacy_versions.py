@@ -11,7 +11,7 @@ import pytest
 from moorage.api.releases import CURRENT
 from moorage.core.building.loading import ConfigSource
 from moorage.core.config.convert import convert
-from moorage.core.config.release_1_21 import PLUGIN_POINTS, PROVIDERS
+from moorage.core.config.release_plugins import POINTS_1_21, PROVIDERS
 from moorage.core.config.scheduler_document import from_provider, load_any, load_default
 from moorage.core.config.show import as_document
 from moorage.errors import ConfigError, InputError
@@ -300,11 +300,11 @@ def test_a_current_profile_may_name_a_removed_plugin():
 
 
 def test_the_table_of_the_release_is_what_its_configuration_knows():
-    assert set(PLUGINS_1_21) <= set(PLUGIN_POINTS)
+    assert set(PLUGINS_1_21) <= set(POINTS_1_21)
     assert set(CURRENT.removed_plugins) <= set(PLUGINS_1_21)
     for name, cls in PLUGINS_1_21.items():
         assert cls.name == name
-        assert set(PLUGIN_POINTS[name]) <= set(points_of(cls)), name
+        assert set(POINTS_1_21[name]) <= set(points_of(cls)), name
     assert set(CURRENT.removed_plugins) <= set(builtin_registry())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, PluginRef, Plugins, PluginSet
 from moorage.core.config.profiles import catalogue, resolve
-from moorage.core.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
+from moorage.core.config.release_plugins import CHECKED_WHEN_LOADED, POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.errors import ConfigError
 from moorage.framework.feature_gates import FeatureGates
@@ -23,10 +23,10 @@ def profiles_of(body, gates=""):
     return resolve(load((HEADER + body).encode(), "test", REGISTRY, opened), REGISTRY, opened)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in BUILTIN if cls.name in PLUGIN_POINTS], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", [cls for cls in BUILTIN if cls.name in POINTS_1_36], ids=lambda cls: cls.name)
 def test_a_built_in_plugin_runs_where_the_release_runs_it(cls):
     points = REGISTRY.points()[cls.name]
-    assert set(points) == {point for point in PLUGIN_POINTS[cls.name] if point in POINTS}
+    assert set(points) == {point for point in POINTS_1_36[cls.name] if point in POINTS}
 
 
 @pytest.mark.parametrize("name", sorted(CHECKED_WHEN_LOADED & set(REGISTRY)))
@@ -65,7 +65,7 @@ def test_what_is_not_registered_is_named():
     gates = FeatureGates()
     nothing = Registry()
     (profile,) = resolve(load(HEADER.encode(), "test", nothing, gates), nothing, gates)
-    assert set(profile.missing) == set(PLUGIN_POINTS) - {"GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"}
+    assert set(profile.missing) == set(POINTS_1_36) - {"GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"}
     assert profile.args == {}
     assert profile.points == profiles_of("")[0].points
 
@@ -159,7 +159,7 @@ def test_profiles_built_in_code_are_validated_together():
 def test_the_catalogue_holds_the_release_and_what_is_registered():
     found = catalogue(Registry([Older]))
     assert found["Older"] == ("queueSort",)
-    assert found["VolumeBinding"] == PLUGIN_POINTS["VolumeBinding"]
+    assert found["VolumeBinding"] == POINTS_1_36["VolumeBinding"]
 
 
 # what is written → what it means; upstream fills these in before it checks anything

@@ -11,7 +11,7 @@ from moorage.api.releases import find_release
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
 from moorage.core.config.plugin_sets import expand
-from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
+from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import ConfigError
@@ -455,7 +455,7 @@ def test_62_one_placement_generator():
     given = Plugins(
         placement_generate=PluginSet(enabled=(PluginRef(name="Mine"), PluginRef(name="TopologyPlacementGenerator")))
     )
-    known = {**PLUGIN_POINTS, "Mine": ("placementGenerate",)}
+    known = {**POINTS_1_36, "Mine": ("placementGenerate",)}
     found = expand(given, default_plugins(FeatureGates()), known, "plugins", "a").faults
     assert [(fault.field, fault.detail) for fault in found] == [
         ("plugins.placementGenerate", 'at most one placement generate plugin is allowed for profile with scheduler name "a"')

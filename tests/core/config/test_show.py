@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.core.config.profiles import resolve
-from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
+from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.show import as_document, as_table
 from moorage.errors import ConfigError
@@ -87,7 +87,7 @@ def test_private_keys_are_not_shown():
 
 points = st.sampled_from([*POINTS, "multiPoint"])
 entries = st.lists(
-    st.fixed_dictionaries({"name": st.sampled_from([*PLUGIN_POINTS, "*"])}, optional={"weight": st.integers(0, 9)}), max_size=2
+    st.fixed_dictionaries({"name": st.sampled_from([*POINTS_1_36, "*"])}, optional={"weight": st.integers(0, 9)}), max_size=2
 )
 sets = st.fixed_dictionaries({}, optional={"enabled": entries, "disabled": entries})
 
@@ -146,5 +146,5 @@ def test_the_page_about_configuration_lists_the_defaults():
     assert [(name, points.replace("`", "").split(", "), weight.strip()) for name, points, weight in listed] == [
         (plugin.name, points, str(plugin.weight or 1) if "score" in points else "")
         for plugin in default_plugins(GATES)
-        for points in [[point for point in PLUGIN_POINTS[plugin.name] if point in POINTS]]
+        for points in [[point for point in POINTS_1_36[plugin.name] if point in POINTS]]
     ]

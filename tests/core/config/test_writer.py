@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.core.building.loading import ConfigSource
-from moorage.core.config.release_1_36 import PLUGIN_POINTS, default_plugins
+from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load_any
 from moorage.core.config.show import as_written
 from moorage.errors import ConfigError
@@ -138,7 +138,7 @@ def test_an_older_version_is_written_point_by_point():
 
 points = st.sampled_from([*POINTS, "multiPoint"])
 entries = st.lists(
-    st.fixed_dictionaries({"name": st.sampled_from([*PLUGIN_POINTS, "*"])}, optional={"weight": st.integers(0, 9)}), max_size=2
+    st.fixed_dictionaries({"name": st.sampled_from([*POINTS_1_36, "*"])}, optional={"weight": st.integers(0, 9)}), max_size=2
 )
 sets = st.fixed_dictionaries({}, optional={"enabled": entries, "disabled": entries})
 

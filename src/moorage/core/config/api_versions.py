@@ -23,7 +23,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.api.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
-from moorage.core.config import release_1_21, release_1_22, release_1_36
+from moorage.core.config import release_plugins
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, PluginSet
 from moorage.core.config.legacy_document import (
     V1Beta1Document,
@@ -47,34 +47,11 @@ from moorage.framework.feature_gates import FeatureGates
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta3"
 
-_DEFAULTS: Final = (
-    PluginRef(name="PrioritySort"),
-    PluginRef(name="NodeUnschedulable"),
-    PluginRef(name="NodeName"),
-    PluginRef(name="TaintToleration", weight=3),
-    PluginRef(name="NodeAffinity", weight=2),
-    PluginRef(name="NodePorts"),
-    PluginRef(name="NodeResourcesFit", weight=1),
-    PluginRef(name="VolumeRestrictions"),
-    PluginRef(name="EBSLimits"),
-    PluginRef(name="GCEPDLimits"),
-    PluginRef(name="NodeVolumeLimits"),
-    PluginRef(name="AzureDiskLimits"),
-    PluginRef(name="VolumeBinding"),
-    PluginRef(name="VolumeZone"),
-    PluginRef(name="PodTopologySpread", weight=2),
-    PluginRef(name="InterPodAffinity", weight=2),
-    PluginRef(name="DefaultPreemption"),
-    PluginRef(name="NodeResourcesBalancedAllocation", weight=1),
-    PluginRef(name="ImageLocality", weight=1),
-    PluginRef(name="DefaultBinder"),
-)
-
 
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
     """Return the default plugins as entries of ``multiPoint``; no gate changes them."""
     del gates
-    return _DEFAULTS
+    return release_plugins.V1BETA3_DEFAULTS
 
 
 # -- api versions ------------------------------------------------------------------------------------------------------
@@ -146,11 +123,11 @@ def _v1beta1(provider: str) -> Expand:
     def expanded(
         profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
     ) -> Expansion:
-        defaults = release_1_21.provider(provider, gates)
+        defaults = release_plugins.provider(provider, gates)
         sets = appended(defaults, profile.plugins)
         found = settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
         if not gates.emulated.legacy_flags:
-            found.faults += release_1_22.conflicts(sets["score"], f"{path}.score")
+            found.faults += release_plugins.conflicts(sets["score"], f"{path}.score")
         return found
 
     return expanded
@@ -171,10 +148,10 @@ def _v1beta2(
 
 def _defaults_of_v1beta2(gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[PluginRef, ...]]:
     """Return the plugins of each point: those of 1.22, and those that gates and 1.27 add."""
-    defaults, spreading = release_1_22.DEFAULTS, _spreading(gates)
+    defaults, spreading = release_plugins.V1BETA2_DEFAULTS, _spreading(gates)
     added = {
         point: tuple(PluginRef(name=name) for name in names if point in catalogue.get(name, ()))
-        for point, names in release_1_22.ADDED_BY_1_27.items()
+        for point, names in release_plugins.ADDED_BY_1_27.items()
     }
     *before, affinity = defaults["preFilter"]
     return {
@@ -190,28 +167,28 @@ _SPREADS: Final = "DefaultPodTopologySpread"
 #: While this gate is open, VolumeBinding is a default Score plugin of v1beta2; elsewhere ``multiPoint`` makes it one.
 _SCORES_STORAGE: Final = "VolumeCapacityPriority"
 #: Upstream's message names the core group's version "v1" for removed plugins.
-_INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_1_36.API_VERSION}")'
+_INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_plugins.V1}")'
 _REMOVED: Final = (
-    f'was removed in version "{release_1_22.API_VERSION}" (KubeSchedulerConfiguration is version "{release_1_22.API_VERSION}")'
+    f'was removed in version "{release_plugins.V1BETA2}" (KubeSchedulerConfiguration is version "{release_plugins.V1BETA2}")'
 )
 _IN_TREE: Final = dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), ("filter",))
 
 
 def _without_later_points(plugin_points: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the points without those that v1beta3 cannot name."""
-    known = set(release_1_21.POINTS)
+    known = set(release_plugins.POINTS)
     return {name: tuple(point for point in points if point in known) for name, points in plugin_points.items()}
 
 
 V1: Final = ApiVersion(
-    name=release_1_36.API_VERSION,
+    name=release_plugins.V1,
     document=Configuration,
     rules=TODAY,
     emulated=(*(one.name for one in EARLIER if "v1" in one.documents), TODAY, *(one.name for one in LATER)),
-    plugin_points=release_1_36.PLUGIN_POINTS,
-    expand=_multi_point(release_1_36.default_plugins),
-    removed=dict.fromkeys(release_1_36.REMOVED_PLUGINS, _INVALID),
-    checked=release_1_36.CHECKED_WHEN_LOADED,
+    plugin_points=release_plugins.POINTS_1_36,
+    expand=_multi_point(release_plugins.default_plugins),
+    removed=dict.fromkeys(release_plugins.REMOVED_IN_V1, _INVALID),
+    checked=release_plugins.CHECKED_WHEN_LOADED,
 )
 
 V1BETA3: Final = ApiVersion(
@@ -219,30 +196,30 @@ V1BETA3: Final = ApiVersion(
     document=V1Beta3Document,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
-    plugin_points={**_without_later_points(release_1_36.PLUGIN_POINTS), **_IN_TREE},
+    plugin_points={**_without_later_points(release_plugins.POINTS_1_36), **_IN_TREE},
     expand=_multi_point(default_plugins),
-    checked=release_1_36.CHECKED_WHEN_LOADED,
+    checked=release_plugins.CHECKED_WHEN_LOADED,
 )
 
 V1BETA2: Final = ApiVersion(
-    name=release_1_22.API_VERSION,
+    name=release_plugins.V1BETA2,
     document=V1Beta2Document,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta2" in one.documents),
-    plugin_points=release_1_22.PLUGIN_POINTS,
+    plugin_points=release_plugins.POINTS_1_22,
     expand=_v1beta2,
-    removed=dict.fromkeys(release_1_22.REMOVED_PLUGINS, _REMOVED),
-    checked=release_1_36.CHECKED_WHEN_LOADED,
-    sorts=release_1_22.DEFAULTS["queueSort"],
+    removed=dict.fromkeys(release_plugins.REMOVED_IN_V1BETA2, _REMOVED),
+    checked=release_plugins.CHECKED_WHEN_LOADED,
+    sorts=release_plugins.V1BETA2_DEFAULTS["queueSort"],
 )
 
 V1BETA1: Final = ApiVersion(
-    name=release_1_21.API_VERSION,
+    name=release_plugins.V1BETA1,
     document=V1Beta1Document,
     rules="1.21",
     emulated=tuple(one.name for one in (*LEGACY, *EARLIER) if "v1beta1" in one.documents),
-    plugin_points=release_1_21.PLUGIN_POINTS,
-    expand=_v1beta1(release_1_21.DEFAULT_PROVIDER),
+    plugin_points=release_plugins.POINTS_1_21,
+    expand=_v1beta1(release_plugins.DEFAULT_PROVIDER),
 )
 
 
@@ -278,9 +255,9 @@ def version_of(version: ApiVersion, release: Release) -> ApiVersion:
         beta3 = V1Beta3DocumentV128 if release.has_pre_enqueue else V1Beta3Document
         return replace(same, name=version.name, document=beta3, removed={})
     if version is V1BETA1 and not release.legacy_flags:
-        points = {**release_1_21.PLUGIN_POINTS, **release_1_22.PLUGIN_POINTS}
+        points = {**release_plugins.POINTS_1_21, **release_plugins.POINTS_1_22}
         return replace(
-            version, plugin_points=points, checked=release_1_36.CHECKED_WHEN_LOADED | release_1_22.CHECKED_IN_V1BETA1
+            version, plugin_points=points, checked=release_plugins.CHECKED_WHEN_LOADED | release_plugins.CHECKED_IN_V1BETA1
         )
     if version is V1BETA2 and not release.has_multi_point:
         return replace(version, document=V1Beta2DocumentV122)
@@ -297,7 +274,7 @@ def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
             gone = release.lacks_points.get(name, "").split()
             yield name, tuple(point for point in points if point not in gone)
     if "SelectorSpread" in release.removed_plugins:
-        yield "SelectorSpread", release_1_22.PLUGIN_POINTS["SelectorSpread"]
+        yield "SelectorSpread", release_plugins.POINTS_1_22["SelectorSpread"]
 
 
 def default_version(release: Release) -> ApiVersion:

@@ -21,7 +21,7 @@ from moorage.api.releases import CURRENT
 from moorage.core.config.api_versions import V1
 from moorage.core.config.configuration import Configuration
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.release_1_36 import REMOVED_PLUGINS
+from moorage.core.config.release_plugins import REMOVED_IN_V1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document
 from moorage.core.config.upgrade import changed_rules, gained_plugins, without_refused
@@ -188,7 +188,7 @@ class _Profile:
                 self._drop(name)
                 if name == "SelectorSpread":
                     self._spread_by_default()
-        disks = [name for name in REMOVED_PLUGINS if name in self._points.get("filter", ())]
+        disks = [name for name in REMOVED_IN_V1 if name in self._points.get("filter", ())]
         for name in disks:
             self._drop(name)
         if disks:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, overflow, quoted, weights_of
-from moorage.core.config.release_1_21 import POINTS, Sets
+from moorage.core.config.release_plugins import POINTS, Sets
 from moorage.errors import Fault
 
 _MAX_SCORE: Final = 100

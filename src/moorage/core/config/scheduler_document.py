@@ -33,7 +33,7 @@ from moorage.core.config.legacy_sets import Addresses, plain_addresses, settled
 from moorage.core.config.policy import read_policy
 from moorage.core.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved
-from moorage.core.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
+from moorage.core.config.release_plugins import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
 from moorage.core.config.validation import validation_faults
 from moorage.errors import Fault, InputError
 from moorage.framework.feature_gates import FeatureGates

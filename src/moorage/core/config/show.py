@@ -32,8 +32,8 @@ from moorage.core.config.configuration import (
 from moorage.core.config.decoder import KIND, fields_of, is_duration
 from moorage.core.config.plugin_sets import merge
 from moorage.core.config.profiles import ResolvedProfile, args_of
-from moorage.core.config.release_1_21 import POINTS as OLD_POINTS
-from moorage.core.config.release_1_36 import default_plugins
+from moorage.core.config.release_plugins import POINTS as OLD_POINTS
+from moorage.core.config.release_plugins import default_plugins
 from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.points import POINTS
 

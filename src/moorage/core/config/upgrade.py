@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moorage.api.releases import CURRENT, Release
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.release_1_36 import default_plugins
+from moorage.core.config.release_plugins import default_plugins
 from moorage.framework.feature_gates import FeatureGates
 
 _FIT: Final = "NodeResourcesFit"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from moorage.api.releases import LEGACY, find_release, why_unknown
-from moorage.core.config.release_1_21 import PROVIDERS
+from moorage.core.config.release_plugins import PROVIDERS
 from moorage.interfaces.cli.main import DescribedCommand
 
 # -- file options ------------------------------------------------------------------------------------------------------

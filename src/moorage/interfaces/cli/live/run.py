@@ -21,7 +21,7 @@ from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
-from moorage.core.config.release_1_21 import LOCKS
+from moorage.core.config.release_plugins import LOCKS
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_written
 from moorage.core.config.validation import leader_election_faults

@@ -25,6 +25,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Bare, Fault
 
 _T = TypeVar("_T")
+_NOT_A_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 # -- config maps and secrets -------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ def _pod_networks(path: str, texts: list[str]) -> Faults:
         try:
             networks.append(ipaddress.ip_network(text))
         except ValueError:
-            yield invalid(f"{path}[{i}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
+            yield invalid(f"{path}[{i}]", text, _NOT_A_CIDR)
     if len(texts) > 1 and (len(texts) > 2 or len({one.version for one in networks}) < 2):
         yield invalid(path, texts, "may specify no more than one CIDR for each IP family")
 
@@ -296,6 +297,28 @@ def _event_namespace(path: str, subject: str | None, event: Document, *_: Any) -
 @check("event text")
 def _event_text(path: str, value: str, most: int) -> Iterable[Fault]:
     return (invalid(path, "", f"can have at most {most} characters"),) if len(value.encode()) > most else ()
+
+
+@check("network range")
+def _cidr(path: str, text: str) -> Iterable[Fault]:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return (invalid(path, text, _NOT_A_CIDR),)
+    return ()
+
+
+@check("https URL")
+def _url(path: str, text: str) -> Iterable[Fault]:
+    return () if text.startswith("https://") else (invalid(path, text, "'https' is the only allowed URL scheme"),)
+
+
+@check("positive amount")
+def _positive_amount(path: str, amount: Any) -> Iterable[Fault]:
+    try:
+        return () if parse(str(amount)) > 0 else (invalid(path, str(amount), "must be positive"),)
+    except QuantityError as error:
+        return (invalid(path, str(amount), str(error)),)
 
 
 # -- services and network policies -------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ CORE = ("framework", "state", "queue", "cycle", "engine")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 DATA = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
 DOTTED = re.compile(r"moorage(?:\.\w+)+")
+BESIDE = re.compile(r"^(\w+(?:\.\w+)*):\w+$", re.MULTILINE)  # a name in a module, below the folder of the text
 NAMING = {".py", ".md", ".toml", ".yaml", ".json", ".ts", ".tsx", ""}  # files that can name a module
 
 
@@ -99,7 +100,9 @@ class Module:
         """The modules that it imports, or has in a string: commands and plugins are loaded by name."""
         nodes = (node.value for node in self.nodes if isinstance(node, ast.Constant))
         words = "\n".join(value for value in nodes if isinstance(value, str) and "\n" not in value)
-        return {*_imported(self.text), *DOTTED.findall(words)}
+        package = ".".join(self.place.parts[:-1])
+        beside = {f"{package}.{name}" for name in BESIDE.findall(words)}
+        return {*_imported(self.text), *DOTTED.findall(words), *beside}
 
 
 def measures(root: Path = ROOT) -> Iterator[Measure]:

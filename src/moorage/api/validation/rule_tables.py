@@ -15,7 +15,7 @@ check, its arguments, and last, if it depends on something, its conditions.
 
 A field is a path; "" is the object itself, ``^`` its holder, ``^^`` the holder of that. In an update, ``^`` is the old object.
 Checks are not asked about absent fields and empty texts, unless their name ends in ``!``. Texts may name fields: ``{name}``.
-All conditions must hold:
+All conditions must hold; their fields are those of the object that the table is about:
 
     name = true, false         it is not empty, or it is          "name?" = true, false      it is set, or not
     name = VALUE or a list     it equals it, or one of them       "name!" = VALUE or a list  it does not

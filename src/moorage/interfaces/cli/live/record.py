@@ -203,9 +203,9 @@ def _line(text: str, indent: str = "  ") -> str:
 def _text(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for people."""
     started, recorder, faults = found["started"], found["recorder"], found["faults"]
-    about = f"{started.get('server') or 'a redacted cluster'}, decisions of {started.get('release', '?')}"
+    about = started.get("server") or ("a simulation" if started.get("simulated") else "a redacted cluster")
     yield _line(f"{found['log']}: {found['from']} to {found['to']}, {human('memory', found['bytes'])}B", indent="")
-    yield _line(f"{counted(found['objects'], 'object')} at its end; {about}")
+    yield _line(f"{counted(found['objects'], 'object')} at its end; {about}, decisions of {started.get('release', 'Moorage')}")
     if recorder is None:
         yield _line("there is no status of moorage record; moorage run --record writes none")
     else:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.core.engine.facts import Gone, Seen
-from moorage.live.recording.shadow import _UNTOLD, Shadow, reasons_in
+from moorage.live.recording.shadow import _UNDER_WAY, _UNTOLD, Shadow, reasons_in
 from tests.live.recording.scripted_log import a_node, a_pod
 from tests.live.server.test_on_embedded_server import a_scheduler
 
@@ -72,6 +72,17 @@ def test_bindings_may_be_seen_in_another_order():
     assert not shadow.told
 
 
+@pytest.mark.parametrize(("deleted_s", "message", "judged"), [(9.5, "", False), (8.0, "", True), (9.5, "0/2 nodes.", True)])
+def test_a_new_pod_that_is_deleted_may_have_been_counted_on_a_node(deleted_s, message, judged):
+    """The scheduler had placed ``new`` on n1, and its binding failed as it was deleted; no one else can see that."""
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    waits, bound = waits_then("a", "n2")
+    shadow.take(waits, Seen(a_pod("new", message=message)), now=1.0)
+    shadow.take(Gone(a_pod("new")), now=deleted_s)
+    found, _ = shadow.take(bound, now=10.0)
+    assert (found, [*shadow.agreement.uncompared]) == (({"different": 1}, []) if judged else ({}, [_UNDER_WAY]))
+
+
 def test_a_change_of_a_node_may_be_seen_in_another_order():
     """The watch shows the larger n2 before the decision that knew of the smaller one."""
     shadow = Following(a_node("n1", "4"), a_node("n2", "2"))
@@ -130,6 +141,17 @@ def test_a_decision_that_a_watch_tells_late_knew_what_was_new_then(early, heartb
     if heartbeat is not None:
         shadow.take(Seen(a_node("n2", "2", version="10")), now=heartbeat)
     assert shadow.take(bound, now=21.0, early=early)[0] == {verdict: 1}
+
+
+@pytest.mark.parametrize(("surely", "heartbeat", "verdict"), [(2.0, None, "same in another order"), (2.0, 18.0, "different")])
+def test_a_decision_of_a_slow_watch_is_old_unless_another_watch_dates_it(surely, heartbeat, verdict):
+    shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
+    waits, bound = waits_then("a", "n1", version="9")
+    shadow.take(waits, Seen(a_node("n1", "1", version="7")))
+    if heartbeat is not None:
+        shadow.take(Seen(a_node("n2", "2", version="10")), now=heartbeat)
+    shadow.observe(bound, 21.0, 0, 21.0, surely)
+    assert shadow.take(now=21.0)[0] == {verdict: 1}
 
 
 def test_nodes_that_came_and_went_are_taken_back():

@@ -61,6 +61,8 @@ _IDLE_S = 40.0
 _QUIET_S = 35
 #: How long after its begin a watch may tell of what happened while it was interrupted.
 _LATE_S = 2.0
+#: The same on a slow connection.
+_VERY_LATE_S = 30.0
 #: Longest pause, without jitter, before reconnecting to an unreachable server. client-go waits up to a minute.
 _MAX_UNREACHABLE_PAUSE_S = 5.0
 #: Lists that stay older for this long are from a cluster restored from a backup.
@@ -131,6 +133,8 @@ class Reflector(Generic[T]):
         self._unreachable_backoff = Backoff(clock, rng, max_s=_MAX_UNREACHABLE_PAUSE_S)
         #: All changes until this time are delivered. What a watch first tells after an interruption may be older than its end.
         self.told_until = float("-inf")
+        #: The same for a watch that may be slow to tell what it missed.
+        self.told_surely = float("-inf")
         #: Called after each change of a known object: its key, and the object or None.
         self.on_change: Callable[[str, T | None], None] | None = None
         self._known: dict[str, T] = {}
@@ -239,7 +243,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         began = self._clock()
         await self._apply_list(*await self._all_pages())
-        self.told_until = began
+        self.told_until = self.told_surely = began
 
     async def _apply_list(self, fresh: dict[str, T], undecodable: Mapping[str, str], version: str) -> None:
         """Deliver the differences between a list and the known objects. ``undecodable`` maps undecodable objects to UIDs.
@@ -348,6 +352,8 @@ class Reflector(Generic[T]):
                         if facts:  # also those before a line that is an error
                             await self._sink.put_all(facts)
                         self.told_until = told
+                        is_current = told == began or self._clock() - opened > _VERY_LATE_S
+                        self.told_surely = told if is_current else self.told_surely
         except ClusterError as error:
             if initial_list is None or _may_retry(error):
                 raise

@@ -68,8 +68,7 @@ class LogClock:
         wall, measured = self._now_ns() // 1000, self._monotonic()
         passed = round((measured - self._measured) * 1e6)
         moved_s = (wall - self._wall - passed) / 1e6
-        if abs(moved_s) > _SET_S:
-            self.set_by_s += moved_s
+        self.set_by_s += moved_s if abs(moved_s) > _SET_S else 0.0
         self.last = max(wall, self.last + max(passed, 1))  # no two records have the same time
         self.ahead_s = (self.last - wall) / 1e6
         self._wall, self._measured = wall, measured

@@ -118,12 +118,12 @@ class RecorderLoop:
             fact.close()
         elif isinstance(fact, Seen | Gone):
             self.facts += 1
-            compares, early = self.recorder.has_started and not self.is_behind, now
+            compares, early, surely = self.recorder.has_started and not self.is_behind, now, now
             if (ordered := self._ordered.get(type(fact.obj))) is not None:
-                early = min(now, ordered[1].told_until)
+                early, surely = min(now, ordered[1].told_until), ordered[1].told_surely
                 if ordered[0].is_listing:
                     self.shadow.lost_order(now, ordered[1].told_version)
-            self.shadow.observe(fact, now, self.recorder.writer.last_at, early, compares=compares)
+            self.shadow.observe(fact, now, self.recorder.writer.last_at, early, surely, compares=compares)
             self.recorder.observe(fact)
 
     def _sign(self, now: float) -> None:
@@ -224,8 +224,7 @@ class _Recorded:
     """Passes the facts of one kind to the recorder and then to the engine."""
 
     def __init__(self, sink: Sink, recorder: ChangeRecorder) -> None:
-        self._sink, self._recorder = sink, recorder
-        self.begin, self.end = sink.begin, sink.end
+        self._sink, self._recorder, self.begin, self.end = sink, recorder, sink.begin, sink.end
 
     async def put(self, fact: Fact) -> None:
         await self.put_all((fact,))

@@ -78,10 +78,6 @@ class ComparedDecision(Struct, frozen=True, rename="camel", omit_defaults=True):
     margin: int = 0
     reordered_by: int = 0
 
-    @property
-    def is_binding(self) -> bool:
-        return bool(self.node)
-
     def facts(self) -> dict[str, Any]:
         """Return the comparison as plain data, without what is empty."""
         return dict(to_builtins(self))
@@ -100,7 +96,7 @@ class Agreement:
 
     def count(self, found: ComparedDecision, at: int) -> None:
         """Count a comparison made at a time of the log."""
-        (self.bindings if found.is_binding else self.failures)[found.verdict.value] += 1
+        (self.bindings if found.node else self.failures)[found.verdict.value] += 1
         if found.verdict is Match.DIFFERENT:
             self.plugins.update(found.plugins)
             self.differences.append({"at": at, **found.facts()})
@@ -150,6 +146,7 @@ _TRIES_KEPT: Final = 500
 _FAILURES_KEPT: Final = 5000
 _UNORDERED: Final = "cannot be judged: a watch began again with a list, so the order of the changes before it is lost"
 TOO_MANY: Final = "not judged: too many decisions differ at first to look into each"
+_UNDER_WAY: Final = "cannot be judged: a new pod was deleted at that time, perhaps while its binding was under way"
 _UNTOLD: Final = "cannot be judged: a watch was interrupted, and what happened before the decision is not known yet"
 
 
@@ -217,6 +214,8 @@ class Shadow:
         self._unordered_version = 0
         #: How many states may be tried now; below 0 after many differences.
         self._tries: float = _TRIES_KEPT
+        #: When new pods were deleted, which the scheduler may have counted on a node.
+        self._left = deque[float](maxlen=_WAITING)
         #: Facts that the engine could not take.
         self.faults = 0
 
@@ -234,17 +233,22 @@ class Shadow:
         self._unordered_until, self._unordered_version = now + _LATE_S, max(self._unordered_version, version)
         self._open = deque(one if one.soon <= self._sure else one._replace(doubt=_UNORDERED) for one in self._open)
 
-    def observe(self, fact: Seen | Gone, now: float, at: int, early: float | None = None, *, compares: bool = True) -> None:
+    def observe(
+        self, fact: Seen | Gone, now: float, at: int, early: float | None = None, surely: float = float("inf"), *,
+        compares: bool = True,
+    ) -> None:  # fmt: skip
         """Compare a decision that a fact tells of, then apply the fact.
 
-        ``at`` is the time of the log before it; ``early`` when it happened at the earliest, if a watch tells of it late.
+        ``at``: the time of the log before it; ``early``: when it happened at the earliest; ``surely``: if its watch is slow
         """
         obj, version = fact.obj, _version(fact.obj)
-        early = min(now if early is None else early, self._passed(version, now))
+        passed = self._passed(version, now)
+        early = min(now if early is None else early, passed if passed < now else surely)
         if isinstance(obj, Pod):
             key, is_node = obj.metadata.uid, False
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
-                self._waiting.pop(key, None)
+                if self._waiting.pop(key, None) == "":
+                    self._left.append(early)
             else:
                 self._pod(obj, now, early, at, compares=compares)
         else:
@@ -267,10 +271,7 @@ class Shadow:
             self._failures.clear()
 
     def _passed(self, version: int, now: float) -> float:
-        """Return when a watch first told of a resource version or a later one: by then, the change had happened.
-
-        A watch that was interrupted may tell for long of what happened meanwhile, so its own time says little.
-        """
+        """Return when any watch first told of a version or a later one: it had happened by then, however late its own watch."""
         told = self._told
         if not told or version > told[-1][0]:
             told.append((version, now))
@@ -351,6 +352,8 @@ class Shadow:
         self._go_to(len(self._changes))
         for case, found in reversed(ended):
             doubt = case.doubt or (_UNTOLD if self._changes and case.version < self._changes[0].version else "")
+            if any(abs(at - case.early) <= _SOON_S for at in self._left):
+                doubt = doubt or _UNDER_WAY
             if found is None or (found.verdict is Match.DIFFERENT and doubt):
                 self.agreement.uncompared[TOO_MANY if found is None else doubt] += 1
                 continue
@@ -370,7 +373,7 @@ class Shadow:
 
         Returns None if there is no time to try all states.
         """
-        changes, is_binding = self._changes, case.found.is_binding
+        changes, is_binding = self._changes, bool(case.found.node)
         last = bisect_left(changes, case.version, key=_version_of)
         oldest = last
         while oldest and changes[oldest - 1].now >= case.early - _LATE_S:
@@ -380,31 +383,30 @@ class Shadow:
         has_time = self._tries >= _MOST_TRIES * cost
         states = self._states(range(oldest, last), known, is_binding=is_binding)
         for index, bound in states if not case.doubt else islice(states, _MOST_UNORDERED):
-            added = [at for at in range(index, bound) if self._counts(at, case)]
+            added = [at for at in bound if self._counts(at, case)]
             key = self._failure_key(case, index, added)
             if key is not None and (equal := self._failures.get(key)) is not None:
                 again = _failure_as(equal, case.found)
-            elif not has_time and not index == bound == last:
+            elif not has_time and (index != last or added):
                 return None
             else:
                 again = self._on_state(case, index, added) or case.found
-                self._tries -= cost if bound != last or index != last else 0
+                self._tries -= cost if index != last or added else 0
                 if key is not None and again is not case.found:
                     self._failures[key] = again
             if again.verdict is not Match.DIFFERENT:
                 self._known[is_binding] = case.version if index == last else changes[index].version
-                by = max(last, bound) - index
+                by = max(last, bound.stop) - index
                 return replace(again, verdict=Match.REORDERED, reordered_by=by) if by else again
         return case.found
 
-    def _states(self, before: range, known: int, *, is_binding: bool) -> Iterator[tuple[int, int]]:
-        """Yield states that it may have decided on: the first change that it had not seen, and until which it knew bindings."""
-        last = before.stop
-        outward = _outward(before, known)
-        mixed = [(index, last) for index in outward if not self._is_own(index)]
-        whole = [(index, index) for index in outward]
-        more = [(index, own + 1) for index in (last, *outward[:_MOST]) for own in self._next_own(index)]
-        yield from dict.fromkeys([(last, last), *((*mixed, *more, *whole) if is_binding else (*whole, *more, *mixed))])
+    def _states(self, before: range, known: int, *, is_binding: bool) -> Iterator[tuple[int, range]]:
+        """Yield states that it may have decided on: the first change that it had not seen, and from there on known bindings."""
+        last, outward = before.stop, _outward(before, known)
+        mixed = [(index, range(index, last)) for index in outward if not self._is_own(index)]
+        whole = [(index, range(0)) for index in outward]
+        more = [(index, range(index, own + 1)) for index in (last, *outward[:_MOST]) for own in self._next_own(index)]
+        yield from dict.fromkeys([(last, range(0)), *((*mixed, *more, *whole) if is_binding else (*whole, *more, *mixed))])
 
     def _is_own(self, index: int) -> bool:
         """Return whether a change is a binding, which the scheduler knew of before it was written."""
@@ -421,7 +423,7 @@ class Shadow:
 
     def _failure_key(self, case: _Open, index: int, added: Sequence[int]) -> Hashable | None:
         """Return the key of a failure that equal pods share on a state; None if there is no such key."""
-        if case.found.is_binding or case.nominated:
+        if case.found.node or case.nominated:
             return None
         name, snapshot = case.pod.spec.scheduler_name, self.scheduler.snapshot
         if (keys := self._keys.get(name)) is None:

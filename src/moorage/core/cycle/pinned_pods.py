@@ -182,7 +182,7 @@ class NarrowLook:
                 return True
         return False
 
-    def decide(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
+    def pick(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
         """Decide for the only feasible row; None if there are none or several."""
         found = run_pre_filter(self._profile, pod, snapshot)
         if found.refused is not None or found.nodes is None:

@@ -108,7 +108,7 @@ class Sheets:
             if pinned is not None:
                 return Quick(pinned[0], 1, pinned[1], 1)
             if self._narrow.concerns(pod):
-                return self._narrow.decide(pod, snapshot) if self._pays else None
+                return self._narrow.pick(pod, snapshot) if self._pays else None
         route = self._by_parts.get(_parts_of(pod))
         if route is None or not route.suits(pod):
             shape = pod.shape()
@@ -208,7 +208,7 @@ class Sheets:
         if not self._pays:
             return None
         if self._narrow.concerns(pod):
-            return None if nominated else self._narrow.decide(pod, snapshot)
+            return None if nominated else self._narrow.pick(pod, snapshot)
         signed = self._sign(pod, snapshot, shape)
         if signed is None:
             return None

@@ -98,6 +98,14 @@ export const WHAT_IF: readonly Form[] = [
     fields: [{ name: "count", label: "Number", as: "number", hint: "1" }, { ...NODES, label: "Like the node", hint: "worker-1" }, FIRST],
     question: ({ count }, nodes) => nodes[0] && { compare: {}, changes: [`add ${count || 1} nodes like ${nodes[0]}`] },
   },
+  {
+    name: "overview",
+    label: "Look over all",
+    says: "How full is the cluster, what is pending and why, and who waits in which of Kueue’s queues?",
+    picture: "capacity",
+    fields: [FIRST, { name: "all", label: "count nodes that are not ready as well", as: "flag", extra: true }],
+    question: ({ all }) => ({ report: { allNodes: isTicked(all) } }),
+  },
 ];
 
 const CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: …";

@@ -21,8 +21,9 @@ from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.web import hub as hub_module
 from moorage.interfaces.web import site as site_module
-from moorage.interfaces.web.live_site import EmbeddedSite
+from moorage.interfaces.web.live_site import EmbeddedSite, StoreSource
 from moorage.interfaces.web.rows import pod_row
+from tests.cluster.apiserver.custom_kinds import ask, define, definition, widget
 
 NODES, PODS, NAMESPACES = served("nodes"), served("pods"), served("namespaces")
 ADMIN = User("admin", ("system:masters",))
@@ -320,3 +321,23 @@ def test_a_reader_that_stops_reading_is_disconnected(monkeypatch):
         writer.close()
 
     browse(test)
+
+
+# -- what questions read ------------------------------------------------------------------------------------------------
+
+
+def test_questions_read_queues_that_the_cluster_has_and_no_other_custom_kinds():
+    store = a_store()
+    source = StoreSource(store, None)
+    define(store, definition({"type": "object"}))
+    assert not any(kind.custom for kind in source.kinds())
+    flavors = definition({"type": "object"})
+    names = {"plural": "resourceflavors", "kind": "ResourceFlavor"}
+    version = {**flavors["spec"]["versions"][0], "name": "v1beta2"}
+    flavors["metadata"]["name"] = "resourceflavors.kueue.x-k8s.io"
+    flavors["spec"] |= {"group": "kueue.x-k8s.io", "scope": "Cluster", "names": names, "versions": [version]}
+    define(store, flavors)
+    made = {**widget("gpu"), "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
+    assert ask(store, "POST", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors", made)[0] == 201
+    assert [kind.resource for kind in source.kinds() if kind.custom] == ["resourceflavors"]
+    assert any(b"ResourceFlavor" in record.body and record.name == "gpu" for record in source.records())

@@ -294,7 +294,7 @@ _AGENT: Final = "moorage-ui"
 _NODES: Final = served("nodes")
 _PODS: Final = served("pods")
 _NAMESPACES: Final = served("namespaces")
-#: The kinds that questions read.
+#: The built-in kinds that questions read.
 _READ: Final = tuple(
     kind for kind in SERVED_KINDS if any((kind.group, kind.kind) == (one.group, one.name) for one in KINDS)
 )  # fmt: skip
@@ -343,7 +343,7 @@ class StoreSource:
     def _follow(self, kind: ServedKind, change: StoreChange) -> None:
         if self._on_change is None:
             return
-        self.changes += kind in _READ
+        self.changes += kind in _READ or kind.custom is not None
         if kind is _PODS:
             self._on_change("pod", change.after.key, None if change.gone else partial(_pod, change.after))
         elif kind is _NODES:
@@ -356,7 +356,16 @@ class StoreSource:
 
     def records(self) -> list[Record]:
         """Return all objects that questions read."""
-        return [record for kind in _READ for record in self._store.all(kind)]
+        return [record for kind in self.kinds() for record in self._store.all(kind)]
+
+    def kinds(self) -> list[ServedKind]:
+        """Return the kinds that questions read: built-in ones, and those of Kueue and its jobs that the cluster has."""
+        custom = [kind for kind in self._store.kinds.stored if kind.custom is not None]
+        if custom:
+            from moorage.simulator.kueue.batch_jobs import KINDS as QUEUED  # loaded only for clusters with custom kinds
+
+            custom = [kind for kind in custom if f"{kind.resource}.{kind.version}.{kind.group}" in QUEUED]
+        return [*_READ, *custom]
 
     def queue_state(self, uid: str) -> QueueState:
         return QueueState() if self.scheduler is None else queue_state(self.scheduler, uid)
@@ -444,7 +453,7 @@ class EmbeddedSite:
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
             board = Board(Path(self.folder.name), StoreInputs(source, options), answer, on_change=self.hub.wake)
-            QuestionRoutes(self.site, board, [(kind.group, kind.resource) for kind in _READ], answer.prepare)
+            QuestionRoutes(self.site, board, lambda: [(one.group, one.resource) for one in source.kinds()], answer.prepare)
 
     def connect(self, perform: Perform) -> None:
         self._request = perform

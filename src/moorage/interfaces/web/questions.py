@@ -204,10 +204,10 @@ _PATH: Final = "/lab/v1/questions"
 
 
 class QuestionRoutes:
-    """Adds the routes to a site. ``kinds`` are those that answers may show; ``prepare`` is called when a session begins."""
+    """Adds the routes to a site. ``kinds`` returns those that answers may show; ``prepare`` is called when a session begins."""
 
     def __init__(
-        self, site: Site, board: Board, kinds: Sequence[tuple[str, str]], prepare: Callable[[], None]
+        self, site: Site, board: Board, kinds: Callable[[], Sequence[tuple[str, str]]], prepare: Callable[[], None]
     ) -> None:  # fmt: skip
         self._board, self._kinds = board, kinds
         site.asks = True
@@ -228,7 +228,7 @@ class QuestionRoutes:
         return await self._answer(visitor, QuestionBody({"explain": f"{namespace}/{name}"}))
 
     async def _answer(self, visitor: Visitor, body: QuestionBody) -> web.StreamResponse:
-        await check_may_list(visitor, self._kinds)
+        await check_may_list(visitor, self._kinds())
         question = self._board.ask(visitor.name, arguments_of(body))
         if question.task is not None:
             await asyncio.wait([question.task], timeout=_AT_ONCE_S)
@@ -248,7 +248,7 @@ class QuestionRoutes:
     async def _look(self, request: web.BaseRequest, visitor: Visitor, id_: str) -> web.StreamResponse:
         del request
         question = self._find(visitor, id_)
-        await check_may_list(visitor, self._kinds)
+        await check_may_list(visitor, self._kinds())
         answer = {"answer": msgspec.Raw(question.answer)} if question.answer else {}
         return json_response({**question.document(), **answer})
 

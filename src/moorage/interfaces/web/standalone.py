@@ -78,7 +78,7 @@ async def serve_cluster(
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
         board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake)
-        QuestionRoutes(site, board, (), answer.prepare)
+        QuestionRoutes(site, board, tuple, answer.prepare)
         async with serving(_application(site), listen(_LOCAL, port), None) as bound:
             on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")
             try:

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from moorage.report.queue_report import CohortFigures, QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
 from moorage.simulator.kueue.cycle import QueueAdmission
@@ -33,7 +34,7 @@ def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: f
     ]
     for at, queue in enumerate(queues):
         if fault := objects.faults.get(queue.name):
-            queues[at] = QueueFigures(**{**{f: getattr(queue, f) for f in queue.__struct_fields__}, "fault": fault})
+            queues[at] = replace(queue, fault=fault)
     shares = [share for name, queue in objects.queues.items() if (share := _satisfied(queue, uses[name], by_queue[name]))]
     workloads = tuple(_workload(one, objects) for one in works)
     cohorts = tuple(_cohort(cohort) for _, cohort in sorted(objects.cohorts.items()))

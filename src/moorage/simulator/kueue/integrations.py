@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodSpec, PodTemplateSpec
 from moorage.api.decode import decode
-from moorage.api.durations import duration_seconds
 from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import Job
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.objects import Objects
+from moorage.simulator.kueue.settings import seconds_at
 from moorage.simulator.kueue.workloads import Workload, read_workload
 from moorage.simulator.owners import is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
@@ -399,11 +399,7 @@ def _at(data: Any, path: str) -> Any:
 def _duration(text: str | None, where: str) -> float | None:
     if text is None:
         return None
-    try:
-        seconds = duration_seconds(text)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    if seconds < 0:
+    if (seconds := seconds_at(text, where)) < 0:
         raise InputError(f"{where}: {text} is negative; a duration is at least 0s")
     return seconds
 

@@ -239,8 +239,8 @@ def _usage(rules: _Usage | None) -> UsageRules | None:
     if rules is None:
         return None
     where = "Configuration: admissionFairSharing"
-    half_s = _seconds(rules.usage_half_life_time, f"{where}.usageHalfLifeTime")
-    sampling_s = _seconds(rules.usage_sampling_interval, f"{where}.usageSamplingInterval") or 300.0
+    half_s = seconds_at(rules.usage_half_life_time, f"{where}.usageHalfLifeTime")
+    sampling_s = seconds_at(rules.usage_sampling_interval, f"{where}.usageSamplingInterval") or 300.0
     if half_s < 0:
         raise InputError(f'{where}.usageHalfLifeTime: Invalid value: "{rules.usage_half_life_time}": {NEGATIVE}')
     if sampling_s < 0:
@@ -256,7 +256,7 @@ def _pods_ready(rules: _PodsReady | None, old: bool) -> PodsReadyRules | None:
         return None
     strategy, blocks = rules.requeuing_strategy or _Requeuing(), rules.block_admission
     return PodsReadyRules(
-        _seconds(rules.timeout, "Configuration: waitForPodsReady.timeout"),
+        seconds_at(rules.timeout, "Configuration: waitForPodsReady.timeout"),
         old if blocks is None else blocks,
         strategy.timestamp == "Eviction",
         strategy.backoff_limit_count,
@@ -272,10 +272,14 @@ def _answers(meta: Mapping[str, Any]) -> CheckAnswers:
         raise InputError(
             f"AdmissionCheck {name}: metadata.annotations[{_ANSWERS}]: {wrong[0]!r} is no answer; use Ready, Retry or Rejected"
         )
-    return CheckAnswers(answers, _seconds(notes.get(_DELAY, "0s"), f"AdmissionCheck {name}: metadata.annotations[{_DELAY}]"))
+    return CheckAnswers(answers, seconds_at(notes.get(_DELAY, "0s"), f"AdmissionCheck {name}: metadata.annotations[{_DELAY}]"))
 
 
-def _seconds(text: Any, where: str) -> float:
+def seconds_at(text: Any, where: str) -> float:
+    """Return a duration of an object or an annotation.
+
+    Raises  InputError with its place
+    """
     try:
         return duration_seconds(str(text))
     except InputError as error:

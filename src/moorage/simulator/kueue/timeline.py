@@ -503,17 +503,15 @@ class QueueTimeline:
 def _with_flavors(pods: Iterable[Pod], assigned: Assigned, flavors: Mapping[str, Flavor]) -> list[Pod]:
     """Return the pods with the node labels and tolerations of their flavors, and without Kueue's gates."""
     chosen = [flavors[name] for name in sorted(set(assigned.flavors.values()))]
-    made: dict[int, PodSpec] = {}
-    for pod in (pods := list(pods)):
-        spec = pod.spec
-        if id(spec) not in made:
-            made[id(spec)] = replace(
-                spec,
-                node_selector={**spec.node_selector, **{key: value for one in chosen for key, value in one.labels.items()}},
-                tolerations=(*spec.tolerations, *(each for one in chosen for each in one.tolerations)),
-                scheduling_gates=tuple(gate for gate in spec.scheduling_gates if not gate.name.startswith("kueue.x-k8s.io/")),
-            )
-    return [replace(pod, spec=made[id(pod.spec)]) for pod in pods]
+    labels = {key: value for one in chosen for key, value in one.labels.items()}
+    tolerations = [each for one in chosen for each in one.tolerations]
+
+    def change(spec: PodSpec) -> PodSpec:
+        gates = tuple(gate for gate in spec.scheduling_gates if not gate.name.startswith("kueue.x-k8s.io/"))
+        wanted = {**spec.node_selector, **labels}
+        return replace(spec, node_selector=wanted, tolerations=(*spec.tolerations, *tolerations), scheduling_gates=gates)
+
+    return _changed(pods, change)
 
 
 def _in_domains(pods: list[Pod], placed: TopologyPlacement) -> list[Pod]:
@@ -521,10 +519,15 @@ def _in_domains(pods: list[Pod], placed: TopologyPlacement) -> list[Pod]:
     found: list[Pod] = []
     for values, count in placed.domains:
         chosen = dict(zip(placed.levels, values, strict=True))
-        made: dict[int, PodSpec] = {}
-        for pod in pods[len(found) : len(found) + count]:
-            spec = pod.spec
-            if id(spec) not in made:
-                made[id(spec)] = replace(spec, node_selector={**spec.node_selector, **chosen})
-            found.append(replace(pod, spec=made[id(spec)]))
+        some = pods[len(found) : len(found) + count]
+        found += _changed(some, lambda spec, chosen=chosen: replace(spec, node_selector={**spec.node_selector, **chosen}))
     return [*found, *pods[len(found) :]]
+
+
+def _changed(pods: Iterable[Pod], change: Callable[[PodSpec], PodSpec]) -> list[Pod]:
+    """Return the pods with changed specs; those that shared one still do."""
+    given, made = list(pods), dict[int, PodSpec]()
+    for pod in given:
+        if id(pod.spec) not in made:
+            made[id(pod.spec)] = change(pod.spec)
+    return [replace(pod, spec=made[id(pod.spec)]) for pod in given]

@@ -10,12 +10,12 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
-from itertools import chain, dropwhile, takewhile
+from itertools import chain, dropwhile, pairwise, takewhile
 from typing import NamedTuple
 
 from moorage.simulator.kueue.flavors import Possibility
@@ -322,9 +322,14 @@ def _prospects(asking: Asking, own: Iterable[Workload], *, entitled: bool) -> tu
     """
     hopeless: set[int] = set()
     node: QuotaNode = asking.queue
-    more, gone = asking.requests, Counter[Key]()
+    more, gone = asking.requests, defaultdict[Key, int](int)
+
+    def leave(amounts: Amounts) -> None:
+        for key, amount in amounts.items():
+            gone[key] += amount
+
     for one in own:
-        gone.update(one.usage)
+        leave(one.usage)
     for parent in node.ancestors() if asking.queue.preemption.reclaim != "Never" else ():
         least = (0, -1.0)
         if not entitled:
@@ -336,7 +341,7 @@ def _prospects(asking: Asking, own: Iterable[Workload], *, entitled: bool) -> tu
             if not share.borrowed or share.rank < least:
                 hopeless.add(id(child))
             else:
-                gone.update(child.usage)
+                leave(child.usage)
         more, node = node.overflow(more), parent
     return gone, hopeless
 
@@ -414,6 +419,8 @@ class Turns:
         """Take the next candidate of a queue. Return whether the workload then fits."""
         one = self.waiting[queue.name].pop(0)
         targets.append(Victim(one, self.asking.take(one), reason))
+        if self.asking.fits_counted():
+            return True
         node: QuotaNode = queue
         for parent in queue.ancestors():  # their shares have changed, and each was the next one of its line
             line = self._lines[id(parent)]
@@ -424,7 +431,7 @@ class Turns:
                 if at and _standing(line[at - 1]) == _standing(node):
                     self._arrange(line)
             node = parent
-        return self.asking.fits_counted()
+        return False
 
     def _next(self, node: QuotaNode) -> ClusterQueueNode | None:
         if isinstance(node, ClusterQueueNode):
@@ -443,14 +450,14 @@ class Turns:
     def _is_in_turn(self, node: QuotaNode) -> bool:
         if id(node) in self._hopeless:
             return False
-        if isinstance(node, ClusterQueueNode):
-            return node.active and (node is self.asking.queue or bool(node.share().borrowed)) and bool(self.waiting[node.name])
-        return id(node) in self._mine or bool(node.share().borrowed)
+        if isinstance(node, CohortNode):
+            return bool(node.share().borrowed) or id(node) in self._mine
+        return node.active and bool(node.share().borrowed or node is self.asking.queue) and bool(self.waiting[node.name])
 
     def _arrange(self, line: list[QuotaNode]) -> None:
         """Sort children by share; of equal ones Cohorts are next, then the queue with the first candidate."""
         line.sort(key=_standing)
-        if len({_standing(one) for one in line}) < len(line):
+        if any(a.share().rank == b.share().rank for a, b in pairwise(line)):
             queues = [one for one in line if isinstance(one, ClusterQueueNode)]
             queues.sort(key=lambda one: self.asking.order(self.waiting[one.name][0]), reverse=True)
             line[:] = sorted([*queues, *(one for one in line if isinstance(one, CohortNode))], key=_standing)

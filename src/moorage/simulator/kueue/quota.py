@@ -131,27 +131,33 @@ class QuotaNode:
             above = min(whole - local - max(0, used - local) + limit, above)
         return above + local - used if local > used else above
 
-    def add(self, amounts: Mapping[Key, int], sign: int = 1) -> None:
-        """Count amounts as in use, or with -1 no longer, here and as far up as they go beyond what each node has for itself."""
+    def add(self, amounts: Mapping[Key, int]) -> None:
         self.tick()
         for key, amount in amounts.items():
             node: QuotaNode | None = self
             rest = amount
             while node is not None and rest:
                 used = node.usage.get(key, 0)
-                beyond = used - node.terms(key)[1]
+                over = rest - max(0, node.terms(key)[1] - used)
                 node._share = node._over = None
-                node.usage[key] = used + sign * rest
-                if sign > 0:
-                    rest = max(0, rest + min(beyond, 0))
-                elif beyond > 0:
-                    rest = min(rest, beyond)
-                else:
+                node.usage[key] = used + rest
+                if over <= 0:
                     break
-                node = node.parent
+                node, rest = node.parent, over
 
     def remove(self, amounts: Mapping[Key, int]) -> None:
-        self.add(amounts, -1)
+        self.tick()
+        for key, amount in amounts.items():
+            node: QuotaNode | None = self
+            rest = amount
+            while node is not None and rest:
+                used = node.usage.get(key, 0)
+                stored = used - node.terms(key)[1]
+                node._share = node._over = None
+                node.usage[key] = used - rest
+                if stored <= 0:
+                    break
+                node, rest = node.parent, min(rest, stored)
 
     def turn(self, *, upward: bool = True) -> None:
         """Exchange, from here to the root, what is in use with what is left once the victims of the cycle are gone."""

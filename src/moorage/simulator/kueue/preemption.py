@@ -450,7 +450,7 @@ class Turns:
     def _is_in_turn(self, node: QuotaNode) -> bool:
         if id(node) in self._hopeless:
             return False
-        if isinstance(node, CohortNode):
+        if not isinstance(node, ClusterQueueNode):
             return bool(node.share().borrowed) or id(node) in self._mine
         return node.active and bool(node.share().borrowed or node is self.asking.queue) and bool(self.waiting[node.name])
 

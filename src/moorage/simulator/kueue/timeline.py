@@ -517,10 +517,13 @@ def _with_flavors(pods: Iterable[Pod], assigned: Assigned, flavors: Mapping[str,
 def _in_domains(pods: list[Pod], placed: TopologyPlacement) -> list[Pod]:
     """Return the pods, each bound to a domain of its placement by a node selector."""
     found: list[Pod] = []
+
+    def bind(chosen: Mapping[str, str], spec: PodSpec) -> PodSpec:
+        return replace(spec, node_selector={**spec.node_selector, **chosen})
+
     for values, count in placed.domains:
         chosen = dict(zip(placed.levels, values, strict=True))
-        some = pods[len(found) : len(found) + count]
-        found += _changed(some, lambda spec, chosen=chosen: replace(spec, node_selector={**spec.node_selector, **chosen}))
+        found += _changed(pods[len(found) : len(found) + count], partial(bind, chosen))
     return [*found, *pods[len(found) :]]
 
 

@@ -1,1 +1,24 @@
-"""What every floor stands on: printable text, words, and files."""
+"""What every floor stands on: printable text, words, and files, also those with the data of a package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def folder_of(package: str) -> Path:
+    """Return the folder of a package that is imported; its data files are there."""
+    return Path(str(sys.modules[package].__file__)).parent
+
+
+def text_of(package: str, name: str) -> str:
+    """Return the text of a data file of a package."""
+    return (folder_of(package) / name).read_text(encoding="utf-8")
+
+
+def table_of(package: str, name: str) -> dict[str, Any]:
+    """Return what a TOML file of a package holds."""
+    import tomllib  # a tenth of the time to start; texts and folders do without
+
+    return tomllib.loads(text_of(package, name))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gate_of, gates_of
+from moorage.basis import table_of
 
 __all__ = [
     "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
@@ -21,9 +20,7 @@ TODAY: Final = "1.36"
 #: Fields whose items a row of the table adds to those of the release that it is like.
 _ADDED: Final = ("lacks", "lacks_flags", "own_flags")
 
-_ROWS: Final[dict[str, Mapping[str, Any]]] = tomllib.loads(
-    files("moorage.api.releases").joinpath("releases.toml").read_text(encoding="utf-8")
-)
+_ROWS: Final[dict[str, Mapping[str, Any]]] = table_of("moorage.api.releases", "releases.toml")
 
 
 @cache

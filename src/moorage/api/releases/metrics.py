@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from moorage.api.releases import RELEASES, TODAY
+from moorage.basis import table_of
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -76,8 +75,7 @@ def _of_series(minor: int) -> Mapping[str, Spec]:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    text = files("moorage.api.releases").joinpath("metrics.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return table_of("moorage.api.releases", "metrics.toml")
 
 
 def _value(given: Any) -> Any:

@@ -5,12 +5,12 @@ Code that behaves differently in different releases asks the ``Release`` for the
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Final, NamedTuple
+
+from moorage.basis import table_of
 
 ALPHA: Final = "ALPHA"
 BETA: Final = "BETA"
@@ -214,7 +214,7 @@ def gates_of(series: str) -> ReleaseGates:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, str]]:
-    return tomllib.loads(files("moorage.api.releases").joinpath("gates.toml").read_text(encoding="utf-8"))
+    return table_of("moorage.api.releases", "gates.toml")
 
 
 def _gates(section: str, minor: int) -> Iterator[tuple[str, Gate]]:

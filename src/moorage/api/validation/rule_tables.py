@@ -36,12 +36,12 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, required, unsupported
+from moorage.basis import folder_of
 from moorage.errors import Fault
 
 #: What holds an object: the nearest holder, and what holds that.
@@ -95,7 +95,7 @@ class RuleBook:
         return type_name in self._tables()
 
     def _read_tables(self) -> Mapping[str, Any]:
-        folder = files(self._package) / "rules"
+        folder = folder_of(self._package) / "rules"
         texts = [one.read_text(encoding="utf-8") for one in sorted(folder.iterdir(), key=lambda one: one.name)]
         return {name: table for text in texts for name, table in tomllib.loads(text).items()}
 

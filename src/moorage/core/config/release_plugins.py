@@ -8,11 +8,10 @@ scoring is a strategy of NodeResourcesFit, and the plugins that it replaces are 
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources import files
 from typing import Any, Final
 
+from moorage.basis import table_of
 from moorage.core.config.configuration import PluginRef, PluginSet
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
@@ -29,9 +28,7 @@ LOCKS: Final = ("endpoints", "configmaps", "leases", "endpointsleases", "configm
 #: Extension point → plugins in the order they run; scores with their weights.
 Sets = Mapping[str, tuple[PluginRef, ...]]
 
-_TABLE: Final[Mapping[str, Any]] = tomllib.loads(
-    files("moorage.core.config").joinpath("release_plugins.toml").read_text(encoding="utf-8")
-)
+_TABLE: Final[Mapping[str, Any]] = table_of("moorage.core.config", "release_plugins.toml")
 
 
 def _points(release: str) -> Mapping[str, tuple[str, ...]]:

@@ -5,12 +5,11 @@ The texts are those of ``docs/reference/releases.md``, by the release in which e
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any, Final
 
 from moorage.api.releases import CURRENT, Release
+from moorage.basis import table_of
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_plugins import default_plugins
 from moorage.framework.feature_gates import FeatureGates
@@ -19,7 +18,7 @@ _FIT: Final = "NodeResourcesFit"
 _STRATEGY: Final = "scoringStrategy"
 _RATIO: Final = "RequestedToCapacityRatio"
 
-_TABLE: Final = tomllib.loads(files("moorage.core.config").joinpath("upgrade.toml").read_text(encoding="utf-8"))
+_TABLE: Final = table_of("moorage.core.config", "upgrade.toml")
 #: Plugin → the last release with a rule → what the plugin does in later releases.
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = _TABLE["plugins"]
 #: A trait of ``Release``, the last release that has it, and what later releases do.

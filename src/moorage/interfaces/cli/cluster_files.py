@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -17,7 +16,7 @@ from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.releases import Release, find_release, why_unknown
 from moorage.api.releases.detection import DetectedRelease, detect_release
-from moorage.basis import files
+from moorage.basis import files, folder_of
 from moorage.basis.inputs.files import PROJECT_FILE, InputFile
 from moorage.basis.inputs.objects import SERVER_VERSION, find_objects
 from moorage.errors import InputError
@@ -87,7 +86,7 @@ def bundled_folder(name: str, mark: str, what: str) -> Path:
 
     Raises  InputError if there is neither
     """
-    package = Path(str(resources.files("moorage")))
+    package = folder_of("moorage")
     for folder in (package / name, package.parents[1] / name):
         if (folder / mark).exists():
             return folder

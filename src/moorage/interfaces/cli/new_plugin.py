@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from importlib.resources import files
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 
 import click
 
+from moorage.basis import folder_of
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import OK, CommandGroup, DescribedCommand
 from moorage.plugins import builtin_registry
@@ -28,7 +28,7 @@ _FILES: Final = {
 
 def files_of(kind: str, module: str, cls: str) -> Mapping[str, str]:
     """Return the texts of the folder's files by name."""
-    folder, words = files("moorage.interfaces.cli") / "new_plugin_files", {"kind": kind, "module": module, "cls": cls}
+    folder, words = folder_of("moorage.interfaces.cli") / "new_plugin_files", {"kind": kind, "module": module, "cls": cls}
 
     def filled(text: str) -> str:
         return Template(text).substitute(words)

@@ -14,7 +14,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import cache, partial
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from aiohttp import web
 
+from moorage.basis import folder_of
 from moorage.basis.printable import one_line
 from moorage.cluster.apiserver.http.connections import Connection
 from moorage.cluster.apiserver.http.lists import abort, limit_buffers, write
@@ -64,7 +64,7 @@ class BundleFile(NamedTuple):
 
 def bundle_text(name: str) -> str:
     """Return the text of a file of the bundle."""
-    return (files("moorage.interfaces.web") / "bundle" / name).read_text("utf-8")
+    return (folder_of("moorage.interfaces.web") / "bundle" / name).read_text("utf-8")
 
 
 @cache

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from datetime import datetime
-from importlib import resources
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,6 +22,7 @@ from moorage.api.core import Pod, PodSpec, PodTemplateSpec
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import Job
+from moorage.basis import text_of
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
@@ -63,9 +63,7 @@ class _Data(Struct, frozen=True):
     submitter: dict[str, Any]
 
 
-_DATA: Final = msgspec.toml.decode(
-    resources.files("moorage.simulator.kueue").joinpath("job_kinds.toml").read_text(encoding="utf-8"), type=_Data
-)
+_DATA: Final = msgspec.toml.decode(text_of("moorage.simulator.kueue", "job_kinds.toml"), type=_Data)
 #: Kinds by plural, version and group, and where their pod sets stand.
 PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = _DATA.kinds
 

@@ -6,12 +6,10 @@ Source  Kueue, apis/config/v1beta2; pkg/config
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fractions import Fraction
-from importlib import resources
 from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -21,13 +19,12 @@ from msgspec import Struct
 from moorage.api.decode import decode
 from moorage.api.durations import duration_seconds
 from moorage.api.quantity import parse
+from moorage.basis import table_of
 from moorage.errors import InputError
 
 #: Kueue's feature gates with their defaults: those of which both values are simulated, those of which only the default is, and
 #: those that change nothing here.
-_GATES: Final[Mapping[str, Mapping[str, bool]]] = tomllib.loads(
-    resources.files("moorage.simulator.kueue").joinpath("feature_gates.toml").read_text(encoding="utf-8")
-)
+_GATES: Final[Mapping[str, Mapping[str, bool]]] = table_of("moorage.simulator.kueue", "feature_gates.toml")
 #: The gates that are on by default, of those that are simulated.
 GATES: Final = frozenset(name for name, is_on in _GATES["simulated"].items() if is_on)
 _NANO: Final = 1_000_000_000

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from moorage.api.quantity import parse
+from moorage.basis import text_of
 from moorage.errors import InputError
 from moorage.simulator.kueue.settings import NEGATIVE
 
@@ -48,7 +48,7 @@ def refuse_invalid(documents: Iterable[Mapping[str, Any]]) -> None:
 def _versions() -> dict[str, CustomVersion]:
     from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
 
-    text = resources.files("moorage.simulator.kueue").joinpath("schemas.json").read_text(encoding="utf-8")
+    text = text_of("moorage.simulator.kueue", "schemas.json")
     return {name: CustomVersion(schema, name, f"{name}List") for name, schema in json.loads(text).items()}
 
 

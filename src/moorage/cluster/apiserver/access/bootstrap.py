@@ -9,10 +9,8 @@ Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconc
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,6 +18,7 @@ import msgspec
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.rbac import ClusterRole, PolicyRule
 from moorage.api.selectors import compile_label_selector
+from moorage.basis import table_of
 from moorage.cluster.apiserver.access.rbac import missing
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
@@ -37,7 +36,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 _RBAC: Final = "rbac.authorization.k8s.io"
 LABEL: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
-_TABLE: Final = tomllib.loads(files("moorage.cluster.apiserver.access").joinpath("bootstrap.toml").read_text(encoding="utf-8"))
+_TABLE: Final = table_of("moorage.cluster.apiserver.access", "bootstrap.toml")
 
 
 def _rules_of(rows: Iterable[list[str]]) -> list[Document]:

@@ -9,13 +9,13 @@ import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib import resources
 from itertools import chain
 from typing import Any, Final
 
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
 from moorage.api.validation.faults import Faults, duplicate, invalid, object_meta, required
+from moorage.basis import text_of
 from moorage.cluster.apiserver.admission.custom_resource_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
@@ -225,7 +225,7 @@ def _repeated(values: list[Any]) -> Iterator[int]:
 
 @cache
 def _defaults() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    text = resources.files("moorage.cluster.apiserver.admission").joinpath("field_defaults.json").read_text(encoding="utf-8")
+    text = text_of("moorage.cluster.apiserver.admission", "field_defaults.json")
     found: Mapping[str, Mapping[str, Mapping[str, Any]]] = json.loads(text)
     return found
 

@@ -12,12 +12,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from importlib import resources
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from moorage.basis import text_of
 from moorage.cluster.apiserver.schema.discovery import VERSION
 from moorage.cluster.apiserver.schema.protobuf import delimited as _message
 from moorage.cluster.apiserver.schema.protobuf import origin_of
@@ -44,7 +44,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
 @cache
 def descriptions() -> Mapping[str, Mapping[str, str]]:
     """Return all descriptions, by struct and field."""
-    text = resources.files("moorage.cluster.apiserver.schema").joinpath("field_descriptions.json").read_text(encoding="utf-8")
+    text = text_of("moorage.cluster.apiserver.schema", "field_descriptions.json")
     found: Mapping[str, Mapping[str, str]] = json.loads(text)
     return found
 

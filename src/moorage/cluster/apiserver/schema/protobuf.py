@@ -18,12 +18,12 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from importlib import resources
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from moorage.api.durations import format_duration, parse_duration
+from moorage.basis import text_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import VERSIONS, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request
 
@@ -55,7 +55,7 @@ class _Field(NamedTuple):
 @cache
 def messages() -> Mapping[str, Mapping[int, _Field]]:
     """Return the fields of all messages, by message name and field number."""
-    text = resources.files("moorage.cluster.apiserver.schema").joinpath("protobuf_fields.json").read_text(encoding="utf-8")
+    text = text_of("moorage.cluster.apiserver.schema", "protobuf_fields.json")
     found = {
         message: {int(number): _Field(*field) for number, field in fields.items()}
         for message, fields in json.loads(text).items()

@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+from moorage.basis import text_of
 from moorage.cluster.apiserver.schema.protobuf import FieldFlag, message_of, messages, origin_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Review, Schema, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
@@ -315,7 +315,7 @@ _GO: Final = {
 
 @cache
 def _rules() -> Mapping[str, Mapping[str, str]]:
-    text = resources.files("moorage.cluster.apiserver.schema").joinpath("schema_rules.json").read_text(encoding="utf-8")
+    text = text_of("moorage.cluster.apiserver.schema", "schema_rules.json")
     found: Mapping[str, Mapping[str, str]] = json.loads(text)
     return found
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from moorage.api import kinds
@@ -18,6 +17,7 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.validation.rule_checks import check_path_segment
+from moorage.basis import text_of
 from moorage.errors import InputError
 from moorage.framework.feature_gates import FeatureGates
 
@@ -195,7 +195,7 @@ def _details() -> Mapping[str, Mapping[str, Any]]:
     ``columns``: the columns of ``kubectl get`` (``tables``), which is a function for most kinds. ``versions``: the other
     versions of the kind, each with its ``gate``.
     """
-    text = resources.files("moorage.cluster.apiserver.vocabulary").joinpath("kind_details.json").read_text(encoding="utf-8")
+    text = text_of("moorage.cluster.apiserver.vocabulary", "kind_details.json")
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
     return found
 

@@ -6,16 +6,15 @@ are accepted but have no effect.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any, Final
 
 from moorage.api.releases import RELEASES, Release
+from moorage.basis import table_of
 from moorage.interfaces.cli.pflag import Flag
 
-_TABLE: Final = tomllib.loads(files("moorage.interfaces.cli.live").joinpath("flags.toml").read_text(encoding="utf-8"))
+_TABLE: Final = table_of("moorage.interfaces.cli.live", "flags.toml")
 _GONE: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = _TABLE.pop("Gone")
 _LEGACY: Final[Mapping[str, Any]] = _TABLE.pop("legacy")
 

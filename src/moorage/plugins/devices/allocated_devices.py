@@ -126,8 +126,11 @@ class Ledger:
     def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str, group: str | None = None) -> None:
         """Hold the devices of an allocation that is still to be written, for a pod and others of its group that share it."""
         self.release(claim_uid)
-        self._pending[claim_uid] = InFlightClaim(allocation, frozenset([pod_uid]), group)
-        self._count(allocation, 1)
+        self._hold(claim_uid, InFlightClaim(allocation, frozenset([pod_uid]), group))
+
+    def _hold(self, claim_uid: str, held: InFlightClaim) -> None:
+        self._pending[claim_uid] = held
+        self._count(held.allocation, 1)
 
     def share(self, claim_uid: str, allocation: AllocationResult, pod_uid: str, group: str | None) -> None:
         """Hold the devices that another pod of the group has reserved for a claim for this pod too."""
@@ -146,8 +149,7 @@ class Ledger:
                 self.release(claim_uid)
             for claim_uid, held in saved.items():
                 if claim_uid not in self._pending:
-                    self.pend(claim_uid, held.allocation, "")
-                    self._pending[claim_uid] = held
+                    self._hold(claim_uid, held)
 
         return restore
 

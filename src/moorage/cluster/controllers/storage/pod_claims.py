@@ -127,9 +127,12 @@ class ResourceClaims:
                 yield from (f"claim:{namespace_of(pod)}/{name}" for name in _claims_of_pod(pod))
         elif event.kind is RESOURCE_CLAIMS:
             yield f"claim:{key_of(event.latest)}"
-            if (owner := controller_of(event.latest)) is not None and owner["kind"] in {"Pod", "PodGroup"}:
-                what = "pod" if owner["kind"] == "Pod" else "group"
-                yield f"{what}:{namespace_of(event.latest)}/{owner['name']}"
+            owner, namespace = controller_of(event.latest), namespace_of(event.latest)
+            if owner is not None and owner["kind"] == "Pod":
+                yield f"pod:{namespace}/{owner['name']}"
+            elif owner is not None and owner["kind"] == "PodGroup" and self._for_groups:
+                yield f"group:{namespace}/{owner['name']}"
+                yield from (f"pod:{key_of(pod)}" for pod in world.all(PODS, namespace) if _group_name(pod) == owner["name"])
         elif event.kind is RESOURCE_CLAIM_TEMPLATES:
             yield from _with_claims("pod", PODS, namespace_of(event.latest), world)
             if self._for_groups:
@@ -152,29 +155,22 @@ class ResourceClaims:
             group = world.find(POD_GROUPS, place)
             if group is not None and not is_ending(group):
                 yield from _claims_for(group, POD_GROUPS, None, world)
-                yield from self._told(group, world)
             return
         claim = world.find(RESOURCE_CLAIMS, place)
         if claim is not None:
             yield from _sync_claim(claim, world)
-
-    def _told(self, group: Document, world: ObjectIndex) -> Iterator[Step]:
-        """Write the names of a group's claims into the statuses of its pods."""
-        for pod in world.all(PODS, namespace_of(group)):
-            if is_active(pod) and spec_of(pod).get("resourceClaims") and _names(pod, group):
-                yield from _claims_for(pod, PODS, group, world)
 
 
 def _with_claims(what: str, kind: ServedKind, namespace: str, world: ObjectIndex) -> Iterator[str]:
     return (f"{what}:{key_of(one)}" for one in world.all(kind, namespace) if spec_of(one).get("resourceClaims"))
 
 
-def _names(pod: Document, group: Document) -> bool:
-    return (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName") == name_of(group)
+def _group_name(pod: Document) -> str:
+    return (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName") or ""
 
 
 def _group_of(pod: Document, world: ObjectIndex) -> Document | None:
-    name = (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName")
+    name = _group_name(pod)
     return world.get(POD_GROUPS, namespace_of(pod), name) if name else None
 
 
@@ -192,21 +188,16 @@ def _claims_for(pod: Document, kind: ServedKind, group: Document | None, world: 
     A pod uses the claims of its ``group`` that both request; they are created for the group.
     """
     known = {one["name"]: one for one in status_of(pod).get("resourceClaimStatuses") or ()}
-    owned = {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, pod)}
+    owned, of_group = _made_for(pod, world), _made_for(group, world)
     shared = [] if group is None else spec_of(group).get("resourceClaims") or []
-    of_group = (
-        {} if group is None else {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, group)}
-    )
     for asked in spec_of(pod).get("resourceClaims") or ():
         template_name = asked.get("resourceClaimTemplateName")
         if not template_name or _is_there(pod, known.get(asked["name"]), world):
             continue
-        if asked in shared:
-            if (held := of_group.get(asked["name"])) is not None:
-                known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name_of(held)}
-            continue
-        if (held := owned.get(asked["name"])) is not None:
+        is_shared = asked in shared
+        if (held := (of_group if is_shared else owned).get(asked["name"])) is not None:
             known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name_of(held)}
+        if held is not None or is_shared:
             continue
         template = world.get(RESOURCE_CLAIM_TEMPLATES, namespace_of(pod), template_name)
         if template is None:
@@ -220,6 +211,11 @@ def _claims_for(pod: Document, kind: ServedKind, group: Document | None, world: 
     statuses = list(known.values())
     if statuses != (status_of(pod).get("resourceClaimStatuses") or []):
         yield SetStatus(kind, pod, {**status_of(pod), "resourceClaimStatuses": statuses})
+
+
+def _made_for(owner: Document | None, world: ObjectIndex) -> dict[str | None, Document]:
+    """Return the claims that were made for a pod or a group, by the name under which it requests each."""
+    return {} if owner is None else {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, owner)}
 
 
 def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -19,6 +19,7 @@ from moorage.api.validation.faults import (
     duplicate,
     forbidden,
     invalid,
+    named,
     nonnegative,
     required,
     too_long,
@@ -170,35 +171,23 @@ def _parsed_indexes(text: str, completions: int) -> tuple[int, str]:
     return total, ""
 
 
-@check("cron schedule")
-def _schedule(path: str, schedule: str) -> Iterable[Fault]:
-    why = _schedule_fault(schedule)
-    return (invalid(path, schedule, why),) if why else ()
-
-
 @lru_cache(maxsize=256)
-def _schedule_fault(schedule: str) -> str:
-    """Return what is wrong with a schedule, or ""."""
+def _check_schedule(schedule: str) -> list[str]:
+    """Return what is wrong with a schedule."""
     try:
         parse_schedule(schedule)
     except CronError as error:
-        return str(error)
-    return ""
-
-
-@check("time zone")
-def _zone(path: str, zone: str) -> Iterable[Fault]:
-    why = _zone_fault(zone)
-    return (invalid(path, zone, why),) if why else ()
+        return [str(error)]
+    return []
 
 
 @lru_cache(maxsize=256)
-def _zone_fault(zone: str) -> str:
-    """Return what is wrong with the name of a time zone, or ""."""
+def _check_zone(zone: str) -> list[str]:
+    """Return what is wrong with the name of a time zone."""
     if not zone:
-        return "timeZone must be nil or non-empty string"
+        return ["timeZone must be nil or non-empty string"]
     if zone.lower() == "local":
-        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return ["timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"]
     parts = zone.split("/")
     if all(part not in {".", ".."} and part[:1] != "-" and _ZONE_PART.fullmatch(part) for part in parts):
         try:
@@ -206,8 +195,12 @@ def _zone_fault(zone: str) -> str:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass
         else:
-            return ""
-    return f"unknown time zone {zone}"
+            return []
+    return [f"unknown time zone {zone}"]
+
+
+check("cron schedule")(partial(named, check=_check_schedule))
+check("time zone")(partial(named, check=_check_zone))
 
 
 # -- storage ------------------------------------------------------------------------------------------------------------

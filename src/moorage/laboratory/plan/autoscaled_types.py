@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node
+from moorage.api.core import Node, Pod
 from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
 from moorage.laboratory.dynamics.node_pools import pool_states
 from moorage.laboratory.plan.node_types import NodeType, TypeLimit, types_of_offerings
@@ -91,9 +91,13 @@ def of_cluster_autoscaler(given: ClusterInput, prices: PriceList | None, now_s: 
     group_of = {node: name for name, state in states.items() for node in state.members}
     flags = replace(found.flags, scale_down_utilization_threshold=inf, scale_down_gpu_utilization_threshold=inf)
     context = DrainContext(now_s, tuple(given.pod_disruption_budgets), flags=flags)
+    on_node: dict[str, list[Pod]] = {node.name: [] for node in given.nodes}
+    for pod in given.pods:
+        if pod.spec.node_name in on_node:
+            on_node[pod.spec.node_name].append(pod)
     kept = {}
     for node in given.nodes:
-        pods = [pod for pod in given.pods if pod.spec.node_name == node.name]
+        pods = on_node[node.name]
         why, text = unremovable_reason(node, pods, flags, now_s, autoscaled=node.name in group_of)
         blocking = pods_to_move(pods, context).blocking
         if why:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
 def folder_of(package: str) -> Path:
-    """Return the folder of a package that is imported; its data files are there."""
-    return Path(str(sys.modules[package].__file__)).parent
+    """Return the folder of a package, where its data files are."""
+    return Path(import_module(package).__path__[0])
 
 
 def text_of(package: str, name: str) -> str:

@@ -22,10 +22,8 @@ class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
 
     def completed(self, gates: FeatureGates) -> Self:
         """Return the arguments with the defaults that depend on gates or other arguments; called before ``faults``."""
-        del gates
         return self
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
         """Return the faults of the values, in upstream's order; ``path`` is the field path of ``args``."""
-        del path, gates
         return []

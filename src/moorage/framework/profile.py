@@ -42,7 +42,6 @@ Timer = Callable[[str, str, float], None]
 
 
 def _as_declared(plugin: str, declared: tuple[Wake, ...]) -> tuple[Wake, ...]:
-    del plugin
     return declared
 
 
@@ -282,7 +281,6 @@ def _reader_of_reuse(plugin: Plugin) -> Callable[[Plugin], Reuse]:
 
 
 def _no_promise(plugin: Plugin) -> Reuse:
-    del plugin
     return _NO_PROMISE
 
 

@@ -70,7 +70,6 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
     min_candidate_nodes_absolute: Int32 = 100
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
         at = f"{path}." if path else ""
         share, least = f"{at}minCandidateNodesPercentage", f"{at}minCandidateNodesAbsolute"
         percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute

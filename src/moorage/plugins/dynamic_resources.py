@@ -398,7 +398,6 @@ class DynamicResources(
         return f"node {node.name}: timed out trying to allocate devices", True
 
     def why(self, wanted: PodDevices, pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return why_no_devices(wanted, node)
 
     def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
@@ -449,7 +448,6 @@ class DynamicResources(
         return wanted.scores(nodes, self._budget)
 
     def normalize(self, wanted: PodDevices | PodInfo, scores: IntArray) -> IntArray:
-        del wanted
         return default_normalize(scores)
 
     # -- binding ----------------------------------------------------------------------------------------------------------
@@ -464,11 +462,9 @@ class DynamicResources(
         return None
 
     def unreserve(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
-        del node
         return () if wanted is None else self._binder.unreserve(wanted, pod)
 
     def pre_bind(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
-        del node
         return () if wanted is None else self._binder.pre_bind(wanted, pod, self._unix_s())
 
     # -- events -----------------------------------------------------------------------------------------------------------
@@ -501,12 +497,10 @@ class DynamicResources(
         A claim is deallocated before it is deleted, but a relist after a gap shows only the deletion. kube-scheduler does not
         check this.
         """
-        del pod, new
         return old.status.allocation is not None
 
     def _pod_changed(self, pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
         """Return whether claims were generated for this pod and all its claims exist now."""
-        del old
         if pod.uid != new.uid:
             return False
         return self._handle is None or not isinstance(self._claims_of(new, self._handle.snapshot), str)

@@ -63,7 +63,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
         return None
 
     def permit(self, state: object, pod: PodInfo, node: str) -> Wait | None:
-        del state, node
         if pod.spec.scheduling_group is None or self._handle is None:
             return None
         snapshot = self._handle.snapshot
@@ -94,15 +93,12 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
 
         Waking the group's pods earlier would be correct but useless: PreEnqueue would reject each of them again.
         """
-        del old
         return isinstance(new, PodInfo) and new.spec.scheduling_group is not None and self.pre_enqueue(new) is None
 
 
 def _is_of_same_group(pod: PodInfo, old: object, new: Any) -> bool:
-    del old
     return isinstance(new, PodInfo) and same_group(pod, new)
 
 
 def _is_group_of(pod: PodInfo, old: object, new: Any) -> bool:
-    del old
     return isinstance(new, PodGroup) and group_key(pod) == new.key

@@ -178,7 +178,6 @@ class InterPodAffinity(
         return explained(state, pod, node)
 
     def terms(self, state: AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         return refusing_terms(state, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------

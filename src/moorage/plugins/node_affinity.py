@@ -197,11 +197,9 @@ class NodeAffinity(
         return None if required_node_affinity(pod).matches(node.node) else Hold.because(REASON, unresolvable=True)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state
         return explained(pod, node.first.node, self._added)
 
     def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del state
         return refusing_terms(pod, nodes, self._added)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:

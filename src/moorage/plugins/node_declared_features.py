@@ -79,7 +79,6 @@ class NodeDeclaredFeatures(
         yield Reject(~nodes.features.spread(nodes.ids(nodes.features), needed.issubset), REASON, unresolvable=True)
 
     def why(self, needed: Features, pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         lacking = sorted(needed - set(node.first.node.status.declared_features))
         return Detail(f"does not declare {', '.join(lacking)}") if lacking else None
 

@@ -61,7 +61,6 @@ class NodeName(
         return Hold.because(REASON, unresolvable=True) if wanted and wanted != node.name else None
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail:
-        del state, node
         return Detail(f"nodeName is {pod.spec.node_name}", (f"nodeName {pod.spec.node_name}",))
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:

@@ -70,7 +70,6 @@ class NodePorts(
         yield Reject(taken, REASON)
 
     def why(self, wanted: Ports, pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         said = [
             (port_name(port.protocol, port.port), f"port {port.port}/{port.protocol} held by {other.key}")
             for port in sorted(wanted)
@@ -80,7 +79,6 @@ class NodePorts(
         return Detail("; ".join(text for _, text in said), tuple(dict(said))) if said else None
 
     def terms(self, wanted: Ports, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         for port in sorted(wanted):
             yield port_name(port.protocol, port.port), _rows_taken(port, nodes)
 

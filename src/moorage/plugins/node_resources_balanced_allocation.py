@@ -64,7 +64,6 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
             force_setattr(self, "resources", CPU_AND_MEMORY)
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
         faults: list[Fault] = []
         seen: set[str] = set()
         for i, resource in enumerate(self.resources):
@@ -117,7 +116,6 @@ class NodeResourcesBalancedAllocation(
 
     def _share(self, point: str, weight: int) -> Weighs:
         """Return this plugin's part in the rule of CPU, memory and places. PreScore skips pods that request neither."""
-        del point
         return Weighs(Kind.BALANCED, self._amounts, weight)
 
     def _amounts(self, pod: PodInfo) -> tuple[int, int]:
@@ -139,7 +137,6 @@ class NodeResourcesBalancedAllocation(
 
     def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
         """Score pods without requests, too."""
-        del feasible
         return with_devices(demands(self._resources, self._needs(pod).requests), snapshot, self._gates)
 
     def score(self, scored: ScoredDemands, nodes: NodeView) -> IntArray:

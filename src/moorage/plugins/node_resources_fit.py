@@ -117,7 +117,6 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
     scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED, resources=CPU_AND_MEMORY)
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
         faults = ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
         return faults + self.scoring_strategy.faults(sub_path(path, "scoringStrategy"))
 
@@ -257,21 +256,17 @@ class NodeResourcesFit(
     # -- explanations -----------------------------------------------------------------------------------------------------
 
     def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return why_short(wants, node)
 
     def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         return short_resources(wants, nodes)
 
     def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
-        del pod
         return missing_share(wants, nodes)
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
-        del feasible
         scored = pod.needs_under(_SCORED)
         amounts = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
         return with_devices(demands(self._resources, amounts), snapshot, self._gates)
@@ -290,7 +285,6 @@ class NodeResourcesFit(
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
         """Score a placement by how full its nodes would be together; the strategy for single nodes is not used."""
-        del group, snapshot
         amounts: dict[str, int] = {}
         for pod, _ in proposal.assigned:
             scored = pod.needs_under(_SCORED)

@@ -65,11 +65,9 @@ class NodeUnschedulable(
         return Hold.because(REASON, unresolvable=True)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state, pod
         return Detail("cordoned", (CORDONED,)) if node.first.node.spec.unschedulable else None
 
     def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del state
         if not self._tolerates_cordon(pod):
             yield CORDONED, nodes.unschedulable
 

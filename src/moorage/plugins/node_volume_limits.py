@@ -135,7 +135,6 @@ class NodeVolumeLimits(
         return _NONE if facts is None else _ALL
 
     def why(self, wanted: NeededVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         column = node.snapshot.index(CsiNodes).follow()
         facts = column.values[int(node.ids(column)[0])]
         needed = wanted[self.migrated_with(facts)]
@@ -201,7 +200,6 @@ def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView)
 
 def raises_a_limit(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
     """Return whether the limit of some driver rose. As in kube-scheduler, no limit counts as 0 here."""
-    del pod
     before = _limits(old)
     return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
 
@@ -212,13 +210,11 @@ def _limits(node: CSINode) -> dict[str, int]:
 
 def had_volumes(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
     """Return whether a deleted pod was placed or nominated and had volumes that count."""
-    del pod, new
     return counts(gone) and bool(gone.spec.node_name or gone.status.nominated_node_name)
 
 
 def frees_attachment(pod: PodInfo, gone: VolumeAttachment, new: object = None) -> bool:
     """Return whether a detached volume frees room for a volume of the pod: any claim, or an inline volume of the driver."""
-    del new
     if pod.volumes is None:
         return False
     return any(not use.ephemeral for use in pod.volumes.claims) or any(

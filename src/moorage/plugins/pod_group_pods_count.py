@@ -33,7 +33,6 @@ class PodGroupPodsCount(PlacementScorePlugin, PlacementScoreExtensions):
         return sum(pods.scheduled_count for pods in of_each if pods is not None) + len(proposal.assigned)
 
     def normalize_placements(self, group: GroupInfo, scores: list[int]) -> list[int]:
-        del group
         most = max(scores, default=0)
         if most == 0:
             raise AttemptError(self.name, NO_ASSIGNED_PODS)

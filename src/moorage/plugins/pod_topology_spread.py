@@ -101,7 +101,6 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
 
     def completed(self, gates: FeatureGates) -> Self:
         """Replace an empty ``defaultingType`` by the default."""
-        del gates
         return self if self.defaulting_type else structs.replace(self, defaulting_type="System")
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
@@ -293,15 +292,12 @@ class PodTopologySpread(
     # -- explanations -------------------------------------------------------------------------------------------------
 
     def why(self, spreads: tuple[Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return explained(spreads, node)
 
     def terms(self, spreads: tuple[Spread, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         return refusing_terms(spreads, nodes)
 
     def shortfall(self, spreads: tuple[Spread, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
-        del pod
         return excess(spreads, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------

@@ -99,12 +99,10 @@ class TaintToleration(
         return None if self._untolerated(pod, node.node) is None else Hold.because(REASON, unresolvable=True)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state
         taints = self._all_untolerated(pod, node.first.node.spec.taints)
         return Detail(", ".join(dict.fromkeys(map(_shown, taints))), tuple(map(taint_name, taints))) if taints else None
 
     def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del state
         ids = nodes.ids(nodes.taints)
         refusing = [self._all_untolerated(pod, taints) for taints in nodes.taints.values]
         for taint in dict.fromkeys(taint for taints in refusing for taint in taints):

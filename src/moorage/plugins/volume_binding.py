@@ -204,7 +204,6 @@ class BoundVolumes(
                 yield Reject(rows, reason, unresolvable=True)
 
     def why(self, asked: VolumeBindingState, pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return why_unbound(asked.wanted, node)
 
     def remedies(self, asked: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
@@ -230,7 +229,6 @@ class BoundVolumes(
         )
 
     def unreserve(self, state: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
-        del node
         self._reserved.pop(pod.uid, None)
         if state is not None:
             state.snapshot.index(Assumptions).release(pod.uid)
@@ -282,7 +280,6 @@ class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugi
         super().__init__(self._args.bind_timeout_seconds)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
-        del feasible
         if not self._gates["StorageCapacityScoring"]:
             return SKIP
         state = self.pre_filter(pod, snapshot)
@@ -298,13 +295,11 @@ class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugi
 
 def allows_other_places(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
     """Return whether a class is new, or provisions volumes in other topologies than before."""
-    del pod
     return old is None or old.allowed_topologies != new.allowed_topologies
 
 
 def migrates_other_plugins(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
     """Return whether a CSINode is new, or its drivers now serve the volumes of other in-tree plugins."""
-    del pod
     return old is None or migrated_plugins(old) != migrated_plugins(new)
 
 
@@ -316,7 +311,6 @@ def stops_counting(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
 
 def has_more_room(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> bool:
     """Return whether larger volumes can be provisioned than before."""
-    del pod
     if old is None:
         return True
     before, after = volume_limit(old), volume_limit(new)

@@ -86,11 +86,9 @@ class VolumeRestrictions(
         return RestrictedVolumes(pod.volumes.disks, frozenset(alone), uses) if pod.volumes.disks or uses else SKIP
 
     def add_pod(self, wanted: RestrictedVolumes, pod: PodInfo, other: PodInfo, node: NodeInfo) -> RestrictedVolumes:
-        del pod, node
         return wanted._replace(uses=wanted.uses + _uses(wanted, other))
 
     def remove_pod(self, wanted: RestrictedVolumes, pod: PodInfo, other: PodInfo, node: NodeInfo) -> RestrictedVolumes:
-        del pod, node
         return wanted._replace(uses=wanted.uses - _uses(wanted, other))
 
     def filter(self, wanted: RestrictedVolumes, nodes: NodeView) -> Iterator[Reject]:
@@ -146,7 +144,6 @@ def frees(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
 
     Like kube-scheduler, this ignores users in other namespaces, although disks have no namespace.
     """
-    del new
     if gone.namespace != pod.namespace or pod.volumes is None or gone.volumes is None:
         return False
     if any(clash(wanted, held) for wanted in pod.volumes.disks for held in gone.volumes.disks):

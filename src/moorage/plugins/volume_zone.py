@@ -107,7 +107,6 @@ class VolumeZone(
         return at
 
     def why(self, wanted: tuple[ZoneRequirement, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return why_zone(wanted, node.first)
 
     def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
@@ -153,11 +152,9 @@ def zone_requirements(volume: PersistentVolume) -> tuple[ZoneRequirement, ...]:
 
 def waits_for_consumer(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
     """Return whether an added class binds its volumes only when a pod needs them."""
-    del pod, old
     return new.volume_binding_mode == "WaitForFirstConsumer"
 
 
 def changed_zone(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume) -> bool:
     """Return whether a volume is new, or its topology labels changed."""
-    del pod
     return old is None or zone_requirements(old) != zone_requirements(new)

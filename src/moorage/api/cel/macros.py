@@ -116,7 +116,6 @@ def _transform(
 
 
 def _into_list(at: int, names: tuple[str, ...], value: Expr) -> Expr:
-    del names
     return CallNode(at, "_+_", [_accumulator(at), ListExpr(at, [value])])
 
 
@@ -125,7 +124,6 @@ def _into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
 
 
 def _entry_into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
-    del names
     return CallNode(at, "cel.@mapInsert", [_accumulator(at), value])
 
 

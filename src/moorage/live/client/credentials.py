@@ -327,7 +327,6 @@ class _Output(asyncio.SubprocessProtocol):
         self.exited: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        del fd
         if len(self.output_bytes) <= _MAX_OUTPUT:
             self.output_bytes += data
         if len(self.output_bytes) > _MAX_OUTPUT:
@@ -337,7 +336,6 @@ class _Output(asyncio.SubprocessProtocol):
         _complete(self.exited)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
         _complete(self.over)
 
 

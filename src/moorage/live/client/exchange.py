@@ -70,7 +70,6 @@ class _Response:
         """Do nothing: the answer is not brief."""
 
     def ended(self, at: int, answer: Reply | MoorageError) -> None:
-        del at
         if self._future.done():  # cancelled
             return
         if isinstance(answer, Reply):

@@ -91,7 +91,6 @@ class Channel(asyncio.BufferedProtocol):
             self._process_tls(self._tls)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        del sizehint
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -113,7 +113,6 @@ class Measures(Protocol):
 
 class _Silence:
     def shows(self, level: int) -> bool:
-        del level
         return False
 
     def info(self, level: int, message: str, **facts: object) -> None:

@@ -310,7 +310,6 @@ class ServingTls:
         return context
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        del context
         wanted = (name or "").lower().rstrip(".")
         wildcard = f"*.{wanted.partition('.')[2]}"
         connection.context = self._by_name.get(wanted) or self._by_name.get(wildcard) or self._current

@@ -399,7 +399,6 @@ class _Pages:
         return _plain("") if found is None else _printed(request, found)
 
     def _configz(self, request: web.Request) -> web.Response:
-        del request
         return _json({"componentconfig": self._served.configuration()})
 
     def _flagz(self, request: web.Request) -> web.Response:

@@ -193,7 +193,6 @@ class ResourceBacking:
         ``here``    the resources that devices have to provide on the node
         ``backed``  all resources of the pod that devices back
         """
-        del backed
         return requests_for(pod, here)
 
 

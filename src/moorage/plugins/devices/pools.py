@@ -324,7 +324,6 @@ def _any_pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[S
 
     Source  kube-scheduler 1.34.7: structured/internal/incubating/pools_incubating.go, GatherPools
     """
-    del everywhere
     by_slice = {held.name: held.counter_sets for held in slices} if partitions else None
     offers = tuple(chain.from_iterable(held.offers for held in sorted(slices, key=lambda held: held.name)))
     flaw = _duplicate("device name", [offer.device.name for offer in offers])

@@ -35,7 +35,6 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
     must_be_declared = False
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
-        del snapshot
         held = pod.volumes
         counts = held is not None and (held.claims or any(getattr(one, self.kind.source) for one in held.inline))
         return pod if counts else SKIP

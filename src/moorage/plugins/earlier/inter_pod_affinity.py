@@ -29,7 +29,6 @@ class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
     reuse = InterPodAffinity.reuse
 
     def _is_matched_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
-        del terms, pod
         return False
 
 

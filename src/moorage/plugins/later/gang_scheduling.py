@@ -101,7 +101,6 @@ class GangSchedulingV137(GangScheduling, PlacementFeasiblePlugin):
 
     def _share_a_tree(self, pod: PodInfo, old: object, new: Any) -> bool:
         """Return whether a pod or a group that was added belongs to the tree of the pod's group."""
-        del old
         if self._handle is None:
             return False
         snapshot = self._handle.snapshot

@@ -70,7 +70,6 @@ class DiskLimits(
             yield Reject(use.counts & (use.held + use.added > use.limit), TOO_MANY)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state
         disks = disks_of(self.kind, pod, node.snapshot, ephemeral=self.counts_ephemeral)
         use = self._counter.use(disks, node)
         what = f"{self.name.removesuffix('Limits')} disks"

@@ -103,7 +103,6 @@ class InterPodAffinityV121(
         return explained(state, pod, node)
 
     def terms(self, state: AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         return refusing_terms(state, nodes)
 
     def remedies(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:

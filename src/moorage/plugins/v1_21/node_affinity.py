@@ -25,7 +25,6 @@ class NodeAffinityV121(today.NodeAffinity):
     reuse = Reuse(Scope.NODE, today.signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:
-        del snapshot
         return pod
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...]:

@@ -88,14 +88,12 @@ class NodeLabel(
         return score // max(preferences, 1)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state, pod
         labels = node.first.labels
         said = [(key, f"no {key} label") for key in self._args.present_labels if key not in labels]
         said += [(key, f"has the label {key}") for key in self._args.absent_labels if key in labels]
         return Detail("; ".join(text for _, text in said), tuple(key for key, _ in said)) if said else None
 
     def terms(self, state: object, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del state, pod
         keys = (*self._args.present_labels, *self._args.absent_labels)
         for key, met in zip(keys, _met(nodes, self._args.present_labels, self._args.absent_labels), strict=True):
             yield key, ~met

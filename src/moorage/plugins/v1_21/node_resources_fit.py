@@ -50,7 +50,6 @@ class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
     ignored_resource_groups: tuple[str, ...] = ()
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
         return ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
 
 
@@ -80,7 +79,6 @@ class NodeResourcesFitV121(
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...]:
-        del snapshot
         requested = fit_requests(pod)
         others = sorted(name for name in requested if name not in _FIRST)
         if not others and not any(requested.values()):
@@ -102,15 +100,12 @@ class NodeResourcesFitV121(
                 yield Reject(lacking, INSUFFICIENT.format(resource))
 
     def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return why_short(wants, node)
 
     def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         return short_resources(wants, nodes)
 
     def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
-        del pod
         return missing_share(wants, nodes)
 
     def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:

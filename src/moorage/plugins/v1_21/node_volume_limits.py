@@ -91,7 +91,6 @@ class NodeVolumeLimitsV121(
         yield Reject(refused, TOO_MANY)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state
         named = ", ".join(use.name for use in pod.volumes.claims) if pod.volumes is not None else ""
         return Detail(f"too many volumes attached for claims {named}") if named else None
 

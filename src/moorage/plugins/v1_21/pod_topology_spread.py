@@ -187,11 +187,9 @@ class PodTopologySpreadV121(
             yield Reject(skewed, REASON)
 
     def why(self, spreads: tuple[_Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         return explained([spread.as_today() for spread in spreads], node)
 
     def terms(self, spreads: tuple[_Spread, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         return refusing_terms([spread.as_today() for spread in spreads], nodes)
 
     def remedies(self, spreads: tuple[_Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:

@@ -41,7 +41,6 @@ class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
     resources: tuple[ResourceSpecV121, ...] = CPU_AND_MEMORY
 
     def completed(self, gates: FeatureGates) -> Self:
-        del gates
         return self if self.resources else structs.replace(self, resources=CPU_AND_MEMORY)
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:

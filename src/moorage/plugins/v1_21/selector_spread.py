@@ -47,7 +47,6 @@ class SelectorSpread(PreScorePlugin[Siblings], ScorePlugin[Siblings], NodeScoreE
         self._zones = Zones()
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Siblings:
-        del feasible
         own = bool(pod.spec.topology_spread_constraints)
         return Siblings(pod.namespace, None if own else sibling_selector(pod, snapshot))
 

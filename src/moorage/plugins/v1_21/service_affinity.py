@@ -115,13 +115,11 @@ class ServiceAffinity(
                 yield Reject(refused, REASON)
 
     def why(self, state: SameLabelPods, pod: PodInfo, node: NodeView) -> Detail | None:
-        del pod
         labels = node.first.labels
         lacking = [(key, value) for key, value in self._wanted(state).items() if labels.get(key) != value]
         return Detail("; ".join(f"{key}={value} required" for key, value in lacking), tuple(key for key, _ in lacking))
 
     def terms(self, state: SameLabelPods, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        del pod
         for key, value in self._wanted(state).items():
             yield key, ~rows_labelled({key: value}, nodes)
 

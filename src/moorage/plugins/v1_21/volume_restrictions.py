@@ -41,7 +41,6 @@ class VolumeRestrictionsV121(
             yield Reject(rows_taken(pod.volumes.disks, nodes), DISK_TAKEN)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state
         return why_held(pod, clashing_pods(pod, node), (), node)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:

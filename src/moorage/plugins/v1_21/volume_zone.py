@@ -54,7 +54,6 @@ class VolumeZoneV121(FilterPlugin[PodInfo], ExplainingPlugin[object], RemedyingP
                 open_rows = open_rows & ~elsewhere
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        del state
         wanted: list[ZoneRequirement] = []
         for use in pod.volumes.claims if pod.volumes is not None else ():
             volume = None if use.ephemeral else volume_of(use.name, use.key, node.snapshot)

@@ -397,7 +397,6 @@ class AttachedVolumes:
 
     def _migrated_on(self, row: int) -> frozenset[str]:
         """Return the in-tree plugins that a row counts as migrated: all, since rows without a CSINode have no limit."""
-        del row
         return _ALL
 
     def _attached_to(self, node: str) -> Iterable[CsiVolume]:

@@ -67,13 +67,11 @@ def requested_bytes(claim: PersistentVolumeClaim) -> int:
 
 def names_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """Return whether the pod uses this claim, other than through an ephemeral volume."""
-    del old
     return pod.volumes is not None and any(use.key == new.key and not use.ephemeral for use in pod.volumes.claims)
 
 
 def uses_claim(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """Return whether the pod uses this claim, directly or through an ephemeral volume."""
-    del old
     return pod.volumes is not None and any(use.key == new.key for use in pod.volumes.claims)
 
 

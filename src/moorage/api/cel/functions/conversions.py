@@ -177,7 +177,6 @@ def _length(value: Value) -> int:
 
 
 def _text_cost(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil(len(args[0]) * 0.1)
 
 

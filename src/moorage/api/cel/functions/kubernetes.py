@@ -113,7 +113,6 @@ def _unwrapped(values: list[Value]) -> list[Value]:
 
 
 def _scan(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil(len(args[0]) * 0.1)
 
 

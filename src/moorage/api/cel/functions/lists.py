@@ -200,7 +200,6 @@ _HOLDERS: Final = (tuple, list, Map)
 
 def _walked(args: list[Value], result: Value) -> int:
     """Return the cost of walking through a list: one for each number and a tenth for each character, at any depth."""
-    del result
     total, parts, waiting = 0, 0, [args[0]]
     while waiting:
         values = waiting.pop()
@@ -218,12 +217,10 @@ def _walked(args: list[Value], result: Value) -> int:
 
 
 def _output(args: list[Value], result: Value) -> int:
-    del args
     return 11 + len(result)
 
 
 def _crossed(args: list[Value], result: Value) -> int:
-    del result
     return 1 + len(args[0]) * len(args[1])
 
 

@@ -265,12 +265,10 @@ def _validate(of: Format, text: str) -> Optional:
 
 
 def _validate_cost(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil((len(args[1]) + 1) * 0.1) * math.ceil(int(args[0].pattern_size) * 0.25)
 
 
 def _scan(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil(len(args[0]) * 0.1)
 
 

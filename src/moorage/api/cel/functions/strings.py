@@ -78,7 +78,6 @@ def _joined(parts: Iterable[str], separator: str = "") -> str:
 
 
 def _string(value: Value, precision: int = 0) -> str:
-    del precision
     if isinstance(value, (list, tuple)):
         return f"[{_joined(map(_string, value), ', ')}]"
     if isinstance(value, Map):
@@ -109,7 +108,6 @@ def _wrong(verb: str, value: Value) -> EvalError:
 
 
 def _decimal(value: Value, precision: int) -> str:
-    del precision
     if isinstance(value, float) and _special(value):
         return _special(value)
     return str(_whole("d", value))
@@ -126,7 +124,6 @@ def _real(verb: str) -> Callable[[Value, int], str]:
 
 def _hex(verb: str) -> Callable[[Value, int], str]:
     def show(value: Value, precision: int) -> str:
-        del precision
         if isinstance(value, (str, bytes)):
             made = (value.encode() if isinstance(value, str) else value).hex()
             return made.upper() if verb == "X" else made
@@ -136,7 +133,6 @@ def _hex(verb: str) -> Callable[[Value, int], str]:
 
 
 def _binary(value: Value, precision: int) -> str:
-    del precision
     return str(int(value)) if isinstance(value, bool) else f"{_whole('b', value):b}"
 
 
@@ -314,40 +310,33 @@ def _quote(text: str) -> str:
 
 
 def _scan(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil(len(args[0]) * 0.1)
 
 
 def _scan_twice(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil(len(args[0]) * 0.2)
 
 
 def _built(args: list[Value], result: Value) -> int:
-    del args
     return math.ceil(len(result) * 0.2)
 
 
 def _regex_cost(args: list[Value], result: Value) -> int:
     """Return the cost of a match: length of the text times length of the pattern, or more if the search took many steps."""
-    del result
     usual = math.ceil((1 + len(args[0])) * 0.1) * math.ceil(len(args[1]) * 0.25)
     return max(usual, compile_regex(args[1]).steps // _STEPS_PER_COST)
 
 
 def _contains_cost(args: list[Value], result: Value) -> int:
-    del result
     return math.ceil(len(args[0]) * 0.1) * math.ceil(len(args[1]) * 0.1)
 
 
 def _per_element(args: list[Value], result: Value) -> int:
     """Return a tenth of the length, the cost of a search through a list. kube-scheduler charges it for strings, too."""
-    del result
     return int(len(args[0]) * 0.1)
 
 
 def _built_text(args: list[Value], result: Value) -> int:
-    del args
     return math.ceil(len(result) * 0.1)
 
 

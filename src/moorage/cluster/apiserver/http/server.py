@@ -395,7 +395,6 @@ class Front:
 
 def _make_all(pieces: Iterator[Part], ask: AskOwner) -> Iterator[Part]:
     """Compute all pieces. ``ask`` is part of the worker's interface and not used."""
-    del ask
     return iter(list(pieces))
 
 

@@ -69,7 +69,6 @@ class PodAutoscalers:
         self._memories: dict[str, _Memory] = {}
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        del world
         if event.kind is not _AUTOSCALERS:
             return
         if event.new is None:

@@ -180,7 +180,6 @@ class ResourceBackingV134(ResourceBacking):
         return unlisted(resource, nodes)
 
     def requests(self, pod: Pod, here: Mapping[str, str], backed: Mapping[str, str]) -> ExtendedRequests:
-        del here
         found = sorted(_requested(pod, backed), key=lambda one: one[0].name)
         return ExtendedRequests(tuple(request for request, _ in found), tuple(mapping for _, mapping in found))
 

@@ -248,7 +248,6 @@ class DiskCounter:
             self._limit.data[row] = limit_of(self._kind, table.nodes[row], self._max_disks)
 
     def _disks_of(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[DiskId]:
-        del row
         return disks_of(self._kind, pod, snapshot, ephemeral=self._ephemeral)
 
 

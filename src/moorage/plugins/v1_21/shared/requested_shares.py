@@ -104,11 +104,9 @@ class AllocationArgs(PluginArgs, frozen=True):
     resources: tuple[ResourceSpecV121, ...] = CPU_AND_MEMORY
 
     def completed(self, gates: FeatureGates) -> Self:
-        del gates
         return self if self.resources else structs.replace(self, resources=CPU_AND_MEMORY)
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        del gates
         return resource_faults(self.resources, path)
 
 

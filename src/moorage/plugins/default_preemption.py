@@ -95,8 +95,6 @@ def _signature(pod: PodInfo) -> Signature:
 
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions, Attachable, Reusable):
-    """The plugin; see the module docstring."""
-
     name = "DefaultPreemption"
     Args = DefaultPreemptionArgs
     reuse = Reuse(signature=_signature, signature_reads=())

@@ -159,8 +159,6 @@ class DynamicResources(
     Attachable,
     Reusable,
 ):
-    """The plugin; see the module's docstring."""
-
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs
     rules: DeviceRules = DeviceRules()

@@ -35,8 +35,6 @@ GROUP_ADDED = ClusterEvent(Resource.POD_GROUP, Action.ADD)
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, Attachable):
-    """The plugin."""
-
     name = "GangScheduling"
 
     def __init__(self) -> None:

@@ -61,8 +61,6 @@ class NodeDeclaredFeatures(
     Attachable,
     Reusable,
 ):
-    """The plugin."""
-
     name = "NodeDeclaredFeatures"
     reuse = Reuse(Scope.NODE, _signature, signature_reads=())
 

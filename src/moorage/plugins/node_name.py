@@ -46,8 +46,6 @@ class NodeName(
     EnqueueExtensions,
     Reusable,
 ):
-    """The plugin."""
-
     name = "NodeName"
     reuse = Reuse(Scope.NODE, _signature, signature_reads=())
 

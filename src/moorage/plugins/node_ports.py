@@ -53,8 +53,6 @@ class NodePorts(
     EnqueueExtensions,
     Reusable,
 ):
-    """The plugin."""
-
     name = "NodePorts"
     reuse = Reuse(Scope.NODE_PODS, _signature, signature_reads=())
 

@@ -83,8 +83,6 @@ class NodeResourcesBalancedAllocation(
     Attachable,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
 

@@ -151,8 +151,6 @@ class NodeResourcesFit(
     Attachable,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
 

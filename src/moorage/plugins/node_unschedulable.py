@@ -44,8 +44,6 @@ class NodeUnschedulable(
     Attachable,
     Reusable,
 ):
-    """The plugin."""
-
     name = "NodeUnschedulable"
     reuse = Reuse(Scope.NODE, tolerations_of, signature_reads=())
 

@@ -55,8 +55,6 @@ class NodeVolumeLimits(
     Attachable,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "NodeVolumeLimits"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     #: The index that counts the volumes on nodes.

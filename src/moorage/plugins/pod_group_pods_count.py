@@ -24,8 +24,6 @@ NO_ASSIGNED_PODS: Final = "no pods from pod group are assigned to any of the can
 
 
 class PodGroupPodsCount(PlacementScorePlugin, PlacementScoreExtensions):
-    """The plugin."""
-
     name = "PodGroupPodsCount"
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:

@@ -12,8 +12,6 @@ __all__ = ["PrioritySort"]
 
 
 class PrioritySort(QueueSortPlugin):
-    """The plugin."""
-
     name = "PrioritySort"
 
     def sort_key(self, queued: SortableQueued) -> tuple[int, float]:

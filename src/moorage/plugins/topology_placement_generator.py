@@ -28,8 +28,6 @@ _UNCLEAR: Final = "cannot determine domain for already scheduled pods: {}"
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
-    """The plugin."""
-
     name = "TopologyPlacementGenerator"
 
     def generate_placements(self, group: GroupInfo, everywhere: Placement, snapshot: Snapshot) -> list[Placement]:

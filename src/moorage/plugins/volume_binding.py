@@ -270,8 +270,6 @@ class BoundVolumes(
 
 
 class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
-    """The plugin; see the module docstring."""
-
     Args = VolumeBindingArgs
     reuse = BoundVolumes.reuse
 

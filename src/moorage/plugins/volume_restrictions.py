@@ -61,8 +61,6 @@ class VolumeRestrictions(
     EnqueueExtensions,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "VolumeRestrictions"
     #: The reason while another pod uses a claim that allows a single pod.
     claim_taken: str = CLAIM_TAKEN

@@ -69,8 +69,6 @@ class VolumeZone(
     EnqueueExtensions,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "VolumeZone"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 

@@ -25,8 +25,6 @@ from moorage.state.view import NodeInfo, NodeView
 
 
 class NodeResourcesBalancedAllocationV135(today.NodeResourcesBalancedAllocation):
-    """The plugin; see the module docstring."""
-
     reuse = today.NodeResourcesBalancedAllocation.reuse
 
     def score_node(self, scored: ScoredDemands, node: NodeInfo) -> int:
@@ -42,8 +40,6 @@ class NodeResourcesBalancedAllocationV135(today.NodeResourcesBalancedAllocation)
 
 
 class NodeResourcesBalancedAllocationV134(NodeResourcesBalancedAllocationV135):
-    """The plugin; see the module docstring."""
-
     reuse = today.NodeResourcesBalancedAllocation.reuse
 
     def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
@@ -51,8 +47,6 @@ class NodeResourcesBalancedAllocationV134(NodeResourcesBalancedAllocationV135):
 
 
 class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV134):
-    """The plugin; see the module docstring."""
-
     reuse = today.NodeResourcesBalancedAllocation.reuse
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands | Skip:
@@ -60,8 +54,6 @@ class NodeResourcesBalancedAllocationV132(NodeResourcesBalancedAllocationV134):
 
 
 class NodeResourcesBalancedAllocationV126(NodeResourcesBalancedAllocationV132):
-    """The plugin; see the module docstring."""
-
     @property
     def reuse(self) -> Reuse:
         return Reuse(Scope.USAGE, self._signature, signature_reads=())

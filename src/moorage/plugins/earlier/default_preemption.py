@@ -29,8 +29,6 @@ from moorage.state.pod_info import PodInfo
 
 
 class DefaultPreemptionV1347(DefaultPreemption):
-    """The plugin; see the module docstring."""
-
     reuse = DefaultPreemption.reuse
 
     def to_evict(self, best: Candidate) -> tuple[PodInfo, ...]:

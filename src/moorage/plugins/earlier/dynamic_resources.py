@@ -48,8 +48,6 @@ class _FaultyScore(DynamicResources):
 
 
 class DynamicResourcesV1362(DynamicResources):
-    """The plugin; see the module docstring."""
-
     rules = DeviceRules(undoes_refusals=False)
     reuse = DynamicResources.reuse
 
@@ -59,8 +57,6 @@ class DynamicResourcesV1360(DynamicResourcesV1362, _FaultyScore):
 
 
 class DynamicResourcesV135(DynamicResources):
-    """The plugin; see the module docstring."""
-
     rules = DeviceRules(
         not_owner="ResourceClaim {} was not created for pod {} (pod is not owner)",
         takes_shares_again=True,
@@ -93,8 +89,6 @@ class DynamicResourcesArgsV134(PluginArgs, frozen=True):
 
 
 class DynamicResourcesV134(DynamicResourcesV135):
-    """The plugin; see the module docstring."""
-
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
     rules = DynamicResourcesV135.rules._replace(
         pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False, backing=ResourceBackingV134()
@@ -106,7 +100,5 @@ class DynamicResourcesV134(DynamicResourcesV135):
 
 
 class DynamicResourcesV133(DynamicResourcesV134):
-    """The plugin; see the module docstring."""
-
     Args = None
     reuse = DynamicResources.reuse

@@ -17,8 +17,6 @@ from moorage.state.pod_info import PodInfo
 
 
 class ImageLocalityV135(ImageLocality):
-    """The plugin; see the module docstring."""
-
     def images(self, pod: PodInfo) -> PodImages:
         containers = (*pod.spec.init_containers, *pod.spec.containers)
         return PodImages(tuple(sorted(normalized_image_name(one.image) for one in containers)), len(containers))

@@ -24,8 +24,6 @@ from moorage.state.view import NodeView
 
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
-    """The plugin; see the module docstring."""
-
     reuse = InterPodAffinity.reuse
 
     def _is_matched_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
@@ -33,8 +31,6 @@ class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
 
 
 class InterPodAffinityV133(InterPodAffinityV135):
-    """The plugin; see the module docstring."""
-
     reuse = InterPodAffinity.reuse
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Skip | Hold:
@@ -51,8 +47,6 @@ class InterPodAffinityV133(InterPodAffinityV135):
 
 
 class InterPodAffinityV127(InterPodAffinityV133):
-    """The plugin; see the module docstring."""
-
     reuse = Reuse(signature=signature_of, signature_reads=())
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
@@ -61,8 +55,6 @@ class InterPodAffinityV127(InterPodAffinityV133):
 
 
 class InterPodAffinityV126(InterPodAffinityV127):
-    """The plugin; see the module docstring."""
-
     Args = InterPodAffinityArgsV121  # type: ignore[assignment]  # without an argument that came later
     reuse = InterPodAffinityV127.reuse
 

@@ -18,8 +18,6 @@ from moorage.state.view import NodeView
 
 
 class NodeAffinityV129(NodeAffinity):
-    """The plugin; see the module docstring."""
-
     reuse = NodeAffinity.reuse
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:

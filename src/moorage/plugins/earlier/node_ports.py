@@ -10,6 +10,4 @@ from moorage.plugins.node_ports import NodePorts
 
 
 class NodePortsV132(WokenByPlacedPods, NodePorts):
-    """The plugin; see the module docstring."""
-
     reuse = NodePorts.reuse

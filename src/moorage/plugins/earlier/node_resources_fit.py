@@ -80,15 +80,11 @@ class NodeResourcesFitArgsV135(NodeResourcesFitArgs, frozen=True):
 
 
 class NodeResourcesFitV135(NodeResourcesFit):
-    """The plugin; see the module docstring."""
-
     Args = NodeResourcesFitArgsV135
     reuse = NodeResourcesFit.reuse
 
 
 class NodeResourcesFitV134(NodeResourcesFitV135):
-    """The plugin; see the module docstring."""
-
     reuse = NodeResourcesFit.reuse
 
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
@@ -123,8 +119,6 @@ class NodeResourcesFitV134(NodeResourcesFitV135):
 
 
 class NodeResourcesFitV133(NodeResourcesFitV134):
-    """The plugin; see the module docstring."""
-
     reuse = NodeResourcesFit.reuse
 
     def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
@@ -137,8 +131,6 @@ class NodeResourcesFitV133(NodeResourcesFitV134):
 
 
 class NodeResourcesFitV132(WokenByPlacedPods, NodeResourcesFitV133):
-    """The plugin; see the module docstring."""
-
     reuse = NodeResourcesFit.reuse
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
@@ -155,8 +147,6 @@ class NodeResourcesFitV132(WokenByPlacedPods, NodeResourcesFitV133):
 
 
 class NodeResourcesFitV131(NodeResourcesFitV132):
-    """The plugin; see the module docstring."""
-
     @property
     def reuse(self) -> Reuse:
         return Reuse(Scope.NODE_PODS, self._signature, signature_reads=())
@@ -170,8 +160,6 @@ _WITH_SIDECARS: Final = (RequestedResource("sidecars", 0),)
 
 
 class NodeResourcesFitV129(NodeResourcesFitV131):
-    """The plugin; see the module docstring."""
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
         return _WITH_SIDECARS if self._refuses_sidecars(pod) else super().pre_filter(pod, snapshot)
 
@@ -193,8 +181,6 @@ class NodeResourcesFitV129(NodeResourcesFitV131):
 
 
 class NodeResourcesFitV127(NodeResourcesFitV129):
-    """The plugin; see the module docstring."""
-
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         wanted = {one.resource: one for one in super()._wants(pod, snapshot)}
         # A quantity of zero counts as a request of other resources.
@@ -205,8 +191,6 @@ class NodeResourcesFitV127(NodeResourcesFitV129):
 
 
 class NodeResourcesFitV126(NodeResourcesFitV127):
-    """The plugin; see the module docstring."""
-
     def __init__(self, args: NodeResourcesFitArgsV135 | None = None) -> None:
         super().__init__(args)
         self._resources = tuple({one.name: one for one in self._resources}.values())
@@ -222,8 +206,6 @@ class NodeResourcesFitV126(NodeResourcesFitV127):
 
 
 class NodeResourcesFitV125(NodeResourcesFitV126):
-    """The plugin; see the module docstring."""
-
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         nothing = (name for name, count in self._needs(pod).requests.items() if not count and name not in ALWAYS_COMPARED)
         return (*super()._wants(pod, snapshot), *(RequestedResource(name, 0) for name in nothing if not self._is_ignored(name)))

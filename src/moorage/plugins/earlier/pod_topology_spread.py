@@ -38,14 +38,10 @@ from moorage.state.view import NodeView, rows_with_labels
 
 
 class PodTopologySpreadV135(WokenByPlacedPods, PodTopologySpread):
-    """The plugin; see the module docstring."""
-
     reuse = PodTopologySpread.reuse
 
 
 class PodTopologySpreadV127(PodTopologySpreadV135):
-    """The plugin; see the module docstring."""
-
     @property
     def reuse(self) -> Reuse:
         return Reuse(signature=self._signature, signature_reads=())
@@ -60,8 +56,6 @@ _EVERY_POD: Final = Selector((Requirement("", "DoesNotExist"),))
 
 
 class PodTopologySpreadV126(PodTopologySpreadV127):
-    """The plugin; see the module docstring."""
-
     def _own(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
         own = super()._own(pod)
         if not any(one.selector.is_empty for one in own):
@@ -80,8 +74,6 @@ class PodTopologySpreadArgsV123(PodTopologySpreadArgs, frozen=True):
 
 
 class PodTopologySpreadV123(PodTopologySpreadV126):
-    """The plugin; see the module docstring."""
-
     Args = PodTopologySpreadArgsV123
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:

@@ -56,8 +56,6 @@ class _ResourceScoreV122(PreScorePlugin[ScoredDemands], ScorePlugin[ScoredDemand
 
 
 class NodeResourcesLeastAllocatedV122(_ResourceScoreV122):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesLeastAllocated"
     Args = NodeResourcesLeastAllocatedArgs
     strategy = "LeastAllocated"
@@ -67,8 +65,6 @@ class NodeResourcesLeastAllocatedV122(_ResourceScoreV122):
 
 
 class NodeResourcesMostAllocatedV122(_ResourceScoreV122):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesMostAllocated"
     Args = NodeResourcesMostAllocatedArgs
     strategy = "MostAllocated"

@@ -15,8 +15,6 @@ from moorage.state.view import NodeView
 
 
 class SelectorSpreadV128(SelectorSpread):
-    """The plugin; see the module docstring."""
-
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Siblings:
         found = super().pre_score(pod, snapshot, feasible)
         return found if found.selector is None else found._replace(selector=default_selector(pod, snapshot))

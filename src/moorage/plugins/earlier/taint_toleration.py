@@ -17,8 +17,6 @@ REASON = "node(s) had untolerated taint {{{}: {}}}"
 
 
 class TaintTolerationV1341(FirstTaintNamed):
-    """The plugin; see the module docstring."""
-
     reuse = FirstTaintNamed.reuse
     reason = REASON
 

@@ -67,8 +67,6 @@ class BoundVolumesV133(BoundVolumes):
 
 
 class VolumeBindingV133(BoundVolumesV133, VolumeBinding):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
 
 
@@ -112,8 +110,6 @@ class _ScoredV132(BoundVolumesV133):
 
 
 class VolumeBindingV132(_ScoredV132, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
@@ -128,8 +124,6 @@ class VolumeBindingV132(_ScoredV132, PreScorePlugin[VolumeBindingState], ScorePl
 
 
 class VolumeBindingV129(_ScoredV132, ScorePlugin[VolumeBindingState | PodInfo]):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
 
     def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
@@ -139,8 +133,6 @@ class VolumeBindingV129(_ScoredV132, ScorePlugin[VolumeBindingState | PodInfo]):
 
 
 class VolumeBindingV128(VolumeBindingV129):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
     #: PreFilter narrows the search to the nodes of local volumes.
     narrows: ClassVar[bool] = True
@@ -157,15 +149,11 @@ class VolumeBindingV128(VolumeBindingV129):
 
 
 class VolumeBindingV126(VolumeBindingV128):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
     narrows = False
 
 
 class VolumeBindingV124(VolumeBindingV126):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
 
     def attach(self, handle: Handle) -> None:
@@ -175,8 +163,6 @@ class VolumeBindingV124(VolumeBindingV126):
 
 
 class VolumeBindingV123(VolumeBindingV124):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
 
     def attach(self, handle: Handle) -> None:
@@ -185,8 +171,6 @@ class VolumeBindingV123(VolumeBindingV124):
 
 
 class VolumeBindingV122(VolumeBindingV123):
-    """The plugin; see the module docstring."""
-
     reuse = BoundVolumes.reuse
     reasons = VolumeBindingV121.reasons
 

@@ -18,8 +18,6 @@ from moorage.state.pod_info import PodInfo
 
 
 class VolumeRestrictionsV133(VolumeRestrictions):
-    """The plugin; see the module docstring."""
-
     reuse = VolumeRestrictions.reuse
     # kube-scheduler's own text, kept word for word: people search their events for it.
     claim_taken = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"

@@ -14,8 +14,6 @@ from moorage.state.view import NodeView
 
 
 class VolumeZoneV128(VolumeZone):
-    """The plugin; see the module docstring."""
-
     reuse = VolumeZone.reuse
 
     def rows_at(self, requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:

@@ -121,8 +121,6 @@ class _Forms:
 
 
 class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusable):
-    """The plugin."""
-
     name = "FGDScore"
     Args = FGDScoreArgs
     reuse = Reuse(Scope.NODE_PODS, signature=score_signature)

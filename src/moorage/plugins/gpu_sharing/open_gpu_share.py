@@ -81,8 +81,6 @@ class OpenGpuShare(
     Attachable,
     Reusable,
 ):
-    """The plugin."""
-
     name = "OpenGpuShare"
     #: PreBind writes an annotation of the pod.
     writes_pods: ClassVar[bool] = True

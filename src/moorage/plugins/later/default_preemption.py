@@ -31,8 +31,6 @@ UNDER_WAY: Final = "ongoing preemption on nominated nodes"
 
 
 class DefaultPreemptionV137(DefaultPreemption):
-    """The plugin; see the module docstring."""
-
     reuse = DefaultPreemption.reuse
     _trees = False
 

@@ -11,7 +11,5 @@ from moorage.plugins.dynamic_resources import DynamicResources
 
 
 class DynamicResourcesV137(DynamicResources):
-    """The plugin; see the module docstring."""
-
     rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True)
     reuse = DynamicResources.reuse

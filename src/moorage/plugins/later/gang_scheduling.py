@@ -41,8 +41,6 @@ TREE_ADDED = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.ADD)
 
 
 class GangSchedulingV137(GangScheduling, PlacementFeasiblePlugin):
-    """The plugin; see the module docstring."""
-
     def placement_feasible(self, info: GroupInfo, scheduled: int, remaining: int) -> Status | None:
         needed = 1 if info.tree is None else info.tree.needed
         if remaining + scheduled < needed:

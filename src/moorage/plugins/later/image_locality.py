@@ -10,8 +10,6 @@ from moorage.state.pod_info import PodInfo
 
 
 class ImageLocalityV137(ImageLocality):
-    """The plugin; see the module docstring."""
-
     def images(self, pod: PodInfo) -> PodImages:
         found = images_of_pod(pod)
         return found._replace(containers=len(found.names))

@@ -22,8 +22,6 @@ from moorage.state.pod_info import PodInfo
 
 
 class DefaultPreemptionV121(today.DefaultPreemption):
-    """The plugin; see the module docstring."""
-
     reuse = today.DefaultPreemption.reuse
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:

@@ -22,8 +22,6 @@ from moorage.state.table import NodeTable
 
 
 class ImageLocalityV121(today.ImageLocality):
-    """The plugin; see the module docstring."""
-
     def images(self, pod: PodInfo) -> PodImages:
         names = sorted(normalized_image_name(container.image) for container in pod.spec.containers)
         return PodImages(tuple(names), len(names))

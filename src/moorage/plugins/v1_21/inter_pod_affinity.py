@@ -73,8 +73,6 @@ class InterPodAffinityV121(
     RemedyingPlugin[AffinityCounts],
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "InterPodAffinity"
     Args = InterPodAffinityArgsV121
     reuse = Reuse(signature=today.signature_of, signature_reads=())

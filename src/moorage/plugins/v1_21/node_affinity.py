@@ -20,8 +20,6 @@ from moorage.state.view import NodeView
 
 
 class NodeAffinityV121(today.NodeAffinity):
-    """The plugin; see the module docstring."""
-
     reuse = Reuse(Scope.NODE, today.signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:

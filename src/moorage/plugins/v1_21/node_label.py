@@ -64,8 +64,6 @@ class NodeLabel(
     RemedyingPlugin[object],
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "NodeLabel"
     Args = NodeLabelArgs
     reuse = Reuse(Scope.NODE, signature=lambda pod: {}, signature_reads=())

@@ -30,8 +30,6 @@ Floats = npt.NDArray[np.float64]
 
 
 class NodeResourcesBalancedAllocationV121(ScorePlugin[PodInfo], Attachable, Reusable):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesBalancedAllocation"
 
     def __init__(self) -> None:

@@ -67,8 +67,6 @@ class NodeResourcesFitV121(
     EnqueueExtensions,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgsV121
     reuse = Reuse(Scope.USAGE, _signature, signature_reads=())

@@ -26,8 +26,6 @@ def least_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
 
 
 class NodeResourcesLeastAllocated(AllocationScore):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesLeastAllocated"
     Args = NodeResourcesLeastAllocatedArgs
     rate = staticmethod(least_allocated)

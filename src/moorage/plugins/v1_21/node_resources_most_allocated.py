@@ -26,8 +26,6 @@ def most_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
 
 
 class NodeResourcesMostAllocated(AllocationScore):
-    """The plugin; see the module docstring."""
-
     name = "NodeResourcesMostAllocated"
     Args = NodeResourcesMostAllocatedArgs
     rate = staticmethod(most_allocated)

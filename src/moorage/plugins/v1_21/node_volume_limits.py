@@ -62,8 +62,6 @@ class NodeVolumeLimitsV121(
     Attachable,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "NodeVolumeLimits"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 

@@ -131,8 +131,6 @@ class PodTopologySpreadV121(
     RemedyingPlugin[tuple[_Spread, ...]],
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "PodTopologySpread"
     Args = PodTopologySpreadArgsV121
 

@@ -39,8 +39,6 @@ class Siblings(NamedTuple):
 
 
 class SelectorSpread(PreScorePlugin[Siblings], ScorePlugin[Siblings], NodeScoreExtensions[Siblings]):
-    """The plugin; see the module docstring."""
-
     name = "SelectorSpread"
 
     def __init__(self) -> None:

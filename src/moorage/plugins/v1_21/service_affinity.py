@@ -77,8 +77,6 @@ class ServiceAffinity(
     TermsPlugin[SameLabelPods],
     RemedyingPlugin[SameLabelPods],
 ):
-    """The plugin; see the module docstring."""
-
     name = "ServiceAffinity"
     Args = ServiceAffinityArgs
 

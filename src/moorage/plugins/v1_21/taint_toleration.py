@@ -57,7 +57,5 @@ class FirstTaintNamed(today.TaintToleration):
 
 
 class TaintTolerationV121(FirstTaintNamed):
-    """The plugin; see the module docstring."""
-
     reuse = FirstTaintNamed.reuse
     reason = REASON

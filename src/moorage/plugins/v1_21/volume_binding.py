@@ -57,8 +57,6 @@ class VolumeBindingArgsV121(PluginArgs, frozen=True):
 
 
 class VolumeBindingV121(BoundVolumes, ScorePlugin[VolumeBindingState | PodInfo]):
-    """The plugin; see the module docstring."""
-
     Args = VolumeBindingArgsV121
     reuse = BoundVolumes.reuse
     reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)

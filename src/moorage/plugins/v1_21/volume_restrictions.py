@@ -31,8 +31,6 @@ class VolumeRestrictionsV121(
     EnqueueExtensions,
     Reusable,
 ):
-    """The plugin; see the module docstring."""
-
     name = "VolumeRestrictions"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 

@@ -31,8 +31,6 @@ from moorage.state.view import NodeView
 
 
 class VolumeZoneV121(FilterPlugin[PodInfo], ExplainingPlugin[object], RemedyingPlugin[object], EnqueueExtensions, Reusable):
-    """The plugin; see the module docstring."""
-
     name = "VolumeZone"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     wakes_on = today.VolumeZone.wakes_on

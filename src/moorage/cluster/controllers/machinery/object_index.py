@@ -12,16 +12,7 @@ from typing import Final
 
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    NAMESPACES,
-    PODS,
-    controller_of,
-    is_ending,
-    key_of,
-    name_of,
-    namespace_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +82,10 @@ class ObjectIndex:
 
     def controlled(self, kind: ServedKind, owner: Document) -> list[Document]:
         """Return the objects of a kind whose controller is ``owner``."""
-        uid = uid_of(owner)
-        return [one for one in self.dependents(kind, uid) if (found := controller_of(one)) is not None and found["uid"] == uid]
+        uid = k8s.uid_of(owner)
+        return [
+            one for one in self.dependents(kind, uid) if (found := k8s.controller_of(one)) is not None and found["uid"] == uid
+        ]
 
     def dependents(self, kind: ServedKind, uid: str) -> list[Document]:
         """Return the objects of a kind with ``uid`` among their owners."""
@@ -107,8 +100,8 @@ class ObjectIndex:
 
     def is_closing(self, namespace: str) -> bool:
         """Return True for a namespace that is being deleted: nothing can be created in it."""
-        home = self.get(NAMESPACES, "", namespace)
-        return home is not None and is_ending(home)
+        home = self.get(k8s.NAMESPACES, "", namespace)
+        return home is not None and k8s.is_ending(home)
 
     def unmanaged(self, kind: ServedKind, namespace: str) -> list[Document]:
         """Return the objects of a kind without a controller."""
@@ -123,23 +116,23 @@ class ObjectIndex:
     def note(self, kind: ServedKind, document: Document, *, gone: bool = False) -> ObjectChange:
         """Record an object's new state, or its deletion."""
         index = self._indexes.setdefault(kind, _KindIndex())
-        key = key_of(document)
+        key = k8s.key_of(document)
         old = index.by_key.get(key)
         if old is not None and (
-            gone or uid_of(old) != uid_of(document) or _index_fields(kind, old) != _index_fields(kind, document)
+            gone or k8s.uid_of(old) != k8s.uid_of(document) or _index_fields(kind, old) != _index_fields(kind, document)
         ):
             self._forget(kind, index, key, old)
         if gone:
             return ObjectChange(kind, old or document, None)
         index.by_key[key] = document
-        namespace = namespace_of(document)
+        namespace = k8s.namespace_of(document)
         index.by_namespace.setdefault(namespace, {})[key] = document
         for owner in document["metadata"].get("ownerReferences") or ():
             index.by_owner.setdefault(owner["uid"], {})[key] = document
-        if controller_of(document) is None:
+        if k8s.controller_of(document) is None:
             index.unmanaged.setdefault(namespace, {})[key] = document
-        self._by_uid[uid_of(document)] = kind, document
-        if kind is PODS and (node := document["spec"].get("nodeName")):
+        self._by_uid[k8s.uid_of(document)] = kind, document
+        if kind is k8s.PODS and (node := document["spec"].get("nodeName")):
             self._pods_on.setdefault(node, {})[key] = document
         return ObjectChange(kind, old, document)
 
@@ -149,24 +142,26 @@ class ObjectIndex:
         if index is not None:
             self._indexes[new] = index
             for document in index.by_key.values():
-                self._by_uid[uid_of(document)] = new, document
+                self._by_uid[k8s.uid_of(document)] = new, document
 
     def _forget(self, kind: ServedKind, index: _KindIndex, key: str, old: Document) -> None:
-        namespace = namespace_of(old)
+        namespace = k8s.namespace_of(old)
         del index.by_key[key]
         _drop(index.by_namespace, namespace, key)
         for owner in old["metadata"].get("ownerReferences") or ():
             _drop(index.by_owner, owner["uid"], key)
-        if controller_of(old) is None:
+        if k8s.controller_of(old) is None:
             _drop(index.unmanaged, namespace, key)
-        self._by_uid.pop(uid_of(old), None)
-        if kind is PODS and (node := old["spec"].get("nodeName")):
+        self._by_uid.pop(k8s.uid_of(old), None)
+        if kind is k8s.PODS and (node := old["spec"].get("nodeName")):
             _drop(self._pods_on, node, key)
 
 
 def _index_fields(kind: ServedKind, document: Document) -> tuple[object, object]:
     """Return the fields from which the index entries of an object are computed."""
-    return document["metadata"].get("ownerReferences"), document["spec"].get("nodeName") if kind is PODS else name_of(document)
+    return document["metadata"].get("ownerReferences"), document["spec"].get("nodeName") if kind is k8s.PODS else k8s.name_of(
+        document
+    )
 
 
 def _drop(index: dict[str, dict[str, Document]], entry: str, key: str) -> None:

@@ -11,22 +11,7 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import Selector
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    PODS,
-    controller_of,
-    copied,
-    is_active,
-    is_ending,
-    key_of,
-    labels_of,
-    namespace_of,
-    phase_of,
-    reference_to,
-    revised,
-    selector_of,
-    spec_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Step, Update
 
@@ -49,45 +34,45 @@ def claim(
     """
     made = Claim()
     for one in world.controlled(kind, owner):
-        if selector.matches(labels_of(one)) or is_ending(one):
+        if selector.matches(k8s.labels_of(one)) or k8s.is_ending(one):
             made.held.append(one)
-        elif not is_ending(owner):
-            others = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] != uid_of(owner)]
-            made.steps.append(Update(kind, revised(one, ownerReferences=others)))
-    if is_ending(owner) or selector.matches_nothing:
+        elif not k8s.is_ending(owner):
+            others = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] != k8s.uid_of(owner)]
+            made.steps.append(Update(kind, k8s.revised(one, ownerReferences=others)))
+    if k8s.is_ending(owner) or selector.matches_nothing:
         return made
-    for one in world.unmanaged(kind, namespace_of(owner)):
-        if selector.matches(labels_of(one)) and not is_ending(one) and _may_be_adopted(kind, one) and suits(one):
-            refs = [*(one["metadata"].get("ownerReferences") or ()), reference_to(owner_kind, owner)]
-            adopted = revised(one, ownerReferences=refs)
+    for one in world.unmanaged(kind, k8s.namespace_of(owner)):
+        if selector.matches(k8s.labels_of(one)) and not k8s.is_ending(one) and _may_be_adopted(kind, one) and suits(one):
+            refs = [*(one["metadata"].get("ownerReferences") or ()), k8s.reference_to(owner_kind, owner)]
+            adopted = k8s.revised(one, ownerReferences=refs)
             made.steps.append(Update(kind, adopted))
             made.held.append(adopted)
     return made
 
 
 def _may_be_adopted(kind: ServedKind, one: Document) -> bool:
-    return kind is not PODS or phase_of(one) not in ENDED_PHASES
+    return kind is not k8s.PODS or k8s.phase_of(one) not in ENDED_PHASES
 
 
 def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, owner: ServedKind) -> Iterator[str]:
     """Yield the keys of the owners that an event concerns: the object's owner, or all that may adopt it."""
     if event.kind is owner:
-        yield key_of(event.latest)
+        yield k8s.key_of(event.latest)
     elif event.kind is owned:
         for one in (event.old, event.new):
             if one is None:
                 continue
-            ref = controller_of(one)
+            ref = k8s.controller_of(one)
             if ref is None:
                 yield from _adopters(one, world, owner)
             elif ref["kind"] == owner.kind:
-                yield f"{namespace_of(one)}/{ref['name']}"
+                yield f"{k8s.namespace_of(one)}/{ref['name']}"
 
 
 def _adopters(one: Document, world: ObjectIndex, owner: ServedKind) -> Iterator[str]:
-    for other in world.all(owner, namespace_of(one)):
-        if selector_of(spec_of(other).get("selector")).matches(labels_of(one)):
-            yield key_of(other)
+    for other in world.all(owner, k8s.namespace_of(one)):
+        if k8s.selector_of(k8s.spec_of(other).get("selector")).matches(k8s.labels_of(one)):
+            yield k8s.key_of(other)
 
 
 def pod_of_template(kind: ServedKind, owner: Document, template: Document, **metadata: object) -> Document:
@@ -97,20 +82,20 @@ def pod_of_template(kind: ServedKind, owner: Document, template: Document, **met
     """
     held = template.get("metadata") or {}
     made = {
-        "namespace": namespace_of(owner),
+        "namespace": k8s.namespace_of(owner),
         "labels": dict(held.get("labels") or {}),
         "annotations": dict(held.get("annotations") or {}),
         "finalizers": list(held.get("finalizers") or ()),
-        "ownerReferences": [reference_to(kind, owner)],
+        "ownerReferences": [k8s.reference_to(kind, owner)],
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {name: value for name, value in {**made, **metadata}.items() if value},
-        "spec": copied(spec_of(template)),
+        "spec": k8s.copied(k8s.spec_of(template)),
     }
 
 
 def active(pods: list[Document]) -> list[Document]:
     """Return the pods that count as replicas."""
-    return [pod for pod in pods if is_active(pod)]
+    return [pod for pod in pods if k8s.is_active(pod)]

@@ -25,27 +25,7 @@ from moorage.api.quantity import QuantityError, sign
 from moorage.api.selectors import selector_from_map
 from moorage.api.taints import find_untolerated
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    CLAIMS,
-    LEASES,
-    NODES,
-    PODS,
-    annotations_of,
-    condition_of,
-    copied,
-    is_ending,
-    key_of,
-    name_of,
-    namespace_of,
-    phase_of,
-    reference_to,
-    seconds,
-    spec_of,
-    stamp,
-    status_of,
-    uid_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.cluster.controllers.nodes.node_lifecycle import with_old_labels
@@ -90,11 +70,11 @@ class Admission:
         """
         read, host = decode(pod, Pod, ""), decode(node, Node, "")
         requests = self._of(pod, read)
-        others = [self._of(one) for one in on_node if _counts(one) and uid_of(one) != uid_of(pod)]
+        others = [self._of(one) for one in on_node if _counts(one) and k8s.uid_of(one) != k8s.uid_of(pod)]
         return next(_rejections(read, requests, host, others), None)
 
     def _of(self, pod: Document, read: Pod | None = None) -> _Requests:
-        uid, generation = uid_of(pod), pod["metadata"].get("generation")
+        uid, generation = k8s.uid_of(pod), pod["metadata"].get("generation")
         held = self._requests.get(uid)
         if held is None or held.generation != generation:
             found = read or decode(pod, Pod, "")
@@ -104,7 +84,7 @@ class Admission:
 
 
 def _counts(pod: Document) -> bool:
-    return bool(status_of(pod).get("startTime")) and phase_of(pod) not in ENDED_PHASES
+    return bool(k8s.status_of(pod).get("startTime")) and k8s.phase_of(pod) not in ENDED_PHASES
 
 
 def _rejections(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
@@ -187,37 +167,37 @@ class Kubelets:
         self._admission = Admission()
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is PODS:
+        if event.kind is k8s.PODS:
             return self._pod_keys(event)
-        if event.kind is NODES:
+        if event.kind is k8s.NODES:
             return self._node_keys(event, world)
         return ()
 
     def _pod_keys(self, event: ObjectChange) -> Iterator[str]:
         pod = event.latest
         if event.new is None:
-            self._release(uid_of(pod))
-            self._admission.forget(uid_of(pod))
-        elif spec_of(pod).get("nodeName"):
-            yield f"pod:{key_of(pod)}"
+            self._release(k8s.uid_of(pod))
+            self._admission.forget(k8s.uid_of(pod))
+        elif k8s.spec_of(pod).get("nodeName"):
+            yield f"pod:{k8s.key_of(pod)}"
 
     @staticmethod
     def _node_keys(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
         node = event.latest
-        yield f"node:{name_of(node)}"
+        yield f"node:{k8s.name_of(node)}"
         if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
-            for pod in world.pods_on(name_of(node)):
-                yield f"pod:{key_of(pod)}"
+            for pod in world.pods_on(k8s.name_of(node)):
+                yield f"pod:{k8s.key_of(pod)}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, name = key.partition(":")
         if what == "node":
-            node = world.get(NODES, "", name)
+            node = world.get(k8s.NODES, "", name)
             if node is not None and not is_down(node):
                 yield from self._report(node, world, now)
             return
-        pod = world.find(PODS, name)
-        host = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
+        pod = world.find(k8s.PODS, name)
+        host = None if pod is None else world.get(k8s.NODES, "", k8s.spec_of(pod).get("nodeName", ""))
         if pod is not None and host is not None and not is_down(host):
             yield from self._live(pod, host, world, now)
 
@@ -225,11 +205,11 @@ class Kubelets:
 
     def _live(self, pod: Document, host: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         life = life_of(pod, self._job_s)
-        if is_ending(pod):
+        if k8s.is_ending(pod):
             yield from self._terminate(pod, life, now)
             return
-        if not status_of(pod).get("startTime") and phase_of(pod) not in ENDED_PHASES:
-            rejected = self._admission.rejection(pod, host, world.pods_on(name_of(host)))
+        if not k8s.status_of(pod).get("startTime") and k8s.phase_of(pod) not in ENDED_PHASES:
+            rejected = self._admission.rejection(pod, host, world.pods_on(k8s.name_of(host)))
             if rejected is not None:
                 yield from _rejected(pod, *rejected, now)
                 return
@@ -238,7 +218,7 @@ class Kubelets:
                 return
         status, again = next_status(pod, life, _address_of(host), self._address(pod), now)
         if status is not None:
-            yield SetStatus(PODS, pod, status)
+            yield SetStatus(k8s.PODS, pod, status)
         if again is not None and again > now:
             yield Later(again - now)
 
@@ -248,15 +228,15 @@ class Kubelets:
         if now < at:
             yield Later(at - now)
             return
-        if phase_of(pod) not in ENDED_PHASES and pod["metadata"].get("finalizers"):
-            yield SetStatus(PODS, pod, stopped(pod, now))
-        yield DeleteStep(PODS, pod, grace_s=0)
+        if k8s.phase_of(pod) not in ENDED_PHASES and pod["metadata"].get("finalizers"):
+            yield SetStatus(k8s.PODS, pod, stopped(pod, now))
+        yield DeleteStep(k8s.PODS, pod, grace_s=0)
 
     def _address(self, pod: Document) -> str:
         """Return a unique address for a pod: the one that it has, or one derived from its UID."""
-        uid = uid_of(pod)
+        uid = k8s.uid_of(pod)
         if uid not in self._addresses:
-            held = status_of(pod).get("podIP")
+            held = k8s.status_of(pod).get("podIP")
             number = int(ipaddress.ip_address(held)) if held else self._free(uid)
             self._addresses[uid] = number
             self._taken.add(number)
@@ -277,37 +257,39 @@ class Kubelets:
 
     def _report(self, node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         status = _healthy_status(node, now)
-        if status != status_of(node):
-            yield SetStatus(NODES, node, status)
+        if status != k8s.status_of(node):
+            yield SetStatus(k8s.NODES, node, status)
         yield from self._renew(node, world, now)
 
     @staticmethod
     def _renew(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
-        lasts_s = lease_seconds(world.count(NODES))
-        lease = world.get(LEASES, LEASE_NAMESPACE, name_of(node))
-        spec = {"holderIdentity": name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": _precise(now)}
+        lasts_s = lease_seconds(world.count(k8s.NODES))
+        lease = world.get(k8s.LEASES, LEASE_NAMESPACE, k8s.name_of(node))
+        spec = {"holderIdentity": k8s.name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": _precise(now)}
         if lease is None:
-            owner = {name: value for name, value in reference_to(NODES, node).items() if not isinstance(value, bool)}
-            metadata = {"name": name_of(node), "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-            yield Create(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec})
+            owner = {name: value for name, value in k8s.reference_to(k8s.NODES, node).items() if not isinstance(value, bool)}
+            metadata = {"name": k8s.name_of(node), "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+            yield Create(
+                k8s.LEASES, {"apiVersion": k8s.LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
+            )
             # Spread the heartbeats of nodes that were created together.
-            yield Later(lasts_s / 4 * _share(name_of(node)))
+            yield Later(lasts_s / 4 * _share(k8s.name_of(node)))
             return
-        due = seconds(spec_of(lease).get("renewTime")) + lasts_s / 4
+        due = k8s.seconds(k8s.spec_of(lease).get("renewTime")) + lasts_s / 4
         if now < due - 0.001:
             yield Later(due - now)
             return
-        renewed = copied(lease)
-        renewed["spec"] = {**spec_of(lease), **spec}
-        yield Update(LEASES, renewed)
+        renewed = k8s.copied(lease)
+        renewed["spec"] = {**k8s.spec_of(lease), **spec}
+        yield Update(k8s.LEASES, renewed)
         yield Later(lasts_s / 4)
 
 
 def _rejected(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
     """Yield the steps that reject a pod: none of its containers starts."""
-    yield EventStep(PODS, pod, "Warning", reason, why)
-    status = {**status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
-    yield SetStatus(PODS, pod, {**status, "startTime": stamp(now)})
+    yield EventStep(k8s.PODS, pod, "Warning", reason, why)
+    status = {**k8s.status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
+    yield SetStatus(k8s.PODS, pod, {**status, "startTime": k8s.stamp(now)})
 
 
 def _share(name: str) -> float:
@@ -320,39 +302,45 @@ def _precise(now: float) -> str:
 
 def is_down(node: Document) -> bool:
     """Return True for a node whose annotation simulates a failure."""
-    return annotations_of(node).get(DOWN) == "true"
+    return k8s.annotations_of(node).get(DOWN) == "true"
 
 
 def _address_of(node: Document) -> str:
     """Return a node's address, derived from its name where its status has none."""
-    for one in status_of(node).get("addresses") or ():
+    for one in k8s.status_of(node).get("addresses") or ():
         if one.get("type") == "InternalIP":
             return str(one["address"])
-    number = int.from_bytes(hashlib.sha256(name_of(node).encode()).digest()[:8], "big") % ((1 << 20) - 2)
+    number = int.from_bytes(hashlib.sha256(k8s.name_of(node).encode()).digest()[:8], "big") % ((1 << 20) - 2)
     return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address("172.16.0.1")) + number))
 
 
 def _healthy_status(node: Document, now: float) -> Document:
     """Return the status of a healthy node. Existing fields, and transition times of unchanged conditions, are preserved."""
-    status = status_of(node)
+    status = k8s.status_of(node)
     capacity = status.get("capacity") or status.get("allocatable") or {}
     made: dict[str, Any] = {
         **status,
         "capacity": capacity,
         "allocatable": _allocatable(capacity, status.get("allocatable") or {}),
         "addresses": status.get("addresses")
-        or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": name_of(node)}],
+        or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": k8s.name_of(node)}],
     }
     if not (made.get("nodeInfo") or {}).get("kubeletVersion"):
         made["nodeInfo"] = _INFO
-    ready = condition_of(node, "Ready")
-    stale = ready is None or ready.get("status") != "True" or now - seconds(ready.get("lastHeartbeatTime")) >= _REPORT_S
+    ready = k8s.condition_of(node, "Ready")
+    stale = ready is None or ready.get("status") != "True" or now - k8s.seconds(ready.get("lastHeartbeatTime")) >= _REPORT_S
     if stale:
         conditions = status.get("conditions") or ()
         for name, reason, message in _TROUBLES:
-            conditions = with_condition(conditions, name, "False", now, reason, message, lastHeartbeatTime=stamp(now))
-        made["conditions"] = with_condition(
-            conditions, "Ready", "True", now, "KubeletReady", "kubelet is posting ready status", lastHeartbeatTime=stamp(now)
+            conditions = k8s.with_condition(conditions, name, "False", now, reason, message, lastHeartbeatTime=k8s.stamp(now))
+        made["conditions"] = k8s.with_condition(
+            conditions,
+            "Ready",
+            "True",
+            now,
+            "KubeletReady",
+            "kubelet is posting ready status",
+            lastHeartbeatTime=k8s.stamp(now),
         )
     return made
 
@@ -371,12 +359,12 @@ _INFO: Final = {
 
 def _waits_for_volumes(pod: Document, world: ObjectIndex) -> bool:
     """Return True while one of the pod's claims is not bound."""
-    for volume in spec_of(pod).get("volumes") or ():
+    for volume in k8s.spec_of(pod).get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if "ephemeral" in volume:
-            name = f"{name_of(pod)}-{volume['name']}"
-        claim = world.get(CLAIMS, namespace_of(pod), name) if name else None
-        if name and (claim is None or phase_of(claim) != "Bound"):
+            name = f"{k8s.name_of(pod)}-{volume['name']}"
+        claim = world.get(k8s.CLAIMS, k8s.namespace_of(pod), name) if name else None
+        if name and (claim is None or k8s.phase_of(claim) != "Bound"):
             return True
     return False
 

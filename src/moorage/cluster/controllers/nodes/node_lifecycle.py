@@ -16,24 +16,7 @@ from moorage.api.core import Taint, Toleration
 from moorage.api.decode import decode
 from moorage.api.taints import tolerates
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    LEASES,
-    NODES,
-    PODS,
-    condition_of,
-    is_ending,
-    is_ready,
-    key_of,
-    labels_of,
-    name_of,
-    namespace_of,
-    seconds,
-    spec_of,
-    stamp,
-    status_of,
-    uid_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import DeleteStep, EventStep, Later, SetStatus, Step, Update
 
@@ -57,27 +40,27 @@ class NodeLifecycle:
     name = "node-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is NODES or (event.kind is LEASES and event.latest["metadata"]["namespace"] == _NAMESPACE):
-            yield name_of(event.latest)
+        if event.kind is k8s.NODES or (event.kind is k8s.LEASES and event.latest["metadata"]["namespace"] == _NAMESPACE):
+            yield k8s.name_of(event.latest)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        node = world.get(NODES, "", key)
+        node = world.get(k8s.NODES, "", key)
         if node is None:
             return
-        left_s = _lost_at(node, world.get(LEASES, _NAMESPACE, key)) - now
-        status = _lost(node, now) if left_s < 0 else status_of(node)
-        if status != status_of(node):
-            yield SetStatus(NODES, node, status)
-            yield EventStep(NODES, node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
+        left_s = _lost_at(node, world.get(k8s.LEASES, _NAMESPACE, key)) - now
+        status = _lost(node, now) if left_s < 0 else k8s.status_of(node)
+        if status != k8s.status_of(node):
+            yield SetStatus(k8s.NODES, node, status)
+            yield EventStep(k8s.NODES, node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
             node = {**node, "status": status}
         if left_s >= 0:
             yield Later(left_s + 0.001)
-        held, labels = spec_of(node).get("taints") or [], labels_of(node)
+        held, labels = k8s.spec_of(node).get("taints") or [], k8s.labels_of(node)
         taints, named = _with_ours(held, wanted_taints(node), now), with_old_labels(labels)
         if taints != held or named != labels:
             metadata = {**node["metadata"], **({"labels": named} if named else {})}
-            yield Update(NODES, {**node, "metadata": metadata, "spec": {**spec_of(node), "taints": taints}})
-        if (condition_of(node, "Ready") or {}).get("status") != "True":
+            yield Update(k8s.NODES, {**node, "metadata": metadata, "spec": {**k8s.spec_of(node), "taints": taints}})
+        if (k8s.condition_of(node, "Ready") or {}).get("status") != "True":
             yield from _not_ready(world.pods_on(key), now)
 
 
@@ -88,19 +71,19 @@ def with_old_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _lost_at(node: Document, lease: Document | None) -> float:
     """Return when a node counts as lost unless it sends another heartbeat, in seconds since 1970."""
-    ready = condition_of(node, "Ready") or {}
-    beat = seconds(ready.get("lastHeartbeatTime"))
+    ready = k8s.condition_of(node, "Ready") or {}
+    beat = k8s.seconds(ready.get("lastHeartbeatTime"))
     if lease is None:
-        return beat + GRACE_S if beat else seconds(node["metadata"].get("creationTimestamp")) + _STARTUP_S
-    lasts_s = int(spec_of(lease).get("leaseDurationSeconds") or 0)
-    return max(beat, seconds(spec_of(lease).get("renewTime"))) + max(GRACE_S, 1.25 * lasts_s)
+        return beat + GRACE_S if beat else k8s.seconds(node["metadata"].get("creationTimestamp")) + _STARTUP_S
+    lasts_s = int(k8s.spec_of(lease).get("leaseDurationSeconds") or 0)
+    return max(beat, k8s.seconds(k8s.spec_of(lease).get("renewTime"))) + max(GRACE_S, 1.25 * lasts_s)
 
 
 def _lost(node: Document, now: float) -> Document:
     """Return the status of a lost node: the conditions that it reported become Unknown."""
-    conditions: Any = status_of(node).get("conditions") or ()
+    conditions: Any = k8s.status_of(node).get("conditions") or ()
     for name in _REPORTED:
-        held = condition_of(node, name)
+        held = k8s.condition_of(node, name)
         if held is not None and held.get("status") == "Unknown":
             continue
         if held is None:
@@ -108,13 +91,13 @@ def _lost(node: Document, now: float) -> Document:
         else:
             reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
         beat = (held or {}).get("lastHeartbeatTime") or node["metadata"].get("creationTimestamp")
-        conditions = with_condition(conditions, name, "Unknown", now, reason, message, lastHeartbeatTime=beat)
-    return {**status_of(node), "conditions": list(conditions)}
+        conditions = k8s.with_condition(conditions, name, "Unknown", now, reason, message, lastHeartbeatTime=beat)
+    return {**k8s.status_of(node), "conditions": list(conditions)}
 
 
 def wanted_taints(node: Document) -> list[tuple[str, str]]:
     """Return keys and effects of the taints that follow from a node's conditions and spec."""
-    ready = condition_of(node, "Ready") or {}
+    ready = k8s.condition_of(node, "Ready") or {}
     wanted = []
     if ready.get("status") != "True":
         key = _PREFIX + ("not-ready" if ready.get("status") == "False" else "unreachable")
@@ -122,9 +105,9 @@ def wanted_taints(node: Document) -> list[tuple[str, str]]:
     if not ready:
         wanted = [(_PREFIX + "not-ready", "NoSchedule")]
     for name, short in _TAINTED_BY.items():
-        if (condition_of(node, name) or {}).get("status") == "True":
+        if (k8s.condition_of(node, name) or {}).get("status") == "True":
             wanted.append((_PREFIX + short, "NoSchedule"))
-    if spec_of(node).get("unschedulable"):
+    if k8s.spec_of(node).get("unschedulable"):
         wanted.append((_PREFIX + "unschedulable", "NoSchedule"))
     return wanted
 
@@ -133,16 +116,18 @@ def _with_ours(held: list[dict[str, Any]], wanted: list[tuple[str, str]], now: f
     """Return the taints with those that this controller manages set to ``wanted``; all others are preserved."""
     kept = [one for one in held if one.get("key") not in _OURS or (one["key"], one.get("effect")) in wanted]
     there = {(one.get("key"), one.get("effect")) for one in kept}
-    added = [{"key": key, "effect": effect, "timeAdded": stamp(now)} for key, effect in wanted if (key, effect) not in there]
+    added = [
+        {"key": key, "effect": effect, "timeAdded": k8s.stamp(now)} for key, effect in wanted if (key, effect) not in there
+    ]
     return [*kept, *added]
 
 
 def _not_ready(pods: Iterable[Document], now: float) -> Iterator[Step]:
     for pod in pods:
-        if is_ready(pod):
-            conditions = with_condition(status_of(pod)["conditions"], "Ready", "False", now)
-            yield SetStatus(PODS, pod, {**status_of(pod), "conditions": conditions})
-            yield EventStep(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
+        if k8s.is_ready(pod):
+            conditions = k8s.with_condition(k8s.status_of(pod)["conditions"], "Ready", "False", now)
+            yield SetStatus(k8s.PODS, pod, {**k8s.status_of(pod), "conditions": conditions})
+            yield EventStep(k8s.PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
 
 
 # -- taint eviction ----------------------------------------------------------------------------------------------------
@@ -162,23 +147,23 @@ class TaintEviction:
         self._since: dict[str, float] = {}
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is PODS:
+        if event.kind is k8s.PODS:
             if event.new is None:
-                self._since.pop(uid_of(event.latest), None)
+                self._since.pop(k8s.uid_of(event.latest), None)
             elif event.old is None or _where(event.old) != _where(event.new):
-                yield key_of(event.new)
-        elif event.kind is NODES and event.new is not None and _taints(event.old) != _taints(event.new):
-            for pod in world.pods_on(name_of(event.new)):
-                yield key_of(pod)
+                yield k8s.key_of(event.new)
+        elif event.kind is k8s.NODES and event.new is not None and _taints(event.old) != _taints(event.new):
+            for pod in world.pods_on(k8s.name_of(event.new)):
+                yield k8s.key_of(pod)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        pod = world.find(PODS, key)
-        node = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
-        if pod is None or is_ending(pod):
+        pod = world.find(k8s.PODS, key)
+        node = None if pod is None else world.get(k8s.NODES, "", k8s.spec_of(pod).get("nodeName", ""))
+        if pod is None or k8s.is_ending(pod):
             return
         taints = _taints(node)
         if not taints:
-            self._since.pop(uid_of(pod), None)
+            self._since.pop(k8s.uid_of(pod), None)
             return
         lasts_s = _tolerates_s(pod, taints)
         if lasts_s is None:
@@ -187,32 +172,32 @@ class TaintEviction:
         if left_s > 0:
             yield Later(left_s)
             return
-        conditions = status_of(pod).get("conditions") or ()
-        marked = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByTaintManager", _MESSAGE)
-        yield SetStatus(PODS, pod, {**status_of(pod), "conditions": marked})
-        text = f"Marking for deletion Pod {namespace_of(pod)}/{name_of(pod)}"
-        yield EventStep(PODS, pod, "Normal", "TaintManagerEviction", text)
-        yield DeleteStep(PODS, pod)
+        conditions = k8s.status_of(pod).get("conditions") or ()
+        marked = k8s.with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByTaintManager", _MESSAGE)
+        yield SetStatus(k8s.PODS, pod, {**k8s.status_of(pod), "conditions": marked})
+        text = f"Marking for deletion Pod {k8s.namespace_of(pod)}/{k8s.name_of(pod)}"
+        yield EventStep(k8s.PODS, pod, "Normal", "TaintManagerEviction", text)
+        yield DeleteStep(k8s.PODS, pod)
 
     def _began(self, pod: Document, taints: list[dict[str, Any]], now: float) -> float:
-        added = [seconds(one.get("timeAdded")) for one in taints]
+        added = [k8s.seconds(one.get("timeAdded")) for one in taints]
         if all(added):
             return max(added)
-        return self._since.setdefault(uid_of(pod), now)
+        return self._since.setdefault(k8s.uid_of(pod), now)
 
 
 def _where(pod: Document) -> tuple[Any, Any]:
-    return spec_of(pod).get("nodeName"), spec_of(pod).get("tolerations")
+    return k8s.spec_of(pod).get("nodeName"), k8s.spec_of(pod).get("tolerations")
 
 
 def _taints(node: Document | None) -> list[dict[str, Any]]:
-    held = spec_of(node).get("taints") if node is not None else None
+    held = k8s.spec_of(node).get("taints") if node is not None else None
     return [one for one in held or () if one.get("effect") == "NoExecute"]
 
 
 def _tolerates_s(pod: Document, taints: Iterable[dict[str, Any]]) -> float | None:
     """Return for how many seconds a pod tolerates all of these taints; None for unlimited."""
-    tolerations = spec_of(pod).get("tolerations") or ()
+    tolerations = k8s.spec_of(pod).get("tolerations") or ()
     read = [(decode(one, Toleration, ""), one.get("tolerationSeconds")) for one in tolerations]
     limits = []
     for taint in taints:

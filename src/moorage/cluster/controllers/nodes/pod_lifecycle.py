@@ -28,18 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    annotations_of,
-    condition_of,
-    controller_of,
-    phase_of,
-    seconds,
-    spec_of,
-    stamp,
-    status_of,
-    uid_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 
 # -- container commands ------------------------------------------------------------------------------------------------
 # Predict the outcome of simple container commands: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.
@@ -173,7 +162,7 @@ class Life:
 
 def life_of(pod: Document, job_s: float) -> Life:
     """Return the declared behaviour of a pod, ignoring invalid annotations. ``job_s``: how long pods of jobs and hooks run."""
-    declared = annotations_of(pod)
+    declared = k8s.annotations_of(pod)
     ready_s, run_s, code = _number(declared, "ready-seconds"), _number(declared, "run-seconds"), _number(declared, "exit-code")
     usual = _default_outcome(pod, job_s) if run_s is None and code is None else CommandOutcome(_default_run_s(pod, job_s), 0)
     return Life(
@@ -187,27 +176,27 @@ def life_of(pod: Document, job_s: float) -> Life:
 
 def _default_outcome(pod: Document, job_s: float) -> CommandOutcome:
     """Return the outcome of a pod without run-seconds and exit-code: that of its command, or the default."""
-    containers = spec_of(pod).get("containers") or []
+    containers = k8s.spec_of(pod).get("containers") or []
     predicted = outcome_of(containers[0]) if len(containers) == 1 else None
     return predicted or CommandOutcome(_default_run_s(pod, job_s), 0)
 
 
 def _default_run_s(pod: Document, job_s: float) -> float | None:
     """Return the default run time in seconds: ``job_s`` for pods of jobs and Helm hooks, None (unlimited) for all others."""
-    owner = controller_of(pod)
-    is_hook = _HELM_HOOK in annotations_of(pod) and spec_of(pod).get("restartPolicy") in {"Never", "OnFailure"}
+    owner = k8s.controller_of(pod)
+    is_hook = _HELM_HOOK in k8s.annotations_of(pod) and k8s.spec_of(pod).get("restartPolicy") in {"Never", "OnFailure"}
     return job_s if is_hook or (owner is not None and owner["kind"] == "Job") else None
 
 
 def _probed_after(pod: Document) -> float:
     """Return when the last readiness probe of a pod begins, in seconds after the start of its containers."""
-    probes = [one.get("readinessProbe") or {} for one in spec_of(pod).get("containers") or ()]
+    probes = [one.get("readinessProbe") or {} for one in k8s.spec_of(pod).get("containers") or ()]
     return max((float(probe.get("initialDelaySeconds") or 0) for probe in probes), default=0.0)
 
 
 def _hook_sleep_s(pod: Document) -> float:
     """Return how long the longest preStop hook of kind ``sleep`` takes, in seconds. Other hooks would need a container."""
-    hooks = [(one.get("lifecycle") or {}).get("preStop") or {} for one in spec_of(pod).get("containers") or ()]
+    hooks = [(one.get("lifecycle") or {}).get("preStop") or {} for one in k8s.spec_of(pod).get("containers") or ()]
     return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 
 
@@ -224,17 +213,17 @@ def _number(declared: Mapping[str, str], name: str) -> float | None:
 
 def starts_at(pod: Document, life: Life) -> float:
     """Return when a bound pod starts."""
-    bound = condition_of(pod, "PodScheduled") or {}
-    since = seconds(bound.get("lastTransitionTime")) or seconds(pod["metadata"].get("creationTimestamp"))
+    bound = k8s.condition_of(pod, "PodScheduled") or {}
+    since = k8s.seconds(bound.get("lastTransitionTime")) or k8s.seconds(pod["metadata"].get("creationTimestamp"))
     return since + life.start_s
 
 
 def ends_at(pod: Document, life: Life) -> float:
     """Return when a pod that is being deleted stops."""
     metadata = pod["metadata"]
-    last = seconds(metadata.get("deletionTimestamp"))
+    last = k8s.seconds(metadata.get("deletionTimestamp"))
     asked = last - int(metadata.get("deletionGracePeriodSeconds") or 0)
-    return min(last, asked + life.stop_s) if status_of(pod).get("startTime") else asked
+    return min(last, asked + life.stop_s) if k8s.status_of(pod).get("startTime") else asked
 
 
 def _wait_s(restarts: int) -> float:
@@ -246,9 +235,9 @@ def _wait_s(restarts: int) -> float:
 
 def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> tuple[Document | None, float | None]:
     """Return the new status of a bound pod, None for no change; and when to check again, None for never."""
-    if phase_of(pod) in ENDED_PHASES:
+    if k8s.phase_of(pod) in ENDED_PHASES:
         return None, None
-    if not status_of(pod).get("startTime"):
+    if not k8s.status_of(pod).get("startTime"):
         at = starts_at(pod, life)
         return (None, at) if now < at else (_started(pod, life, host_ip, pod_ip, now), now)
     over = _overdue(pod, now)
@@ -268,31 +257,31 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
 
 def _with_ephemeral_containers(pod: Document, now: float) -> Document | None:
     """Return the status of a pod with its new ephemeral containers running; None if there are no new ones."""
-    held = status_of(pod).get("ephemeralContainerStatuses") or []
+    held = k8s.status_of(pod).get("ephemeralContainerStatuses") or []
     known = {one["name"] for one in held}
-    state = {"running": {"startedAt": stamp(now)}}
+    state = {"running": {"startedAt": k8s.stamp(now)}}
     fresh = [
         _container(pod, one, 0, state=state, lastState={}, ready=False)
-        for one in spec_of(pod).get("ephemeralContainers") or ()
+        for one in k8s.spec_of(pod).get("ephemeralContainers") or ()
         if one["name"] not in known
     ]
-    return {**status_of(pod), "ephemeralContainerStatuses": [*held, *fresh]} if fresh else None
+    return {**k8s.status_of(pod), "ephemeralContainerStatuses": [*held, *fresh]} if fresh else None
 
 
 def _main(pod: Document) -> dict[str, Any]:
-    statuses = status_of(pod).get("containerStatuses") or [{}]
+    statuses = k8s.status_of(pod).get("containerStatuses") or [{}]
     first: dict[str, Any] = statuses[0]
     return first
 
 
 def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) -> tuple[Document | None, float | None]:
-    began = seconds(held["state"]["running"].get("startedAt"))
+    began = k8s.seconds(held["state"]["running"].get("startedAt"))
     if life.run_s is not None and now >= began + life.run_s:
         return _ended(pod, life, now), now
     due = [] if life.run_s is None else [began + life.run_s]
-    if (limit := spec_of(pod).get("activeDeadlineSeconds")) is not None:
-        due.append(seconds(status_of(pod).get("startTime")) + int(limit))
-    if (condition_of(pod, "Ready") or {}).get("status") != "True":
+    if (limit := k8s.spec_of(pod).get("activeDeadlineSeconds")) is not None:
+        due.append(k8s.seconds(k8s.status_of(pod).get("startTime")) + int(limit))
+    if (k8s.condition_of(pod, "Ready") or {}).get("status") != "True":
         # It is not ready yet, or was marked as not ready with its lost node.
         if now >= began + life.ready_s:
             return _with_containers(pod, _running(pod, began, int(held.get("restartCount") or 0), True), now), now
@@ -302,8 +291,8 @@ def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) 
 
 def _overdue(pod: Document, now: float) -> Document | None:
     """Return the status of a pod that exceeded its deadline; None otherwise."""
-    limit = spec_of(pod).get("activeDeadlineSeconds")
-    if limit is None or now < seconds(status_of(pod).get("startTime")) + int(limit):
+    limit = k8s.spec_of(pod).get("activeDeadlineSeconds")
+    if limit is None or now < k8s.seconds(k8s.status_of(pod).get("startTime")) + int(limit):
         return None
     status = _all_over(pod, 137, now)
     return {
@@ -315,16 +304,16 @@ def _overdue(pod: Document, now: float) -> Document | None:
 
 
 def _started(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> Document:
-    address = host_ip if spec_of(pod).get("hostNetwork") else pod_ip
+    address = host_ip if k8s.spec_of(pod).get("hostNetwork") else pod_ip
     status = {
-        **status_of(pod),
+        **k8s.status_of(pod),
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "startTime": stamp(now),
+        "startTime": k8s.stamp(now),
     }
-    inits = spec_of(pod).get("initContainers") or ()
+    inits = k8s.spec_of(pod).get("initContainers") or ()
     if inits:
         status["initContainerStatuses"] = [_init(one, now) for one in inits]
     made = _with_containers({**pod, "status": status}, _running(pod, now, 0, life.ready_s <= 0), now)
@@ -338,7 +327,7 @@ def stopped(pod: Document, now: float) -> Document:
 
 def _ended(pod: Document, life: Life, now: float) -> Document:
     """Return the status of a pod whose containers exited by themselves."""
-    policy = spec_of(pod).get("restartPolicy", "Always")
+    policy = k8s.spec_of(pod).get("restartPolicy", "Always")
     if policy == "Always" or (policy == "OnFailure" and life.exit_code):
         return _with_containers(pod, _waiting(pod, life.exit_code, now), now)
     status = _all_over(pod, life.exit_code, now, over=True)
@@ -356,17 +345,17 @@ def _all_over(pod: Document, code: int, now: float, *, over: bool = False) -> Do
 
 def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float, *, over: bool = False) -> Document:
     """Return the pod's status with these containers and the resulting conditions."""
-    status = status_of(pod)
+    status = k8s.status_of(pod)
     ready = all(one["ready"] for one in containers)
     why = {} if ready else _unready(containers, over=over)
     conditions = status.get("conditions") or ()
     for name in ("PodReadyToStartContainers", "Initialized"):
         truth = "False" if over and name == "PodReadyToStartContainers" else "True"
-        conditions = with_condition(
+        conditions = k8s.with_condition(
             conditions, name, truth, now, **({"reason": "PodCompleted"} if over and truth == "True" else {})
         )
     for name in ("Ready", "ContainersReady"):
-        conditions = with_condition(conditions, name, "True" if ready else "False", now, **why)
+        conditions = k8s.with_condition(conditions, name, "True" if ready else "False", now, **why)
     return {**status, "conditions": conditions, "containerStatuses": containers}
 
 
@@ -381,7 +370,7 @@ def _unready(containers: list[dict[str, Any]], *, over: bool) -> dict[str, str]:
 
 
 def _container_id(pod: Document, name: str, restarts: int) -> str:
-    return "moorage://" + hashlib.sha256(f"{uid_of(pod)}/{name}/{restarts}".encode()).hexdigest()
+    return "moorage://" + hashlib.sha256(f"{k8s.uid_of(pod)}/{name}/{restarts}".encode()).hexdigest()
 
 
 def _container(pod: Document, spec: dict[str, Any], restarts: int, **more: Any) -> dict[str, Any]:
@@ -398,29 +387,29 @@ def _container(pod: Document, spec: dict[str, Any], restarts: int, **more: Any) 
 
 def _running(pod: Document, since: float, restarts: int, ready: bool) -> list[dict[str, Any]]:
     """Return the statuses of running containers; their last state is preserved."""
-    last = {one["name"]: one for one in status_of(pod).get("containerStatuses") or ()}
+    last = {one["name"]: one for one in k8s.status_of(pod).get("containerStatuses") or ()}
 
     def one(spec: dict[str, Any]) -> dict[str, Any]:
-        state = {"running": {"startedAt": stamp(since)}}
+        state = {"running": {"startedAt": k8s.stamp(since)}}
         before = last.get(spec["name"], {}).get("lastState") or {}
         return _container(pod, spec, restarts, state=state, lastState=before, ready=ready, started=True)
 
-    return [one(spec) for spec in spec_of(pod).get("containers") or ()]
+    return [one(spec) for spec in k8s.spec_of(pod).get("containers") or ()]
 
 
 def _end_of(pod: Document, held: Mapping[str, Any], code: int, now: float) -> dict[str, Any]:
-    began = ((held.get("state") or {}).get("running") or {}).get("startedAt") or stamp(now)
+    began = ((held.get("state") or {}).get("running") or {}).get("startedAt") or k8s.stamp(now)
     return {
         "exitCode": code,
         "reason": "Error" if code else "Completed",
         "startedAt": began,
-        "finishedAt": stamp(now),
+        "finishedAt": k8s.stamp(now),
         "containerID": held.get("containerID", _container_id(pod, "", 0)),
     }
 
 
 def _terminated(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
-    held = {one["name"]: one for one in status_of(pod).get("containerStatuses") or ()}
+    held = {one["name"]: one for one in k8s.status_of(pod).get("containerStatuses") or ()}
 
     def one(spec: dict[str, Any]) -> dict[str, Any]:
         before = held.get(spec["name"], {})
@@ -428,7 +417,7 @@ def _terminated(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
         restarts = int(before.get("restartCount") or 0)
         return _container(pod, spec, restarts, state=state, lastState={}, ready=False, started=False)
 
-    return [one(spec) for spec in spec_of(pod).get("containers") or ()]
+    return [one(spec) for spec in k8s.spec_of(pod).get("containers") or ()]
 
 
 def _waiting(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
@@ -444,12 +433,12 @@ def _waiting(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
 
 
 def _finished_at(held: Mapping[str, Any]) -> float:
-    return seconds(((held.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
+    return k8s.seconds(((held.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
 
 
 def _init(spec: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the status of an init container: completed at once, unless it is a sidecar."""
-    moment = stamp(now)
+    moment = k8s.stamp(now)
     if spec.get("restartPolicy") == "Always":
         state: dict[str, Any] = {"running": {"startedAt": moment}}
     else:

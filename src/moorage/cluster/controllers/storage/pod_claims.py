@@ -21,27 +21,7 @@ from moorage.api.decode import decode
 from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    CLAIMS,
-    POD_GROUPS,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    annotations_of,
-    controller_of,
-    copied,
-    is_active,
-    is_ending,
-    key_of,
-    name_of,
-    namespace_of,
-    phase_of,
-    reference_to,
-    revised,
-    spec_of,
-    status_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 
@@ -78,37 +58,37 @@ class EphemeralVolumes:
     name = "ephemeral-volume-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is PODS and event.old is None:
-            yield key_of(event.latest)
-        elif event.kind is CLAIMS and event.new is None and (owner := controller_of(event.latest)) is not None:
-            yield f"{namespace_of(event.latest)}/{owner['name']}"
+        if event.kind is k8s.PODS and event.old is None:
+            yield k8s.key_of(event.latest)
+        elif event.kind is k8s.CLAIMS and event.new is None and (owner := k8s.controller_of(event.latest)) is not None:
+            yield f"{k8s.namespace_of(event.latest)}/{owner['name']}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        pod = world.find(PODS, key)
-        if pod is None or not is_active(pod):
+        pod = world.find(k8s.PODS, key)
+        if pod is None or not k8s.is_active(pod):
             return
-        for volume in spec_of(pod).get("volumes") or ():
+        for volume in k8s.spec_of(pod).get("volumes") or ():
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             if template is not None:
-                yield from _own_claim(pod, f"{name_of(pod)}-{volume['name']}", template, world)
+                yield from _own_claim(pod, f"{k8s.name_of(pod)}-{volume['name']}", template, world)
 
 
 def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex) -> Iterator[Step]:
-    held = world.get(CLAIMS, namespace_of(pod), name)
+    held = world.get(k8s.CLAIMS, k8s.namespace_of(pod), name)
     if held is None:
         made = _claim_of(pod, template, name=name)
-        yield Create(CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **made})
-    elif (owner := controller_of(held)) is None or owner["uid"] != uid_of(pod):
-        text = f"PVC {key_of(held)} was not created for pod {key_of(pod)} (pod is not owner)"
-        yield EventStep(PODS, pod, "Warning", "FailedBinding", text)
+        yield Create(k8s.CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **made})
+    elif (owner := k8s.controller_of(held)) is None or owner["uid"] != k8s.uid_of(pod):
+        text = f"PVC {k8s.key_of(held)} was not created for pod {k8s.key_of(pod)} (pod is not owner)"
+        yield EventStep(k8s.PODS, pod, "Warning", "FailedBinding", text)
 
 
-def _claim_of(owner: Document, template: Document, kind: ServedKind = PODS, **named: Any) -> Document:
+def _claim_of(owner: Document, template: Document, kind: ServedKind = k8s.PODS, **named: Any) -> Document:
     """Return the metadata and spec of a claim made from a template and owned by a pod, or by an object of another kind."""
-    metadata = copied(template.get("metadata") or {})
+    metadata = k8s.copied(template.get("metadata") or {})
     kept = {name: value for name, value in metadata.items() if name in {"labels", "annotations"} and value}
-    owned = {"namespace": namespace_of(owner), "ownerReferences": [reference_to(kind, owner)]}
-    return {"metadata": {**kept, **owned, **named}, "spec": copied(spec_of(template))}
+    owned = {"namespace": k8s.namespace_of(owner), "ownerReferences": [k8s.reference_to(kind, owner)]}
+    return {"metadata": {**kept, **owned, **named}, "spec": k8s.copied(k8s.spec_of(template))}
 
 
 class ResourceClaims:
@@ -120,64 +100,66 @@ class ResourceClaims:
         self._for_groups = for_groups
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is PODS:
+        if event.kind is k8s.PODS:
             pod = event.latest
-            if spec_of(pod).get("resourceClaims"):
-                yield f"pod:{key_of(pod)}"
-                yield from (f"claim:{namespace_of(pod)}/{name}" for name in _claims_of_pod(pod))
-        elif event.kind is RESOURCE_CLAIMS:
-            yield f"claim:{key_of(event.latest)}"
-            owner, namespace = controller_of(event.latest), namespace_of(event.latest)
+            if k8s.spec_of(pod).get("resourceClaims"):
+                yield f"pod:{k8s.key_of(pod)}"
+                yield from (f"claim:{k8s.namespace_of(pod)}/{name}" for name in _claims_of_pod(pod))
+        elif event.kind is k8s.RESOURCE_CLAIMS:
+            yield f"claim:{k8s.key_of(event.latest)}"
+            owner, namespace = k8s.controller_of(event.latest), k8s.namespace_of(event.latest)
             if owner is not None and owner["kind"] == "Pod":
                 yield f"pod:{namespace}/{owner['name']}"
             elif owner is not None and owner["kind"] == "PodGroup" and self._for_groups:
                 yield f"group:{namespace}/{owner['name']}"
-                yield from (f"pod:{key_of(pod)}" for pod in world.all(PODS, namespace) if _group_name(pod) == owner["name"])
-        elif event.kind is RESOURCE_CLAIM_TEMPLATES:
-            yield from _with_claims("pod", PODS, namespace_of(event.latest), world)
+                yield from (
+                    f"pod:{k8s.key_of(pod)}" for pod in world.all(k8s.PODS, namespace) if _group_name(pod) == owner["name"]
+                )
+        elif event.kind is k8s.RESOURCE_CLAIM_TEMPLATES:
+            yield from _with_claims("pod", k8s.PODS, k8s.namespace_of(event.latest), world)
             if self._for_groups:
-                yield from _with_claims("group", POD_GROUPS, namespace_of(event.latest), world)
-        elif event.kind is POD_GROUPS and self._for_groups and spec_of(group := event.latest).get("resourceClaims"):
-            yield f"group:{key_of(group)}"
-            for claim in world.all(RESOURCE_CLAIMS, namespace_of(group)) if event.new is None else ():
-                if any(user.get("uid") == uid_of(group) for user in status_of(claim).get("reservedFor") or ()):
-                    yield f"claim:{key_of(claim)}"
+                yield from _with_claims("group", k8s.POD_GROUPS, k8s.namespace_of(event.latest), world)
+        elif event.kind is k8s.POD_GROUPS and self._for_groups and k8s.spec_of(group := event.latest).get("resourceClaims"):
+            yield f"group:{k8s.key_of(group)}"
+            for claim in world.all(k8s.RESOURCE_CLAIMS, k8s.namespace_of(group)) if event.new is None else ():
+                if any(user.get("uid") == k8s.uid_of(group) for user in k8s.status_of(claim).get("reservedFor") or ()):
+                    yield f"claim:{k8s.key_of(claim)}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, place = key.partition(":")
         if what == "pod":
-            pod = world.find(PODS, place)
-            if pod is not None and is_active(pod):
+            pod = world.find(k8s.PODS, place)
+            if pod is not None and k8s.is_active(pod):
                 group = _group_of(pod, world) if self._for_groups else None
-                yield from _claims_for(pod, PODS, group, world)
+                yield from _claims_for(pod, k8s.PODS, group, world)
             return
         if what == "group":
-            group = world.find(POD_GROUPS, place)
-            if group is not None and not is_ending(group):
-                yield from _claims_for(group, POD_GROUPS, None, world)
+            group = world.find(k8s.POD_GROUPS, place)
+            if group is not None and not k8s.is_ending(group):
+                yield from _claims_for(group, k8s.POD_GROUPS, None, world)
             return
-        claim = world.find(RESOURCE_CLAIMS, place)
+        claim = world.find(k8s.RESOURCE_CLAIMS, place)
         if claim is not None:
             yield from _sync_claim(claim, world)
 
 
 def _with_claims(what: str, kind: ServedKind, namespace: str, world: ObjectIndex) -> Iterator[str]:
-    return (f"{what}:{key_of(one)}" for one in world.all(kind, namespace) if spec_of(one).get("resourceClaims"))
+    return (f"{what}:{k8s.key_of(one)}" for one in world.all(kind, namespace) if k8s.spec_of(one).get("resourceClaims"))
 
 
 def _group_name(pod: Document) -> str:
-    return (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName") or ""
+    return (k8s.spec_of(pod).get("schedulingGroup") or {}).get("podGroupName") or ""
 
 
 def _group_of(pod: Document, world: ObjectIndex) -> Document | None:
     name = _group_name(pod)
-    return world.get(POD_GROUPS, namespace_of(pod), name) if name else None
+    return world.get(k8s.POD_GROUPS, k8s.namespace_of(pod), name) if name else None
 
 
 def _claims_of_pod(pod: Document) -> Iterator[str]:
     """Yield the names of a pod's claims."""
-    known = {one["name"]: one.get("resourceClaimName") for one in status_of(pod).get("resourceClaimStatuses") or ()}
-    for asked in spec_of(pod).get("resourceClaims") or ():
+    known = {one["name"]: one.get("resourceClaimName") for one in k8s.status_of(pod).get("resourceClaimStatuses") or ()}
+    for asked in k8s.spec_of(pod).get("resourceClaims") or ():
         if name := asked.get("resourceClaimName") or known.get(asked["name"]):
             yield name
 
@@ -187,84 +169,88 @@ def _claims_for(pod: Document, kind: ServedKind, group: Document | None, world: 
 
     A pod uses the claims of its ``group`` that both request; they are created for the group.
     """
-    known = {one["name"]: one for one in status_of(pod).get("resourceClaimStatuses") or ()}
+    known = {one["name"]: one for one in k8s.status_of(pod).get("resourceClaimStatuses") or ()}
     owned, of_group = _made_for(pod, world), _made_for(group, world)
-    shared = [] if group is None else spec_of(group).get("resourceClaims") or []
-    for asked in spec_of(pod).get("resourceClaims") or ():
+    shared = [] if group is None else k8s.spec_of(group).get("resourceClaims") or []
+    for asked in k8s.spec_of(pod).get("resourceClaims") or ():
         template_name = asked.get("resourceClaimTemplateName")
         if not template_name or _is_there(pod, known.get(asked["name"]), world):
             continue
         is_shared = asked in shared
         if (held := (of_group if is_shared else owned).get(asked["name"])) is not None:
-            known[asked["name"]] = {"name": asked["name"], "resourceClaimName": name_of(held)}
+            known[asked["name"]] = {"name": asked["name"], "resourceClaimName": k8s.name_of(held)}
         if held is not None or is_shared:
             continue
-        template = world.get(RESOURCE_CLAIM_TEMPLATES, namespace_of(pod), template_name)
+        template = world.get(k8s.RESOURCE_CLAIM_TEMPLATES, k8s.namespace_of(pod), template_name)
         if template is None:
             text = f'{kind.kind}ResourceClaim {asked["name"]}: resource claim template "{template_name}": not found'
             yield EventStep(kind, pod, "Warning", "FailedResourceClaimCreation", text)
             continue
-        made = _claim_of(pod, spec_of(template), kind, generateName=f"{name_of(pod)}-{asked['name']}-")
+        made = _claim_of(pod, k8s.spec_of(template), kind, generateName=f"{k8s.name_of(pod)}-{asked['name']}-")
         made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), _MARK: asked["name"]}
         del made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
-        yield Create(RESOURCE_CLAIMS, {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **made})
+        yield Create(k8s.RESOURCE_CLAIMS, {"apiVersion": k8s.RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **made})
     statuses = list(known.values())
-    if statuses != (status_of(pod).get("resourceClaimStatuses") or []):
-        yield SetStatus(kind, pod, {**status_of(pod), "resourceClaimStatuses": statuses})
+    if statuses != (k8s.status_of(pod).get("resourceClaimStatuses") or []):
+        yield SetStatus(kind, pod, {**k8s.status_of(pod), "resourceClaimStatuses": statuses})
 
 
 def _made_for(owner: Document | None, world: ObjectIndex) -> dict[str | None, Document]:
     """Return the claims that were made for a pod or a group, by the name under which it requests each."""
-    return {} if owner is None else {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, owner)}
+    return (
+        {}
+        if owner is None
+        else {k8s.annotations_of(one).get(_MARK): one for one in world.controlled(k8s.RESOURCE_CLAIMS, owner)}
+    )
 
 
 def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:
     name = (known or {}).get("resourceClaimName")
-    return bool(name) and world.get(RESOURCE_CLAIMS, namespace_of(pod), str(name)) is not None
+    return bool(name) and world.get(k8s.RESOURCE_CLAIMS, k8s.namespace_of(pod), str(name)) is not None
 
 
 # -- claims -------------------------------------------------------------------------------------------------------------
 
 
 def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
-    status = status_of(claim)
+    status = k8s.status_of(claim)
     users = status.get("reservedFor") or []
-    left = [one for one in users if _still_uses(one, namespace_of(claim), world)]
+    left = [one for one in users if _still_uses(one, k8s.namespace_of(claim), world)]
     made = {name: value for name, value in status.items() if name != "reservedFor"}
     if left:
         made["reservedFor"] = left
-    elif users or (is_ending(claim) and status.get("allocation")):
+    elif users or (k8s.is_ending(claim) and status.get("allocation")):
         made.pop("allocation", None)
         made.pop("devices", None)
     if made.get("allocation"):
         made = _with_devices_ready({**claim, "status": made})
     if made != status:
-        yield SetStatus(RESOURCE_CLAIMS, claim, made)
+        yield SetStatus(k8s.RESOURCE_CLAIMS, claim, made)
     finalizers = claim["metadata"].get("finalizers") or []
     # A scheduler adds the finalizer before the allocation, so keep it on a claim that is about to be allocated.
-    is_over = (users and not left) or is_ending(claim)
+    is_over = (users and not left) or k8s.is_ending(claim)
     if _PROTECTED in finalizers and is_over and not made.get("allocation"):
-        yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
+        yield Update(k8s.RESOURCE_CLAIMS, k8s.revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
     if users and not left and _belongs_to_ended_pod(claim, world):
-        yield DeleteStep(RESOURCE_CLAIMS, claim)
+        yield DeleteStep(k8s.RESOURCE_CLAIMS, claim)
 
 
 def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> bool:
-    if user.get("resource") == "podgroups" and user.get("apiGroup") == POD_GROUPS.group:
-        group = world.get(POD_GROUPS, namespace, user.get("name", ""))
-        return group is not None and uid_of(group) == user.get("uid")
+    if user.get("resource") == "podgroups" and user.get("apiGroup") == k8s.POD_GROUPS.group:
+        group = world.get(k8s.POD_GROUPS, namespace, user.get("name", ""))
+        return group is not None and k8s.uid_of(group) == user.get("uid")
     if user.get("resource") != "pods" or user.get("apiGroup"):
         return True  # another component's consumer, which removes itself
-    pod = world.get(PODS, namespace, user.get("name", ""))
-    if pod is None or uid_of(pod) != user.get("uid") or phase_of(pod) in ENDED_PHASES:
+    pod = world.get(k8s.PODS, namespace, user.get("name", ""))
+    if pod is None or k8s.uid_of(pod) != user.get("uid") or k8s.phase_of(pod) in ENDED_PHASES:
         return False
-    return bool(spec_of(pod).get("nodeName")) or not is_ending(pod)
+    return bool(k8s.spec_of(pod).get("nodeName")) or not k8s.is_ending(pod)
 
 
 def _belongs_to_ended_pod(claim: Document, world: ObjectIndex) -> bool:
-    owner = controller_of(claim)
+    owner = k8s.controller_of(claim)
     held = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
-    return held is not None and phase_of(held[1]) in ENDED_PHASES
+    return held is not None and k8s.phase_of(held[1]) in ENDED_PHASES
 
 
 def _with_devices_ready(claim: Document) -> Document:
@@ -272,6 +258,6 @@ def _with_devices_ready(claim: Document) -> Document:
     read = decode(claim, ResourceClaim, "")
     ready = made_ready(read)
     if ready is read:
-        return status_of(claim)
+        return k8s.status_of(claim)
     reported: list[Document] = msgspec.json.decode(msgspec.json.encode(ready.status.devices[len(read.status.devices) :]))
-    return {**status_of(claim), "devices": [*(status_of(claim).get("devices") or ()), *reported]}
+    return {**k8s.status_of(claim), "devices": [*(k8s.status_of(claim).get("devices") or ()), *reported]}

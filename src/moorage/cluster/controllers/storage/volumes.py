@@ -31,29 +31,8 @@ from moorage.api.storage import (
     VolumeNodeAffinity,
 )
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    ATTRIBUTES_CLASSES,
-    CLAIMS,
-    CSI_NODES,
-    NODES,
-    PODS,
-    STORAGE_CLASSES,
-    VOLUMES,
-    annotations_of,
-    controller_of,
-    copied,
-    is_ending,
-    key_of,
-    labels_of,
-    name_of,
-    namespace_of,
-    phase_of,
-    revised,
-    spec_of,
-    stable_uid,
-    status_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
+from moorage.cluster.controllers.machinery.object_fields import labels_of
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.plugins.volumes.csi_migration import driver_of
@@ -106,11 +85,11 @@ def made_for(
         keys = _driver_keys(csi_node_of(selected), driver) or _class_keys(storage_class.allowed_topologies)
         affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
     meta, spec = claim.metadata, claim.spec
-    name = f"pvc-{meta.uid or stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
+    name = f"pvc-{meta.uid or k8s.stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
     return PersistentVolume(
         metadata=ObjectMeta(
             name=name,
-            uid=stable_uid("PersistentVolume", "", name),
+            uid=k8s.stable_uid("PersistentVolume", "", name),
             annotations={_PROVISIONED_BY: storage_class.provisioner},
         ),
         spec=PersistentVolumeSpec(
@@ -171,51 +150,51 @@ class Volumes:
     name = "persistentvolume-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is CLAIMS:
-            yield f"claim:{key_of(event.latest)}"
-            if name := spec_of(event.latest).get("volumeName"):
+        if event.kind is k8s.CLAIMS:
+            yield f"claim:{k8s.key_of(event.latest)}"
+            if name := k8s.spec_of(event.latest).get("volumeName"):
                 yield f"volume:/{name}"
-        elif event.kind is VOLUMES:
-            yield f"volume:{key_of(event.latest)}"
+        elif event.kind is k8s.VOLUMES:
+            yield f"volume:{k8s.key_of(event.latest)}"
             yield from _claims_concerned(event.latest, world)
-        elif event.kind is STORAGE_CLASSES:
+        elif event.kind is k8s.STORAGE_CLASSES:
             yield from _waiting(world)
-        elif event.kind is PODS and (event.new is None or _is_over(event.new)):
+        elif event.kind is k8s.PODS and (event.new is None or _is_over(event.new)):
             for name in _claim_names(event.latest):
-                yield f"claim:{namespace_of(event.latest)}/{name}"
+                yield f"claim:{k8s.namespace_of(event.latest)}/{name}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, place = key.partition(":")
         if what == "claim":
-            claim = world.find(CLAIMS, place)
+            claim = world.find(k8s.CLAIMS, place)
             if claim is not None:
                 yield from _sync_claim(claim, world)
             return
-        volume = world.find(VOLUMES, place)
+        volume = world.find(k8s.VOLUMES, place)
         if volume is not None:
             yield from _sync_volume(volume, world)
 
 
 def _claims_concerned(volume: Document, world: ObjectIndex) -> Iterator[str]:
-    ref = spec_of(volume).get("claimRef")
+    ref = k8s.spec_of(volume).get("claimRef")
     if ref:
         yield f"claim:{ref.get('namespace')}/{ref.get('name')}"
-    elif phase_of(volume) == "Available":
+    elif k8s.phase_of(volume) == "Available":
         yield from _waiting(world)
 
 
 def _waiting(world: ObjectIndex) -> Iterator[str]:
-    for claim in world.all(CLAIMS):
-        if phase_of(claim) == "Pending":
-            yield f"claim:{key_of(claim)}"
+    for claim in world.all(k8s.CLAIMS):
+        if k8s.phase_of(claim) == "Pending":
+            yield f"claim:{k8s.key_of(claim)}"
 
 
 def _claim_names(pod: Document) -> Iterator[str]:
-    for volume in spec_of(pod).get("volumes") or ():
+    for volume in k8s.spec_of(pod).get("volumes") or ():
         if source := volume.get("persistentVolumeClaim"):
             yield source.get("claimName", "")
         elif "ephemeral" in volume:
-            yield f"{name_of(pod)}-{volume['name']}"
+            yield f"{k8s.name_of(pod)}-{volume['name']}"
 
 
 # -- claims -------------------------------------------------------------------------------------------------------------
@@ -223,19 +202,23 @@ def _claim_names(pod: Document) -> Iterator[str]:
 
 def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     finalizers = claim["metadata"].get("finalizers") or []
-    if is_ending(claim):
+    if k8s.is_ending(claim):
         if _CLAIM_IN_USE in finalizers and not _is_used(claim, world):
-            yield Update(CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _CLAIM_IN_USE]))
+            yield Update(k8s.CLAIMS, k8s.revised(claim, finalizers=[one for one in finalizers if one != _CLAIM_IN_USE]))
         return
     if _CLAIM_IN_USE not in finalizers:
-        claim = revised(claim, finalizers=[*finalizers, _CLAIM_IN_USE])
-        yield Update(CLAIMS, claim)
-    if BIND_COMPLETED in annotations_of(claim):
-        volume = world.get(VOLUMES, "", spec_of(claim).get("volumeName", ""))
-        if volume is None and phase_of(claim) != "Lost":
-            yield SetStatus(CLAIMS, claim, {**status_of(claim), "phase": "Lost"})
+        claim = k8s.revised(claim, finalizers=[*finalizers, _CLAIM_IN_USE])
+        yield Update(k8s.CLAIMS, claim)
+    if BIND_COMPLETED in k8s.annotations_of(claim):
+        volume = world.get(k8s.VOLUMES, "", k8s.spec_of(claim).get("volumeName", ""))
+        if volume is None and k8s.phase_of(claim) != "Lost":
+            yield SetStatus(k8s.CLAIMS, claim, {**k8s.status_of(claim), "phase": "Lost"})
             yield EventStep(
-                CLAIMS, claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+                k8s.CLAIMS,
+                claim,
+                "Warning",
+                "ClaimLost",
+                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
             )
         return
     yield from _UnboundClaim(claim, world).steps()
@@ -246,24 +229,24 @@ def _is_used(claim: Document, world: ObjectIndex) -> bool:
 
     A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
     """
-    return any(_uses(pod, claim) for pod in world.all(PODS, namespace_of(claim)) if spec_of(pod).get("nodeName"))
+    return any(_uses(pod, claim) for pod in world.all(k8s.PODS, k8s.namespace_of(claim)) if k8s.spec_of(pod).get("nodeName"))
 
 
 def _uses(pod: Document, claim: Document) -> bool:
-    for volume in spec_of(pod).get("volumes") or ():
+    for volume in k8s.spec_of(pod).get("volumes") or ():
         if source := volume.get("persistentVolumeClaim"):
-            if source.get("claimName") == name_of(claim):
+            if source.get("claimName") == k8s.name_of(claim):
                 return True
-        elif "ephemeral" in volume and f"{name_of(pod)}-{volume['name']}" == name_of(claim):
-            owner = controller_of(claim)
-            if owner is not None and owner["uid"] == uid_of(pod) and not _is_over(pod):
+        elif "ephemeral" in volume and f"{k8s.name_of(pod)}-{volume['name']}" == k8s.name_of(claim):
+            owner = k8s.controller_of(claim)
+            if owner is not None and owner["uid"] == k8s.uid_of(pod) and not _is_over(pod):
                 return True
     return False
 
 
 def _is_over(pod: Document) -> bool:
     """Return whether a pod is being deleted and has stopped, so that only finalizers can still keep it."""
-    return is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
+    return k8s.is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
 
 
 class _UnboundClaim:
@@ -273,7 +256,7 @@ class _UnboundClaim:
         self.document, self.world = document, world
         self.claim = decode(document, PersistentVolumeClaim, "")
         self.class_name = class_of_claim(self.claim)
-        held = world.get(STORAGE_CLASSES, "", self.class_name)
+        held = world.get(k8s.STORAGE_CLASSES, "", self.class_name)
         self.storage_class = None if held is None else decode(held, StorageClass, "")
 
     def steps(self) -> Iterator[Step]:
@@ -294,8 +277,8 @@ class _UnboundClaim:
         return waits and SELECTED_NODE not in self.claim.metadata.annotations
 
     def _named(self, name: str) -> Document | None:
-        found = self.world.get(VOLUMES, "", name)
-        if found is None or is_ending(found):
+        found = self.world.get(k8s.VOLUMES, "", name)
+        if found is None or k8s.is_ending(found):
             return None
         volume = decode(found, PersistentVolume, "")
         fits = suits(volume, self.claim) if volume.spec.claim_ref is None else is_bound_to(volume, self.claim)
@@ -304,8 +287,8 @@ class _UnboundClaim:
     def _best(self) -> Document | None:
         """Return the volume that is already bound to the claim or, unless the claim waits for its pod, the smallest match."""
         free: list[tuple[int, str, Document]] = []
-        for found in self.world.all(VOLUMES):
-            if is_ending(found) or not self._may_have(found):
+        for found in self.world.all(k8s.VOLUMES):
+            if k8s.is_ending(found) or not self._may_have(found):
                 continue
             volume = decode(found, PersistentVolume, "")
             if is_bound_to(volume, self.claim):
@@ -315,8 +298,11 @@ class _UnboundClaim:
         return min(free, key=lambda one: one[:2])[2] if free and not self._waits_for_pod() else None
 
     def _may_have(self, found: Document) -> bool:
-        ref = spec_of(found).get("claimRef")
-        return not ref or (ref.get("namespace"), ref.get("name")) == (namespace_of(self.document), name_of(self.document))
+        ref = k8s.spec_of(found).get("claimRef")
+        return not ref or (ref.get("namespace"), ref.get("name")) == (
+            k8s.namespace_of(self.document),
+            k8s.name_of(self.document),
+        )
 
     def _suits(self, volume: PersistentVolume) -> bool:
         if not suits(volume, self.claim):
@@ -331,72 +317,72 @@ class _UnboundClaim:
         """Yield the updates that bind the volume and the claim to each other."""
         before = decode(volume, PersistentVolume, "")
         after = with_claim_ref(before, self.claim)
-        pointed = copied(volume)
+        pointed = k8s.copied(volume)
         pointed["metadata"]["annotations"] = dict(after.metadata.annotations)
         pointed["spec"]["claimRef"] = {**_plain(after.spec.claim_ref), "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         if after != before:
-            yield Update(VOLUMES, pointed)
-        if phase_of(volume) != "Bound":
-            yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Bound"})
-        marks = {**annotations_of(self.document), BIND_COMPLETED: "yes"}
+            yield Update(k8s.VOLUMES, pointed)
+        if k8s.phase_of(volume) != "Bound":
+            yield SetStatus(k8s.VOLUMES, volume, {**k8s.status_of(volume), "phase": "Bound"})
+        marks = {**k8s.annotations_of(self.document), BIND_COMPLETED: "yes"}
         if not self.claim.spec.volume_name:
             marks[BOUND_BY_CONTROLLER] = "yes"
-        held = revised(self.document, annotations=marks)
-        yield Update(CLAIMS, {**held, "spec": {**spec_of(held), "volumeName": name_of(volume)}})
-        spec = spec_of(volume)
+        held = k8s.revised(self.document, annotations=marks)
+        yield Update(k8s.CLAIMS, {**held, "spec": {**k8s.spec_of(held), "volumeName": k8s.name_of(volume)}})
+        spec = k8s.spec_of(volume)
         shown = {"phase": "Bound", "accessModes": spec.get("accessModes") or [], "capacity": spec.get("capacity") or {}}
         if (attributes := spec.get("volumeAttributesClassName")) is not None:
             shown["currentVolumeAttributesClassName"] = attributes
-        yield SetStatus(CLAIMS, self.document, {**status_of(self.document), **shown})
+        yield SetStatus(k8s.CLAIMS, self.document, {**k8s.status_of(self.document), **shown})
 
     def _made(self) -> Iterator[Step]:
         if self.storage_class is None:
             return
         volume = made_for(self.claim, self.storage_class, self._labels_of, self._csi_node_of)
         if volume is None:
-            marks = {name: value for name, value in annotations_of(self.document).items() if name != SELECTED_NODE}
-            yield Update(CLAIMS, revised(self.document, annotations=marks))
+            marks = {name: value for name, value in k8s.annotations_of(self.document).items() if name != SELECTED_NODE}
+            yield Update(k8s.CLAIMS, k8s.revised(self.document, annotations=marks))
             return
         asked = dict.fromkeys(_ASKED, asked_of(self.storage_class))
-        if not asked.items() <= annotations_of(self.document).items():
+        if not asked.items() <= k8s.annotations_of(self.document).items():
             yield from self._ask(asked)
             return
         made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(with_claim_ref(volume, self.claim))}
         made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
         made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        yield Create(VOLUMES, made, or_keep=True)
+        yield Create(k8s.VOLUMES, made, or_keep=True)
         yield EventStep(
-            CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}"
+            k8s.CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}"
         )
 
     def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
         """Yield the update that annotates the claim with its provisioner. The next reconcile provisions the volume."""
-        yield Update(CLAIMS, revised(self.document, annotations={**annotations_of(self.document), **asked}))
+        yield Update(k8s.CLAIMS, k8s.revised(self.document, annotations={**k8s.annotations_of(self.document), **asked}))
         text = (
             f"Waiting for a volume to be created either by the external provisioner '{asked[_ASKED[0]]}' or manually by the "
             "system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
             "registered."
         )
-        yield EventStep(CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
+        yield EventStep(k8s.CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
 
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
-        found = self.world.get(NODES, "", node)
+        found = self.world.get(k8s.NODES, "", node)
         return None if found is None else labels_of(found)
 
     def _csi_node_of(self, node: str) -> CSINode | None:
-        found = self.world.get(CSI_NODES, "", node)
+        found = self.world.get(k8s.CSI_NODES, "", node)
         return None if found is None else decode(found, CSINode, "")
 
     def _waiting_event(self) -> Iterator[Step]:
         if self._waits_for_pod():
             text = "waiting for first consumer to be created before binding"
-            yield EventStep(CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
+            yield EventStep(k8s.CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
         elif not self.class_name:
             text = "no persistent volumes available for this claim and no storage class is set"
-            yield EventStep(CLAIMS, self.document, "Normal", "FailedBinding", text)
+            yield EventStep(k8s.CLAIMS, self.document, "Normal", "FailedBinding", text)
         elif self.storage_class is None:
             text = f'storageclass.storage.k8s.io "{self.class_name}" not found'
-            yield EventStep(CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
+            yield EventStep(k8s.CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
 
 
 def _plain(value: object) -> Document:
@@ -409,24 +395,24 @@ def _plain(value: object) -> Document:
 
 def _sync_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
     finalizers = volume["metadata"].get("finalizers") or []
-    if is_ending(volume):
-        if _VOLUME_IN_USE in finalizers and phase_of(volume) != "Bound":
-            yield Update(VOLUMES, revised(volume, finalizers=[one for one in finalizers if one != _VOLUME_IN_USE]))
+    if k8s.is_ending(volume):
+        if _VOLUME_IN_USE in finalizers and k8s.phase_of(volume) != "Bound":
+            yield Update(k8s.VOLUMES, k8s.revised(volume, finalizers=[one for one in finalizers if one != _VOLUME_IN_USE]))
             return
     elif _VOLUME_IN_USE not in finalizers:
-        yield Update(VOLUMES, revised(volume, finalizers=[*finalizers, _VOLUME_IN_USE]))
-    ref = spec_of(volume).get("claimRef")
+        yield Update(k8s.VOLUMES, k8s.revised(volume, finalizers=[*finalizers, _VOLUME_IN_USE]))
+    ref = k8s.spec_of(volume).get("claimRef")
     if not ref or not ref.get("uid"):
-        if phase_of(volume) == "Pending" or (not ref and phase_of(volume) == "Released"):
-            yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Available"})
+        if k8s.phase_of(volume) == "Pending" or (not ref and k8s.phase_of(volume) == "Released"):
+            yield SetStatus(k8s.VOLUMES, volume, {**k8s.status_of(volume), "phase": "Available"})
         return
-    claim = world.get(CLAIMS, ref.get("namespace", ""), ref.get("name", ""))
-    if claim is not None and uid_of(claim) == ref["uid"]:
+    claim = world.get(k8s.CLAIMS, ref.get("namespace", ""), ref.get("name", ""))
+    if claim is not None and k8s.uid_of(claim) == ref["uid"]:
         return
-    if phase_of(volume) != "Released":
-        yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Released"})
-    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in annotations_of(volume):
-        yield DeleteStep(VOLUMES, volume)
+    if k8s.phase_of(volume) != "Released":
+        yield SetStatus(k8s.VOLUMES, volume, {**k8s.status_of(volume), "phase": "Released"})
+    elif k8s.spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in k8s.annotations_of(volume):
+        yield DeleteStep(k8s.VOLUMES, volume)
 
 
 # -- attributes classes ------------------------------------------------------------------------------------------------
@@ -441,29 +427,31 @@ class AttributesClassProtection:
     name = "volumeattributesclass-protection-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is ATTRIBUTES_CLASSES and event.new is not None:
-            yield key_of(event.new)
-        elif event.kind in {CLAIMS, VOLUMES} and event.old is not None:
+        if event.kind is k8s.ATTRIBUTES_CLASSES and event.new is not None:
+            yield k8s.key_of(event.new)
+        elif event.kind in {k8s.CLAIMS, k8s.VOLUMES} and event.old is not None:
             left = set(_named(event.old)) - set(_named(event.new) if event.new is not None else ())
             yield from (f"/{name}" for name in sorted(left))
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        found = world.find(ATTRIBUTES_CLASSES, key)
+        found = world.find(k8s.ATTRIBUTES_CLASSES, key)
         if found is None:
             return
         held = found["metadata"].get("finalizers") or []
-        if not is_ending(found):
+        if not k8s.is_ending(found):
             if ATTRIBUTES_PROTECTION not in held:
-                yield Update(ATTRIBUTES_CLASSES, revised(found, finalizers=[*held, ATTRIBUTES_PROTECTION]))
+                yield Update(k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=[*held, ATTRIBUTES_PROTECTION]))
         elif ATTRIBUTES_PROTECTION in held and not _is_in_use(found["metadata"]["name"], world):
-            yield Update(ATTRIBUTES_CLASSES, revised(found, finalizers=[one for one in held if one != ATTRIBUTES_PROTECTION]))
+            yield Update(
+                k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=[one for one in held if one != ATTRIBUTES_PROTECTION])
+            )
 
 
 def _named(user: Document) -> Iterator[str]:
     """Yield the names of the classes that a volume or a claim refers to: requested, current and target."""
-    status = status_of(user)
+    status = k8s.status_of(user)
     for name in (
-        spec_of(user).get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"),
+        k8s.spec_of(user).get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"),
         (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
     ):  # fmt: skip
         if name:
@@ -471,4 +459,4 @@ def _named(user: Document) -> Iterator[str]:
 
 
 def _is_in_use(name: str, world: ObjectIndex) -> bool:
-    return any(name in _named(user) for kind in (VOLUMES, CLAIMS) for user in world.all(kind))
+    return any(name in _named(user) for kind in (k8s.VOLUMES, k8s.CLAIMS) for user in world.all(kind))

@@ -15,23 +15,7 @@ from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.admission.admission_plugins import GROUP_PROTECTION
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    NODES,
-    POD_GROUPS,
-    PODS,
-    age_order,
-    condition_of,
-    is_ending,
-    key_of,
-    name_of,
-    namespace_of,
-    phase_of,
-    revised,
-    spec_of,
-    status_of,
-    uid_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import DeleteStep, Later, SetStatus, Step, Update
 
@@ -46,10 +30,10 @@ class GarbageCollector:
         found = event.latest
         refs = found["metadata"].get("ownerReferences")
         if event.new is None:
-            for kind, one in world.all_dependents(uid_of(found)):
+            for kind, one in world.all_dependents(k8s.uid_of(found)):
                 yield _key(kind, one)
             yield from _owners(refs or (), world)
-        elif is_ending(found) and _waiting_finalizer(found):
+        elif k8s.is_ending(found) and _waiting_finalizer(found):
             yield _key(event.kind, found)
         elif refs and (event.old is None or event.old["metadata"].get("ownerReferences") != refs):
             yield _key(event.kind, found)
@@ -61,24 +45,24 @@ class GarbageCollector:
         found = None if kind is None else world.find(kind, place)
         if kind is None or found is None:
             return
-        waits = _waiting_finalizer(found) if is_ending(found) else ""
+        waits = _waiting_finalizer(found) if k8s.is_ending(found) else ""
         if waits == _ORPHAN:
             yield from _orphan(kind, found, world)
         elif waits == _FOREGROUND:
             yield from _delete_dependents(kind, found, world)
-        elif not is_ending(found):
+        elif not k8s.is_ending(found):
             yield from _sync_dependent(kind, found, world)
 
 
 def _key(kind: ServedKind, document: Document) -> str:
-    return f"{kind.qualified}|{key_of(document)}"
+    return f"{kind.qualified}|{k8s.key_of(document)}"
 
 
 def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]:
     """Yield the keys of the owners that are being deleted."""
     for ref in refs:
         held = world.by_uid(ref["uid"])
-        if held is not None and is_ending(held[1]):
+        if held is not None and k8s.is_ending(held[1]):
             yield _key(*held)
 
 
@@ -90,25 +74,25 @@ def _waiting_finalizer(document: Document) -> str:
 
 def _done(kind: ServedKind, found: Document, finalizer: str) -> Step:
     left = [one for one in found["metadata"]["finalizers"] if one != finalizer]
-    return Update(kind, revised(found, finalizers=left))
+    return Update(kind, k8s.revised(found, finalizers=left))
 
 
 def _orphan(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
-    for other, one in world.all_dependents(uid_of(found)):
-        yield _without(other, one, {uid_of(found)})
+    for other, one in world.all_dependents(k8s.uid_of(found)):
+        yield _without(other, one, {k8s.uid_of(found)})
     yield _done(kind, found, _ORPHAN)
 
 
 def _without(kind: ServedKind, one: Document, uids: set[str]) -> Step:
     kept = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] not in uids]
-    return Update(kind, revised(one, ownerReferences=kept))
+    return Update(kind, k8s.revised(one, ownerReferences=kept))
 
 
 def _delete_dependents(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
     blocked = False
-    for other, one in world.all_dependents(uid_of(found)):
-        blocked = blocked or any(ref["uid"] == uid_of(found) and ref.get("blockOwnerDeletion") for ref in _refs(one))
-        if not is_ending(one):
+    for other, one in world.all_dependents(k8s.uid_of(found)):
+        blocked = blocked or any(ref["uid"] == k8s.uid_of(found) and ref.get("blockOwnerDeletion") for ref in _refs(one))
+        if not k8s.is_ending(one):
             yield from _sync_dependent(other, one, world)
     if not blocked:
         yield _done(kind, found, _FOREGROUND)
@@ -125,9 +109,9 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
     stays = False
     for ref in _refs(one):
         held = world.by_uid(ref["uid"])
-        if _is_gone(ref, held, namespace_of(one), world):
+        if _is_gone(ref, held, k8s.namespace_of(one), world):
             gone.add(ref["uid"])
-        elif held is not None and is_ending(held[1]) and _waiting_finalizer(held[1]) == _FOREGROUND:
+        elif held is not None and k8s.is_ending(held[1]) and _waiting_finalizer(held[1]) == _FOREGROUND:
             waiting.add(ref["uid"])
         else:
             stays = True
@@ -136,17 +120,17 @@ def _sync_dependent(kind: ServedKind, one: Document, world: ObjectIndex) -> Iter
     if stays:
         yield _without(kind, one, gone | waiting)
         return
-    owned = [held for _, held in world.all_dependents(uid_of(one))]
+    owned = [held for _, held in world.all_dependents(k8s.uid_of(one))]
     owns = bool(owned)
     finalizers = one["metadata"].get("finalizers") or ()
     if _ORPHAN in finalizers:
         policy = "Orphan"
     else:
         policy = "Foreground" if (waiting and owns) or _FOREGROUND in finalizers else "Background"
-    if waiting and any(is_ending(held) and _waiting_finalizer(held) == _FOREGROUND for held in owned):
+    if waiting and any(k8s.is_ending(held) and _waiting_finalizer(held) == _FOREGROUND for held in owned):
         # In a cycle of owners each would wait for the other, so let this object no longer block its owners.
         refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
-        yield Update(kind, revised(one, ownerReferences=refs))
+        yield Update(kind, k8s.revised(one, ownerReferences=refs))
     yield DeleteStep(kind, one, propagation=policy)
 
 
@@ -154,7 +138,7 @@ def _is_gone(ref: dict[str, Any], held: tuple[ServedKind, Document] | None, name
     """Return True for a missing owner; an owner of a kind that is not served is assumed to exist."""
     if held is None:
         return world.kinds.has_type(ref["apiVersion"], ref["kind"])
-    return namespace_of(held[1]) not in {"", namespace}
+    return k8s.namespace_of(held[1]) not in {"", namespace}
 
 
 # -- pod garbage collector ---------------------------------------------------------------------------------------------
@@ -182,19 +166,19 @@ class PodGarbageCollector:
         self._ended: set[str] = set()
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is NODES:
-            yield name_of(event.latest)
-        elif event.kind is PODS:
-            node = spec_of(event.latest).get("nodeName")
-            if not node and event.new is not None and is_ending(event.new):
-                yield f"/{key_of(event.new)}"
-            if node and event.new is not None and (world.get(NODES, "", node) is None or is_ending(event.latest)):
+        if event.kind is k8s.NODES:
+            yield k8s.name_of(event.latest)
+        elif event.kind is k8s.PODS:
+            node = k8s.spec_of(event.latest).get("nodeName")
+            if not node and event.new is not None and k8s.is_ending(event.new):
+                yield f"/{k8s.key_of(event.new)}"
+            if node and event.new is not None and (world.get(k8s.NODES, "", node) is None or k8s.is_ending(event.latest)):
                 yield node
             yield from self._count(event)
 
     def _count(self, event: ObjectChange) -> Iterator[str]:
         uid = event.latest["metadata"]["uid"]
-        if event.new is None or phase_of(event.latest) not in ENDED_PHASES:
+        if event.new is None or k8s.phase_of(event.latest) not in ENDED_PHASES:
             self._ended.discard(uid)
             return
         self._ended.add(uid)
@@ -206,11 +190,11 @@ class PodGarbageCollector:
             yield from self._clear(world)
             return
         if key.startswith("/"):
-            pod = world.find(PODS, key[1:])
-            if pod is not None and is_ending(pod) and not spec_of(pod).get("nodeName"):
+            pod = world.find(k8s.PODS, key[1:])
+            if pod is not None and k8s.is_ending(pod) and not k8s.spec_of(pod).get("nodeName"):
                 yield from _lost(pod, now, "")
             return
-        node = world.get(NODES, "", key)
+        node = world.get(k8s.NODES, "", key)
         if node is not None:
             self._missing.pop(key, None)
             yield from _from_broken(node, world, now)
@@ -228,30 +212,30 @@ class PodGarbageCollector:
 
     @staticmethod
     def _clear(world: ObjectIndex) -> Iterator[Step]:
-        over = sorted((pod for pod in world.all(PODS) if phase_of(pod) in ENDED_PHASES), key=age_order)
+        over = sorted((pod for pod in world.all(k8s.PODS) if k8s.phase_of(pod) in ENDED_PHASES), key=k8s.age_order)
         for pod in over[: max(0, len(over) - MOST_ENDED)]:
-            yield DeleteStep(PODS, pod, grace_s=0)
+            yield DeleteStep(k8s.PODS, pod, grace_s=0)
 
 
 def _from_broken(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
     """Yield the deletion of terminating pods on a node with the out-of-service taint."""
-    out = any(one.get("key") == _OUT for one in spec_of(node).get("taints") or ())
-    ready = condition_of(node, "Ready")
+    out = any(one.get("key") == _OUT for one in k8s.spec_of(node).get("taints") or ())
+    ready = k8s.condition_of(node, "Ready")
     if not out or (ready is not None and ready.get("status") == "True"):
         return
-    for pod in world.pods_on(name_of(node)):
-        if is_ending(pod):
+    for pod in world.pods_on(k8s.name_of(node)):
+        if k8s.is_ending(pod):
             yield from _lost(pod, now, "")
 
 
 def _lost(pod: Document, now: float, message: str) -> Iterator[Step]:
-    if phase_of(pod) not in ENDED_PHASES:
-        status = {**status_of(pod), "phase": "Failed"}
+    if k8s.phase_of(pod) not in ENDED_PHASES:
+        status = {**k8s.status_of(pod), "phase": "Failed"}
         if message:
             conditions = status.get("conditions") or ()
-            status["conditions"] = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByPodGC", message)
-        yield SetStatus(PODS, pod, status)
-    yield DeleteStep(PODS, pod, grace_s=0)
+            status["conditions"] = k8s.with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByPodGC", message)
+        yield SetStatus(k8s.PODS, pod, status)
+    yield DeleteStep(k8s.PODS, pod, grace_s=0)
 
 
 # -- pod group protection ----------------------------------------------------------------------------------------------
@@ -266,26 +250,26 @@ class PodGroupProtection:
     name = "pod-group-protection-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is POD_GROUPS and event.new is not None:
-            yield key_of(event.new)
-        elif event.kind is PODS and (event.new is None or phase_of(event.new) in ENDED_PHASES):
+        if event.kind is k8s.POD_GROUPS and event.new is not None:
+            yield k8s.key_of(event.new)
+        elif event.kind is k8s.PODS and (event.new is None or k8s.phase_of(event.new) in ENDED_PHASES):
             yield from _group_of(event.latest)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        group = world.find(POD_GROUPS, key)
-        if group is None or not is_ending(group):
+        group = world.find(k8s.POD_GROUPS, key)
+        if group is None or not k8s.is_ending(group):
             return
         held = group["metadata"].get("finalizers") or []
         if GROUP_PROTECTION in held and not _is_in_use(key, world):
-            yield Update(POD_GROUPS, revised(group, finalizers=[one for one in held if one != GROUP_PROTECTION]))
+            yield Update(k8s.POD_GROUPS, k8s.revised(group, finalizers=[one for one in held if one != GROUP_PROTECTION]))
 
 
 def _group_of(pod: Document) -> Iterator[str]:
-    name = (spec_of(pod).get("schedulingGroup") or {}).get("podGroupName")
+    name = (k8s.spec_of(pod).get("schedulingGroup") or {}).get("podGroupName")
     if name:
-        yield f"{namespace_of(pod)}/{name}"
+        yield f"{k8s.namespace_of(pod)}/{name}"
 
 
 def _is_in_use(key: str, world: ObjectIndex) -> bool:
-    pods = world.all(PODS, key.partition("/")[0])
-    return any(key in _group_of(pod) for pod in pods if phase_of(pod) not in ENDED_PHASES)
+    pods = world.all(k8s.PODS, key.partition("/")[0])
+    return any(key in _group_of(pod) for pod in pods if k8s.phase_of(pod) not in ENDED_PHASES)

@@ -15,18 +15,7 @@ from moorage.cluster.apiserver.access.bootstrap import AUTHORITY
 from moorage.cluster.apiserver.admission.admission_plugins import SYSTEM_NAMESPACES, finalized, finalizers_of
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    CONFIG_MAPS,
-    EVENTS,
-    NAMESPACES,
-    PODS,
-    condition_of,
-    is_ending,
-    name_of,
-    namespace_of,
-    stamp,
-    status_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
 
@@ -48,39 +37,39 @@ class Namespaces:
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         found = event.latest
-        if event.kind is NAMESPACES:
-            if is_ending(found) or name_of(found) in SYSTEM_NAMESPACES:
-                yield name_of(found)
-        elif (home := namespace_of(found)) and world.is_closing(home):
+        if event.kind is k8s.NAMESPACES:
+            if k8s.is_ending(found) or k8s.name_of(found) in SYSTEM_NAMESPACES:
+                yield k8s.name_of(found)
+        elif (home := k8s.namespace_of(found)) and world.is_closing(home):
             yield home
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        namespace = world.get(NAMESPACES, "", key)
+        namespace = world.get(k8s.NAMESPACES, "", key)
         if namespace is None:
             if key in SYSTEM_NAMESPACES:
-                yield Create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key}}, or_keep=True)
-        elif is_ending(namespace) and finalizers_of(namespace):
+                yield Create(k8s.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key}}, or_keep=True)
+        elif k8s.is_ending(namespace) and finalizers_of(namespace):
             yield from _clear(namespace, world, now)
 
 
 def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
-    name = name_of(namespace)
-    left = {PODS: pods} if (pods := world.all(PODS, name)) else _content(world, name)
-    fresh = [kind for kind, objects in left.items() if not all(map(is_ending, objects))]
+    name = k8s.name_of(namespace)
+    left = {k8s.PODS: pods} if (pods := world.all(k8s.PODS, name)) else _content(world, name)
+    fresh = [kind for kind, objects in left.items() if not all(map(k8s.is_ending, objects))]
     for kind in fresh:
         yield DeleteAll(kind, name)
     if fresh:
         return  # their deletion events trigger the next reconcile
-    status = {**status_of(namespace), "phase": "Terminating", "conditions": _conditions(namespace, left, now)}
-    yield SetStatus(NAMESPACES, namespace, status)
+    status = {**k8s.status_of(namespace), "phase": "Terminating", "conditions": _conditions(namespace, left, now)}
+    yield SetStatus(k8s.NAMESPACES, namespace, status)
     if not left:
         # Events are not watched, and nothing blocks their deletion.
-        yield DeleteAll(EVENTS, name)
-        yield Update(NAMESPACES, finalized(namespace), "finalize")
+        yield DeleteAll(k8s.EVENTS, name)
+        yield Update(k8s.NAMESPACES, finalized(namespace), "finalize")
 
 
 def _content(world: ObjectIndex, namespace: str) -> dict[ServedKind, list[Document]]:
-    kinds = (kind for kind in world.kinds.stored if kind.namespaced and kind is not PODS and kind.native != "Event")
+    kinds = (kind for kind in world.kinds.stored if kind.namespaced and kind is not k8s.PODS and kind.native != "Event")
     return {kind: objects for kind in kinds if (objects := world.all(kind, namespace))}
 
 
@@ -100,8 +89,8 @@ def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], 
 def _condition(namespace: Document, name: str, problem: tuple[str, str] | None, now: float) -> Document:
     truth = "True" if problem else "False"
     reason, message = problem or _WELL[name]
-    held = condition_of(namespace, name) or {}
-    since = held["lastTransitionTime"] if held.get("status") == truth else stamp(now)
+    held = k8s.condition_of(namespace, name) or {}
+    since = held["lastTransitionTime"] if held.get("status") == truth else k8s.stamp(now)
     return {"type": name, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message}
 
 
@@ -128,25 +117,25 @@ class RootAuthority:
     name = "root-ca-certificate-publisher-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is NAMESPACES:
-            yield name_of(event.latest)
-        elif event.kind is CONFIG_MAPS:
-            if name_of(event.latest) == _NAME:
-                yield namespace_of(event.latest)
-            elif (namespace_of(event.latest), name_of(event.latest)) == AUTHORITY:
-                yield from map(name_of, world.all(NAMESPACES))
+        if event.kind is k8s.NAMESPACES:
+            yield k8s.name_of(event.latest)
+        elif event.kind is k8s.CONFIG_MAPS:
+            if k8s.name_of(event.latest) == _NAME:
+                yield k8s.namespace_of(event.latest)
+            elif (k8s.namespace_of(event.latest), k8s.name_of(event.latest)) == AUTHORITY:
+                yield from map(k8s.name_of, world.all(k8s.NAMESPACES))
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        namespace, authority = world.get(NAMESPACES, "", key), world.get(CONFIG_MAPS, *AUTHORITY)
-        if namespace is None or authority is None or is_ending(namespace):
+        namespace, authority = world.get(k8s.NAMESPACES, "", key), world.get(k8s.CONFIG_MAPS, *AUTHORITY)
+        if namespace is None or authority is None or k8s.is_ending(namespace):
             return
         data = {_FILE: authority["data"]["client-ca-file"]}
-        held = world.get(CONFIG_MAPS, key, _NAME)
+        held = world.get(k8s.CONFIG_MAPS, key, _NAME)
         if held is None:
             metadata = {"name": _NAME, "namespace": key, "annotations": dict(_ANNOTATIONS)}
             yield Create(
-                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, or_keep=True
+                k8s.CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, or_keep=True
             )
         elif held.get("data") != data:
             metadata = {**held["metadata"], "annotations": {**(held["metadata"].get("annotations") or {}), **_ANNOTATIONS}}
-            yield Update(CONFIG_MAPS, {**held, "metadata": metadata, "data": data})
+            yield Update(k8s.CONFIG_MAPS, {**held, "metadata": metadata, "data": data})

@@ -28,16 +28,7 @@ from moorage.cluster.apiserver.admission.quota_usage import (
 )
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.cluster.controllers.machinery.object_fields import (
-    CLAIMS,
-    PODS,
-    is_ending,
-    key_of,
-    namespace_of,
-    phase_of,
-    spec_of,
-    status_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step
 
@@ -58,13 +49,13 @@ class LoadBalancers:
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is _SERVICES and event.new is not None:
-            yield key_of(event.new)
+            yield k8s.key_of(event.new)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         service = world.find(_SERVICES, key)
-        if service is None or is_ending(service) or spec_of(service).get("loadBalancerClass"):
+        if service is None or k8s.is_ending(service) or k8s.spec_of(service).get("loadBalancerClass"):
             return
-        status = status_of(service)
+        status = k8s.status_of(service)
         held = (status.get("loadBalancer") or {}).get("ingress") or []
         wanted = _ingress(service)
         if bool(wanted) is bool(held):  # what another controller, or the cluster of a dump, has given stays
@@ -76,7 +67,7 @@ class LoadBalancers:
 
 def _ingress(service: Document) -> list[dict[str, Any]]:
     """Return the addresses that a service should have: none for other types."""
-    spec = spec_of(service)
+    spec = k8s.spec_of(service)
     if spec.get("type") != "LoadBalancer":
         return []
     try:
@@ -109,17 +100,17 @@ class ResourceQuotas:
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is _QUOTAS and event.new is not None:
-            if event.old is None or spec_of(event.old).get("hard") != spec_of(event.new).get("hard"):
-                yield key_of(event.new)
+            if event.old is None or k8s.spec_of(event.old).get("hard") != k8s.spec_of(event.new).get("hard"):
+                yield k8s.key_of(event.new)
             return
-        quotas = world.all(_QUOTAS, namespace_of(event.latest))
+        quotas = world.all(_QUOTAS, k8s.namespace_of(event.latest))
         meter = evaluator_for(event.kind) if quotas else None
         if meter is None or not _releases(event):
             return
         facts = _facts(world, 0.0)
         for quota in quotas:
-            if meter.matching(status_of(quota).get("hard") or (), facts):
-                yield key_of(quota)
+            if meter.matching(k8s.status_of(quota).get("hard") or (), facts):
+                yield k8s.key_of(quota)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         quota = world.find(_QUOTAS, key)
@@ -127,7 +118,7 @@ class ResourceQuotas:
             self._rests.pop(key, None)
             return
         rest = self._rests.get(key, now) - now
-        if rest > 0 and spec_of(quota).get("hard") == status_of(quota).get("hard"):
+        if rest > 0 and k8s.spec_of(quota).get("hard") == k8s.status_of(quota).get("hard"):
             yield Later(rest)
             return
         read = decode(quota, ResourceQuota, "")
@@ -137,10 +128,14 @@ class ResourceQuotas:
         if seen > _PACE * _AT_ONCE_S:
             self._rests[key] = now + seen / _PACE
         used = {name: amount for name, amount in (known | counted).items() if name in hard}
-        held = status_of(quota)
+        held = k8s.status_of(quota)
         if "used" not in held or not _are_equal(hard, amounts(read.status.hard)) or not _are_equal(used, known):
             yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
-        ends = [end for pod in world.all(PODS, namespace_of(quota)) if (end := charge_ends_at(pod)) is not None and end >= now]
+        ends = [
+            end
+            for pod in world.all(k8s.PODS, k8s.namespace_of(quota))
+            if (end := charge_ends_at(pod)) is not None and end >= now
+        ]
         yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
 
 
@@ -172,7 +167,7 @@ def _releases(event: ObjectChange) -> bool:
 def _pod_releases(old: Document, new: Document) -> bool:
     if has_deadline(old) is not has_deadline(new) or charge_ends_at(old) != charge_ends_at(new):
         return True
-    if phase_of(old) != phase_of(new) and phase_of(new) in ENDED_PHASES:
+    if k8s.phase_of(old) != k8s.phase_of(new) and k8s.phase_of(new) in ENDED_PHASES:
         return True
     # A pod without a node can be resized down without any kubelet reporting it.
     return _differ(_allocated(old), _allocated(new)) or _differ(_requested(old), _requested(new))
@@ -185,24 +180,24 @@ def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 def _requested(pod: Document) -> dict[str, Any]:
     """Return the resources in the spec of each container, by container name."""
-    spec = spec_of(pod)
+    spec = k8s.spec_of(pod)
     return {one["name"]: one.get("resources") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
 
 
 def _allocated(pod: Document) -> dict[str, Any]:
     """Return the resources in the status of each container, as kubelet reports them, by container name."""
-    status = status_of(pod)
+    status = k8s.status_of(pod)
     parts = ("containerStatuses", "initContainerStatuses")
     return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}
 
 
 def _service_releases(old: Document, new: Document) -> bool:
-    before, after = (spec_of(one).get("type") for one in (old, new))
+    before, after = (k8s.spec_of(one).get("type") for one in (old, new))
     return before != after
 
 
 _RULES: Final[Mapping[ServedKind, Callable[[Document, Document], bool]]] = {
-    PODS: _pod_releases,
+    k8s.PODS: _pod_releases,
     _RESOURCE_QUOTA_SERVICES: _service_releases,
-    CLAIMS: lambda _, __: True,
+    k8s.CLAIMS: lambda _, __: True,
 }

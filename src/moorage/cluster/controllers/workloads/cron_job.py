@@ -10,22 +10,7 @@ from typing import Any, Final
 
 from moorage.api.cron import CronError, Schedule, parse_schedule, zone_named
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    CRON_JOBS,
-    JOBS,
-    age_order,
-    annotations_of,
-    condition_of,
-    is_ending,
-    name_of,
-    namespace_of,
-    reference_to,
-    seconds,
-    spec_of,
-    stamp,
-    status_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
@@ -40,25 +25,27 @@ class CronJobs:
     name = "cronjob-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        return keys_by_owner(event, world, JOBS, CRON_JOBS)
+        return keys_by_owner(event, world, k8s.JOBS, k8s.CRON_JOBS)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        cron = world.find(CRON_JOBS, key)
-        if cron is None or is_ending(cron):
+        cron = world.find(k8s.CRON_JOBS, key)
+        if cron is None or k8s.is_ending(cron):
             return
-        yield from _Sync(cron, world.controlled(JOBS, cron), now).steps()
+        yield from _Sync(cron, world.controlled(k8s.JOBS, cron), now).steps()
 
 
 class _Sync:
     def __init__(self, cron: Document, jobs: list[Document], now: float) -> None:
         self.cron, self.now = cron, now
-        self.spec = spec_of(cron)
-        self.jobs = sorted(jobs, key=age_order)
-        self.before = {one.get("uid"): str(one.get("name")) for one in status_of(cron).get("active") or ()}
+        self.spec = k8s.spec_of(cron)
+        self.jobs = sorted(jobs, key=k8s.age_order)
+        self.before = {one.get("uid"): str(one.get("name")) for one in k8s.status_of(cron).get("active") or ()}
         going_on = [job for job in self.jobs if not is_finished(job)]
-        self.running = [job for job in going_on if uid_of(job) in self.before or (self._is_own(job) and not is_ending(job))]
+        self.running = [
+            job for job in going_on if k8s.uid_of(job) in self.before or (self._is_own(job) and not k8s.is_ending(job))
+        ]
         self.strange = [job for job in going_on if job not in self.running]
-        self.status: dict[str, Any] = {name: value for name, value in status_of(cron).items() if name != "active"}
+        self.status: dict[str, Any] = {name: value for name, value in k8s.status_of(cron).items() if name != "active"}
 
     def steps(self) -> Iterator[Step]:
         yield from self._tidied()
@@ -67,8 +54,8 @@ class _Sync:
         yield from self._scheduled()
         if self.running:
             self.status["active"] = [_reference(job) for job in self.running]
-        if self.status != status_of(self.cron):
-            yield SetStatus(CRON_JOBS, self.cron, self.status)
+        if self.status != k8s.status_of(self.cron):
+            yield SetStatus(k8s.CRON_JOBS, self.cron, self.status)
 
     def _scheduled(self) -> Iterator[Step]:
         try:
@@ -87,14 +74,14 @@ class _Sync:
 
     def _is_own(self, job: Document) -> bool:
         """Return whether a job was created for a scheduled time, rather than by hand."""
-        due = annotations_of(job).get(_SCHEDULED)
-        return due is not None and name_of(job) == self._name(seconds(due))
+        due = k8s.annotations_of(job).get(_SCHEDULED)
+        return due is not None and k8s.name_of(job) == self._name(k8s.seconds(due))
 
     def _name(self, due: float) -> str:
-        return f"{name_of(self.cron)}-{int(due) // 60}"
+        return f"{k8s.name_of(self.cron)}-{int(due) // 60}"
 
     def _note(self, kind: str, reason: str, text: str) -> EventStep:
-        return EventStep(CRON_JOBS, self.cron, kind, reason, text)
+        return EventStep(k8s.CRON_JOBS, self.cron, kind, reason, text)
 
     def _follow(self, schedule: Schedule) -> Iterator[Step]:
         due, missed = self._last_due(schedule)
@@ -110,7 +97,7 @@ class _Sync:
 
     def _last_due(self, schedule: Schedule) -> tuple[float | None, int]:
         """Return the last missed start time, and the number of missed ones."""
-        since = seconds(self.status.get("lastScheduleTime")) or seconds(self.cron["metadata"].get("creationTimestamp"))
+        since = k8s.seconds(self.status.get("lastScheduleTime")) or k8s.seconds(self.cron["metadata"].get("creationTimestamp"))
         deadline_s = self.spec.get("startingDeadlineSeconds")
         if deadline_s is not None:
             since = max(since, self.now - int(deadline_s))
@@ -134,29 +121,29 @@ class _Sync:
             return
         if policy == "Replace":
             for job in self.running:
-                yield DeleteStep(JOBS, job, propagation="Background")
-                yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
+                yield DeleteStep(k8s.JOBS, job, propagation="Background")
+                yield self._note("Normal", "SuccessfulDelete", f"Deleted job {k8s.name_of(job)}")
             self.running = []
         job = self._job(due)
-        if all(name_of(one) != name_of(job) for one in self.jobs):
-            yield Create(JOBS, job, or_keep=True)
-            yield self._note("Normal", "SuccessfulCreate", f"Created job {name_of(job)}")
-        self.status["lastScheduleTime"] = stamp(due)
+        if all(k8s.name_of(one) != k8s.name_of(job) for one in self.jobs):
+            yield Create(k8s.JOBS, job, or_keep=True)
+            yield self._note("Normal", "SuccessfulCreate", f"Created job {k8s.name_of(job)}")
+        self.status["lastScheduleTime"] = k8s.stamp(due)
 
     def _job(self, due: float) -> Document:
         template = self.spec.get("jobTemplate") or {}
         metadata = template.get("metadata") or {}
         return {
-            "apiVersion": JOBS.api_version,
+            "apiVersion": k8s.JOBS.api_version,
             "kind": "Job",
             "metadata": {
                 "name": self._name(due),
-                "namespace": namespace_of(self.cron),
+                "namespace": k8s.namespace_of(self.cron),
                 "labels": dict(metadata.get("labels") or {}),
-                "annotations": {**(metadata.get("annotations") or {}), _SCHEDULED: stamp(due)},
-                "ownerReferences": [reference_to(CRON_JOBS, self.cron)],
+                "annotations": {**(metadata.get("annotations") or {}), _SCHEDULED: k8s.stamp(due)},
+                "ownerReferences": [k8s.reference_to(k8s.CRON_JOBS, self.cron)],
             },
-            "spec": {**spec_of(template), "template": _own(spec_of(template).get("template") or {})},
+            "spec": {**k8s.spec_of(template), "template": _own(k8s.spec_of(template).get("template") or {})},
         }
 
     def _tidied(self) -> Iterator[Step]:
@@ -164,18 +151,20 @@ class _Sync:
         for name, usual, wanted in (("successfulJobsHistoryLimit", 3, "Complete"), ("failedJobsHistoryLimit", 1, "Failed")):
             limit = self.spec.get(name, usual)
             over = [
-                job for job in self.jobs if (condition_of(job, wanted) or {}).get("status") == "True" and not is_ending(job)
+                job
+                for job in self.jobs
+                if (k8s.condition_of(job, wanted) or {}).get("status") == "True" and not k8s.is_ending(job)
             ]
             for job in over[: max(0, len(over) - int(limit))]:
-                yield DeleteStep(JOBS, job, propagation="Background")
-                yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
+                yield DeleteStep(k8s.JOBS, job, propagation="Background")
+                yield self._note("Normal", "SuccessfulDelete", f"Deleted job {k8s.name_of(job)}")
 
     def _unexpected_events(self) -> Iterator[Step]:
         """Record events about running jobs that this controller did not create, and about active jobs that disappeared."""
         for job in self.strange:
-            text = f"Saw a job that the controller did not create or forgot: {name_of(job)}"
+            text = f"Saw a job that the controller did not create or forgot: {k8s.name_of(job)}"
             yield self._note("Warning", "UnexpectedJob", text)
-        there = {uid_of(job) for job in self.jobs}
+        there = {k8s.uid_of(job) for job in self.jobs}
         for uid, name in self.before.items():
             if uid not in there:
                 yield self._note("Normal", "MissingJob", f"Active job went missing: {name}")
@@ -183,17 +172,17 @@ class _Sync:
     def _completion_events(self) -> Iterator[Step]:
         """Record events about jobs of the active list that have finished."""
         for job in self.jobs:
-            if is_finished(job) and uid_of(job) in self.before:
+            if is_finished(job) and k8s.uid_of(job) in self.before:
                 ended = "Complete" if _has(job, "Complete") else "Failed"
-                yield self._note("Normal", "SawCompletedJob", f"Saw completed job: {name_of(job)}, condition: {ended}")
-            if (done := status_of(job).get("completionTime")) and seconds(done) > seconds(
+                yield self._note("Normal", "SawCompletedJob", f"Saw completed job: {k8s.name_of(job)}, condition: {ended}")
+            if (done := k8s.status_of(job).get("completionTime")) and k8s.seconds(done) > k8s.seconds(
                 self.status.get("lastSuccessfulTime")
             ):
                 self.status["lastSuccessfulTime"] = done
 
 
 def _has(job: Document, name: str) -> bool:
-    return (condition_of(job, name) or {}).get("status") == "True"
+    return (k8s.condition_of(job, name) or {}).get("status") == "True"
 
 
 def _own(template: Document) -> Document:
@@ -204,6 +193,6 @@ def _own(template: Document) -> Document:
 
 def _reference(job: Document) -> dict[str, str]:
     return {
-        "apiVersion": JOBS.api_version, "kind": "Job", "name": name_of(job), "namespace": namespace_of(job), "uid": uid_of(job),
+        "apiVersion": k8s.JOBS.api_version, "kind": "Job", "name": k8s.name_of(job), "namespace": k8s.namespace_of(job), "uid": k8s.uid_of(job),
         "resourceVersion": job["metadata"].get("resourceVersion", ""),
     }  # fmt: skip

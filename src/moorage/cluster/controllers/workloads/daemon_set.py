@@ -31,25 +31,7 @@ from moorage.api.selectors import selector_from_map
 from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    DAEMON_SETS,
-    NODES,
-    PODS,
-    age_order,
-    annotations_of,
-    is_ending,
-    key_of,
-    labels_of,
-    name_of,
-    namespace_of,
-    phase_of,
-    ready_since,
-    scaled,
-    selector_of,
-    spec_of,
-    status_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
@@ -195,45 +177,45 @@ class DaemonSets:
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is not NODES:
-            return keys_by_owner(event, world, PODS, DAEMON_SETS)
+        if event.kind is not k8s.NODES:
+            return keys_by_owner(event, world, k8s.PODS, k8s.DAEMON_SETS)
         if event.new is None:
-            self._nodes.pop(name_of(event.latest), None)
+            self._nodes.pop(k8s.name_of(event.latest), None)
         if event.old is not None and event.new is not None and _relevant(event.old) == _relevant(event.new):
             return ()
-        return [key_of(one) for one in world.all(DAEMON_SETS)]
+        return [k8s.key_of(one) for one in world.all(k8s.DAEMON_SETS)]
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        held = world.find(DAEMON_SETS, key)
-        if held is None or is_ending(held):
+        held = world.find(k8s.DAEMON_SETS, key)
+        if held is None or k8s.is_ending(held):
             return
-        claimed = claim(PODS, DAEMON_SETS, held, selector_of(spec_of(held).get("selector")), world)
+        claimed = claim(k8s.PODS, k8s.DAEMON_SETS, held, k8s.selector_of(k8s.spec_of(held).get("selector")), world)
         yield from claimed.steps
-        history = history_of(DAEMON_SETS, held, world)
+        history = history_of(k8s.DAEMON_SETS, held, world)
         yield from history.steps
-        sync = _Sync(held, claimed.held, [self._read(one) for one in world.all(NODES)], history, now)
+        sync = _Sync(held, claimed.held, [self._read(one) for one in world.all(k8s.NODES)], history, now)
         yield from self._failed(sync)
         changes = [*sync.placed(), *sync.rolled()]
-        if world.is_closing(namespace_of(held)):
+        if world.is_closing(k8s.namespace_of(held)):
             changes = [step for step in changes if not isinstance(step, Create)]
         yield from changes[:_BURST]
         if len(changes) > _BURST:
             yield Later(0)
         if not any(isinstance(step, (Create, DeleteStep)) for step in changes):
             yield from sync.status_steps()
-        yield from history.truncated(int(spec_of(held).get("revisionHistoryLimit", 10)), sync.revisions_in_use())
+        yield from history.truncated(int(k8s.spec_of(held).get("revisionHistoryLimit", 10)), sync.revisions_in_use())
 
     def _read(self, node: Document) -> Node:
         version = node["metadata"].get("resourceVersion", "")
-        known = self._nodes.get(name_of(node))
+        known = self._nodes.get(k8s.name_of(node))
         if known is None or known[0] != version:
-            known = self._nodes[name_of(node)] = version, decode(node, Node, "")
+            known = self._nodes[k8s.name_of(node)] = version, decode(node, Node, "")
         return known[1]
 
     def _failed(self, sync: _Sync) -> Iterator[Step]:
         """Delete ended pods, with a delay that grows on the same node."""
         for node, pod in sync.ended():
-            place = uid_of(sync.held), node
+            place = k8s.uid_of(sync.held), node
             count, due = self._failures.get(place, (0, 0.0))
             if sync.now < due:
                 yield Later(due - sync.now)
@@ -241,15 +223,15 @@ class DaemonSets:
             if due and sync.now - due > 2 * _LONGEST_WAIT_S:
                 count = 0
             self._failures[place] = count + 1, sync.now + min(_FIRST_WAIT_S * 2.0 ** min(count, 16), _LONGEST_WAIT_S)
-            word = "Failed" if phase_of(pod) == "Failed" else "Succeeded"
+            word = "Failed" if k8s.phase_of(pod) == "Failed" else "Succeeded"
             verb = "kill" if word == "Failed" else "delete"
-            text = f"Found {word.lower()} daemon pod {key_of(pod)} on node {node}, will try to {verb} it"
-            yield EventStep(DAEMON_SETS, sync.held, "Warning" if word == "Failed" else "Normal", f"{word}DaemonPod", text)
-            yield DeleteStep(PODS, pod)
+            text = f"Found {word.lower()} daemon pod {k8s.key_of(pod)} on node {node}, will try to {verb} it"
+            yield EventStep(k8s.DAEMON_SETS, sync.held, "Warning" if word == "Failed" else "Normal", f"{word}DaemonPod", text)
+            yield DeleteStep(k8s.PODS, pod)
 
 
 def _relevant(node: Document) -> tuple[Any, Any, Any]:
-    return labels_of(node), spec_of(node).get("taints"), spec_of(node).get("unschedulable")
+    return k8s.labels_of(node), k8s.spec_of(node).get("taints"), k8s.spec_of(node).get("unschedulable")
 
 
 class _Sync:
@@ -257,31 +239,31 @@ class _Sync:
 
     def __init__(self, held: Document, pods: list[Document], nodes: list[Node], history: RevisionHistory, now: float) -> None:
         self.held, self.now = held, now
-        self.spec = spec_of(held)
-        self.mark = labels_of(history.update)[REVISION_HASH]
-        read = decode(spec_of(self.spec.get("template") or {}), PodSpec, "")
+        self.spec = k8s.spec_of(held)
+        self.mark = k8s.labels_of(history.update)[REVISION_HASH]
+        read = decode(k8s.spec_of(self.spec.get("template") or {}), PodSpec, "")
         comes, stays = runs_on(read), runs_on(read, DRIVES_AWAY)
         self.wanted = {node.name: comes(node) for node in nodes}
         self.borne = {node.name: stays(node) for node in nodes}
         self.by_node: dict[str, list[Document]] = {}
-        for pod in sorted(pods, key=age_order):
+        for pod in sorted(pods, key=k8s.age_order):
             if node := _node_of(pod):
                 self.by_node.setdefault(node, []).append(pod)
         self._tolerations = msgspec.json.decode(msgspec.json.encode(daemon_tolerations(read)))
         rolling = (self.spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
         desired = sum(self.wanted.values())
-        self.surge = scaled(rolling.get("maxSurge", 0), desired, up=True)
-        unavailable = scaled(rolling.get("maxUnavailable", 1), desired, up=True)
+        self.surge = k8s.scaled(rolling.get("maxSurge", 0), desired, up=True)
+        unavailable = k8s.scaled(rolling.get("maxUnavailable", 1), desired, up=True)
         self.unavailable = unavailable if unavailable or self.surge else 1
 
     def _alive(self, node: str) -> list[Document]:
         """Return the pods on a node that neither ended nor are being deleted."""
-        return [pod for pod in self.by_node.get(node, ()) if not is_ending(pod) and phase_of(pod) not in ENDED_PHASES]
+        return [pod for pod in self.by_node.get(node, ()) if not k8s.is_ending(pod) and k8s.phase_of(pod) not in ENDED_PHASES]
 
     def ended(self) -> Iterator[tuple[str, Document]]:
         for node, pods in self.by_node.items():
             for pod in pods:
-                if phase_of(pod) in ENDED_PHASES and not is_ending(pod) and self.borne.get(node):
+                if k8s.phase_of(pod) in ENDED_PHASES and not k8s.is_ending(pod) and self.borne.get(node):
                     yield node, pod
 
     def placed(self) -> Iterator[Step]:
@@ -289,14 +271,14 @@ class _Sync:
         for node, wanted in self.wanted.items():
             pods = self._alive(node)
             if wanted and not self.by_node.get(node):
-                yield Create(PODS, self._pod(node), owner=(DAEMON_SETS, self.held))
+                yield Create(k8s.PODS, self._pod(node), owner=(k8s.DAEMON_SETS, self.held))
             elif not self.borne[node]:
                 yield from self._deleted(pods)
             elif not self.surge:
                 yield from self._deleted(pods[1:])
         gone = (pods for node, pods in self.by_node.items() if node not in self.wanted)
         for pods in gone:
-            yield from self._deleted(pod for pod in pods if not is_ending(pod))
+            yield from self._deleted(pod for pod in pods if not k8s.is_ending(pod))
 
     def rolled(self) -> Iterator[Step]:
         """Yield the steps that move nodes to the current template, within the limits of the update strategy."""
@@ -337,24 +319,26 @@ class _Sync:
                     yield from self._deleted(old)
                 lacking.append(node)
         for node in lacking[: max(0, room)]:
-            yield Create(PODS, self._pod(node), owner=(DAEMON_SETS, self.held))
+            yield Create(k8s.PODS, self._pod(node), owner=(k8s.DAEMON_SETS, self.held))
 
     def _deleted(self, pods: Iterable[Document]) -> Iterator[Step]:
         for pod in pods:
-            yield DeleteStep(PODS, pod)
-            yield EventStep(DAEMON_SETS, self.held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+            yield DeleteStep(k8s.PODS, pod)
+            yield EventStep(k8s.DAEMON_SETS, self.held, "Normal", "SuccessfulDelete", f"Deleted pod: {k8s.name_of(pod)}")
 
     def _is_new(self, pod: Document) -> bool:
-        return labels_of(pod).get(REVISION_HASH) == self.mark
+        return k8s.labels_of(pod).get(REVISION_HASH) == self.mark
 
     def _is_available(self, pod: Document) -> bool:
-        since = ready_since(pod)
+        since = k8s.ready_since(pod)
         return since is not None and self.now - since >= int(self.spec.get("minReadySeconds") or 0)
 
     def _pod(self, node: str) -> Document:
-        pod = pod_of_template(DAEMON_SETS, self.held, self.spec.get("template") or {}, generateName=f"{name_of(self.held)}-")
+        pod = pod_of_template(
+            k8s.DAEMON_SETS, self.held, self.spec.get("template") or {}, generateName=f"{k8s.name_of(self.held)}-"
+        )
         labels = {**pod["metadata"].get("labels", {}), REVISION_HASH: self.mark}
-        if (generation := annotations_of(self.held).get(_GENERATION)) is not None:
+        if (generation := k8s.annotations_of(self.held).get(_GENERATION)) is not None:
             labels["pod-template-generation"] = generation
         pod["metadata"]["labels"] = labels
         affinity = pod["spec"].get("affinity") or {}
@@ -367,14 +351,14 @@ class _Sync:
     # -- status ---------------------------------------------------------------------------------------------------------
 
     def revisions_in_use(self) -> set[str]:
-        marks = {labels_of(pod).get(REVISION_HASH, "") for pods in self.by_node.values() for pod in pods}
-        return {f"{name_of(self.held)}-{mark}" for mark in marks}
+        marks = {k8s.labels_of(pod).get(REVISION_HASH, "") for pods in self.by_node.values() for pod in pods}
+        return {f"{k8s.name_of(self.held)}-{mark}" for mark in marks}
 
     def status_steps(self) -> Iterator[Step]:
         """Yield the status update, and a later reconcile for when the next pod becomes available."""
         served = {node: self._alive(node) for node, wanted in self.wanted.items() if wanted}
         first = {node: max(pods, key=self._is_new) for node, pods in served.items() if pods}
-        ready = [pod for pod in first.values() if ready_since(pod) is not None]
+        ready = [pod for pod in first.values() if k8s.ready_since(pod) is not None]
         available = sum(map(self._is_available, first.values()))
         status = {
             "currentNumberScheduled": len(first),
@@ -388,19 +372,19 @@ class _Sync:
         }
         always = {"currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"}
         status = {name: value for name, value in status.items() if value or name in always}
-        if status != status_of(self.held):
-            yield SetStatus(DAEMON_SETS, self.held, status)
+        if status != k8s.status_of(self.held):
+            yield SetStatus(k8s.DAEMON_SETS, self.held, status)
         least_s = int(self.spec.get("minReadySeconds") or 0)
-        waits = [since + least_s - self.now for pod in ready if (since := ready_since(pod)) is not None]
+        waits = [since + least_s - self.now for pod in ready if (since := k8s.ready_since(pod)) is not None]
         if left := [wait for wait in waits if wait > 0]:
             yield Later(min(left))
 
 
 def _node_of(pod: Document) -> str:
     """Return the node that a daemon pod is bound to or was created for."""
-    if node := spec_of(pod).get("nodeName"):
+    if node := k8s.spec_of(pod).get("nodeName"):
         return str(node)
-    affinity = (spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}
+    affinity = (k8s.spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
         for asked in term.get("matchFields") or ():

@@ -15,29 +15,8 @@ from typing import Any, Final
 
 from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    DEPLOYMENTS,
-    PODS,
-    REPLICA_SETS,
-    Bounds,
-    age_order,
-    annotations_of,
-    bounds,
-    condition_of,
-    controller_of,
-    is_active,
-    is_ending,
-    name_of,
-    namespace_of,
-    revised,
-    rounded,
-    seconds,
-    selector_of,
-    spec_of,
-    stamp,
-    status_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
+from moorage.cluster.controllers.machinery.object_fields import bounds
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
@@ -68,7 +47,7 @@ _TIMED_OUT: Final = "ProgressDeadlineExceeded"
 
 def sum_of(sets: Iterable[Document]) -> dict[str, int]:
     """Return the total counts of replica sets."""
-    statuses = [status_of(one) for one in sets]
+    statuses = [k8s.status_of(one) for one in sets]
     return {name: sum(int(status.get(name) or 0) for status in statuses) for name in _COUNTS}
 
 
@@ -80,7 +59,7 @@ def status_steps(
     ``made`` is the name of a replica set that is being created.
     """
     status = _counted(deployment, new, sets)
-    conditions = [dict(one) for one in status_of(deployment).get("conditions") or ()]
+    conditions = [dict(one) for one in k8s.status_of(deployment).get("conditions") or ()]
     conditions = _set(conditions, _availability(deployment, status), now)
     failure = _failure(sets)
     conditions = [one for one in conditions if failure is not None or one["type"] != _FAILURE]
@@ -91,8 +70,8 @@ def status_steps(
         # Progress updates the time of the condition even if the reason stays the same.
         conditions = _set(conditions, progress, now, refresh=progress["reason"] == "ReplicaSetUpdated")
     status["conditions"] = conditions
-    if status != status_of(deployment):
-        yield SetStatus(DEPLOYMENTS, deployment, status)
+    if status != k8s.status_of(deployment):
+        yield SetStatus(k8s.DEPLOYMENTS, deployment, status)
     left_s = _until_stalled(deployment, conditions, now)
     if left_s is not None:
         yield Later(left_s)
@@ -100,7 +79,7 @@ def status_steps(
 
 def _counted(deployment: Document, new: Document | None, sets: list[Document]) -> Document:
     counts = sum_of(sets)
-    wanted = int(spec_of(deployment).get("replicas", 1))
+    wanted = int(k8s.spec_of(deployment).get("replicas", 1))
     named: dict[str, int] = {
         "observedGeneration": int(deployment["metadata"].get("generation") or 0),
         "replicas": counts["replicas"],
@@ -108,13 +87,13 @@ def _counted(deployment: Document, new: Document | None, sets: list[Document]) -
         "readyReplicas": counts["readyReplicas"],
         "availableReplicas": counts["availableReplicas"],
         "unavailableReplicas": max(0, counts["replicas"] - counts["availableReplicas"], wanted - counts["availableReplicas"]),
-        "collisionCount": int(status_of(deployment).get("collisionCount") or 0),
+        "collisionCount": int(k8s.status_of(deployment).get("collisionCount") or 0),
     }
     return {**{name: value for name, value in named.items() if value}, "terminatingReplicas": counts["terminatingReplicas"]}
 
 
 def _availability(deployment: Document, status: Document) -> dict[str, str]:
-    spec = spec_of(deployment)
+    spec = k8s.spec_of(deployment)
     wanted = int(spec.get("replicas", 1))
     strategy = spec.get("strategy") or {}
     least = 0
@@ -128,7 +107,7 @@ def _availability(deployment: Document, status: Document) -> dict[str, str]:
 def _failure(sets: Iterable[Document]) -> dict[str, str] | None:
     """Return the condition of a replica set that cannot create pods; None without one."""
     for one in sets:
-        held = condition_of(one, _FAILURE)
+        held = k8s.condition_of(one, _FAILURE)
         if held is not None and held.get("status") == "True":
             return _condition(_FAILURE, "True", held.get("reason", ""), held.get("message", ""))
     return None
@@ -139,31 +118,31 @@ def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, s
 
 
 def _made(deployment: Document, name: str) -> dict[str, str] | None:
-    if _deadline(spec_of(deployment)) is None:
+    if _deadline(k8s.spec_of(deployment)) is None:
         return None
     return _condition("Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name}"')
 
 
 def _progress(deployment: Document, new: Document | None, status: Document, now: float) -> dict[str, str] | None:
     """Return the new Progressing condition; None to leave it as it is."""
-    spec = spec_of(deployment)
+    spec = k8s.spec_of(deployment)
     deadline_s = _deadline(spec)
-    held = condition_of(deployment, "Progressing")
+    held = k8s.condition_of(deployment, "Progressing")
     reason = held.get("reason") if held is not None else None
-    title = f'Deployment "{name_of(deployment)}"' if new is None else f'ReplicaSet "{name_of(new)}"'
+    title = f'Deployment "{k8s.name_of(deployment)}"' if new is None else f'ReplicaSet "{k8s.name_of(new)}"'
     if deadline_s is None or spec.get("paused"):
         return _paused(reason, deadline_s)
     if reason == "DeploymentPaused":
         return _condition("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
     if held is None and new is not None:
-        return _condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{name_of(new)}"')
+        return _condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{k8s.name_of(new)}"')
     if reason == _AVAILABLE and status.get("replicas") == status.get("updatedReplicas"):
         return None  # a complete rollout that was only scaled
     if _says_complete(spec, status) and new is not None:
         return _condition("Progressing", "True", _AVAILABLE, f"{title} has successfully progressed.")
-    if _has_progressed(status_of(deployment), status):
+    if _has_progressed(k8s.status_of(deployment), status):
         return _condition("Progressing", "True", "ReplicaSetUpdated", f"{title} is progressing.")
-    if held is None or reason in {_AVAILABLE, _TIMED_OUT} or seconds(held.get("lastUpdateTime")) + deadline_s >= now:
+    if held is None or reason in {_AVAILABLE, _TIMED_OUT} or k8s.seconds(held.get("lastUpdateTime")) + deadline_s >= now:
         return None
     return _condition("Progressing", "False", _TIMED_OUT, f"{title} has timed out progressing.")
 
@@ -200,19 +179,19 @@ def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, refres
     same = before is not None and (before["status"], before.get("reason")) == (made["status"], made["reason"])
     if same and not refresh:
         return held
-    moment = stamp(now)
+    moment = k8s.stamp(now)
     since = before["lastTransitionTime"] if before is not None and before["status"] == made["status"] else moment
     others = [one for one in held if one["type"] != made["type"]]
     return [*others, {**made, "lastUpdateTime": moment, "lastTransitionTime": since}]
 
 
 def _until_stalled(deployment: Document, conditions: list[dict[str, Any]], now: float) -> float | None:
-    spec = spec_of(deployment)
+    spec = k8s.spec_of(deployment)
     deadline_s = _deadline(spec)
     held = next((one for one in conditions if one["type"] == "Progressing"), None)
     if deadline_s is None or held is None or spec.get("paused") or held.get("reason") in {_AVAILABLE, _TIMED_OUT}:
         return None
-    return max(0.0, seconds(held.get("lastUpdateTime")) + deadline_s - now) + 1
+    return max(0.0, k8s.seconds(held.get("lastUpdateTime")) + deadline_s - now) + 1
 
 
 # -- replica scaling ---------------------------------------------------------------------------------------------------
@@ -233,18 +212,18 @@ def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
 def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]:
     """Return the new sizes, by UID, of the old sets to scale down, so that ``least`` replicas in total stay available."""
     total = size_of(new) + sum(map(size_of, old))
-    idle_new = size_of(new) - int(status_of(new).get("availableReplicas") or 0)
+    idle_new = size_of(new) - int(k8s.status_of(new).get("availableReplicas") or 0)
     spare = total - least - idle_new
     if spare <= 0:
         return {}
     sizes = _without_unavailable(old, spare)
-    available = sum(int(status_of(one).get("availableReplicas") or 0) for one in (*old, new))
+    available = sum(int(k8s.status_of(one).get("availableReplicas") or 0) for one in (*old, new))
     budget = available - least
-    for one in sorted(old, key=age_order):
-        size = sizes.get(uid_of(one), size_of(one))
+    for one in sorted(old, key=k8s.age_order):
+        size = sizes.get(k8s.uid_of(one), size_of(one))
         taken = min(size, max(0, budget))
         if taken:
-            sizes[uid_of(one)] = size - taken
+            sizes[k8s.uid_of(one)] = size - taken
             budget -= taken
     return sizes
 
@@ -252,11 +231,11 @@ def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]
 def _without_unavailable(old: list[Document], spare: int) -> dict[str, int]:
     """Return the new sizes, by UID, of the old sets after removing up to ``spare`` unavailable replicas."""
     sizes: dict[str, int] = {}
-    for one in sorted(old, key=age_order):
-        unavailable = size_of(one) - int(status_of(one).get("availableReplicas") or 0)
+    for one in sorted(old, key=k8s.age_order):
+        unavailable = size_of(one) - int(k8s.status_of(one).get("availableReplicas") or 0)
         taken = min(spare, max(0, unavailable))
         if taken:
-            sizes[uid_of(one)] = size_of(one) - taken
+            sizes[k8s.uid_of(one)] = size_of(one) - taken
             spare -= taken
     return sizes
 
@@ -266,15 +245,15 @@ def spread(new: Document | None, old: list[Document], wanted: int, most: int, ro
     sets = [*old, new] if new is not None else old
     active = [one for one in sets if size_of(one)]
     if len(active) <= 1:
-        target = active[0] if active else new if new is not None else max(old, key=age_order, default=None)
-        return {} if target is None else {uid_of(target): wanted}
+        target = active[0] if active else new if new is not None else max(old, key=k8s.age_order, default=None)
+        return {} if target is None else {k8s.uid_of(target): wanted}
     if new is not None and _is_saturated(new, wanted):
-        return {uid_of(one): 0 for one in active if one is not new}
+        return {k8s.uid_of(one): 0 for one in active if one is not new}
     if not rolls:
         return {}
     change = (most if wanted else 0) - sum(map(size_of, active))
     # The largest first; with equal size, the newest first when scaling up and the oldest first when scaling down.
-    by_age = sorted(active, key=age_order, reverse=change > 0)
+    by_age = sorted(active, key=k8s.age_order, reverse=change > 0)
     return _shared(sorted(by_age, key=size_of, reverse=True), change, wanted, most)
 
 
@@ -286,9 +265,9 @@ def _shared(sets: list[Document], change: int, wanted: int, most: int) -> dict[s
         left = change - given
         part = min(share, left) if change > 0 else max(share, left)
         part = 0 if not change or not left else part
-        sizes[uid_of(one)] = size_of(one) + part
+        sizes[k8s.uid_of(one)] = size_of(one) + part
         given += part
-    first = uid_of(sets[0])
+    first = k8s.uid_of(sets[0])
     sizes[first] = max(0, sizes[first] + change - given)
     return sizes
 
@@ -296,16 +275,16 @@ def _shared(sets: list[Document], change: int, wanted: int, most: int) -> dict[s
 def _share(one: Document, wanted: int, most: int) -> int:
     if not wanted:
         return -size_of(one)
-    before = parse_int64(annotations_of(one).get(MAX, "")) or 0
+    before = parse_int64(k8s.annotations_of(one).get(MAX, "")) or 0
     if before <= 0:
         return 0
-    return rounded(size_of(one) * most / before) - size_of(one)
+    return k8s.rounded(size_of(one) * most / before) - size_of(one)
 
 
 def _is_saturated(new: Document, wanted: int) -> bool:
     """Return True if the new set's size, available replicas and annotation of desired replicas all equal ``wanted``."""
-    asked = annotations_of(new).get(DESIRED)
-    return size_of(new) == wanted and asked == str(wanted) and int(status_of(new).get("availableReplicas") or 0) == wanted
+    asked = k8s.annotations_of(new).get(DESIRED)
+    return size_of(new) == wanted and asked == str(wanted) and int(k8s.status_of(new).get("availableReplicas") or 0) == wanted
 
 
 # -- deployment --------------------------------------------------------------------------------------------------------
@@ -318,7 +297,7 @@ class Rollout:
     deployment: Document
     new: Document | None
     old: list[Document]
-    bounds: Bounds
+    bounds: k8s.Bounds
 
     @property
     def sets(self) -> list[Document]:
@@ -326,11 +305,11 @@ class Rollout:
 
     @property
     def wanted(self) -> int:
-        return int(spec_of(self.deployment).get("replicas", 1))
+        return int(k8s.spec_of(self.deployment).get("replicas", 1))
 
     @property
     def rolls(self) -> bool:
-        return bool((spec_of(self.deployment).get("strategy") or {}).get("type") != "Recreate")
+        return bool((k8s.spec_of(self.deployment).get("strategy") or {}).get("type") != "Recreate")
 
     @property
     def most(self) -> int:
@@ -342,40 +321,42 @@ class Deployments:
     name = "deployment-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is PODS:
+        if event.kind is k8s.PODS:
             return self._keys_of_ended(event, world)
-        return keys_by_owner(event, world, REPLICA_SETS, DEPLOYMENTS)
+        return keys_by_owner(event, world, k8s.REPLICA_SETS, k8s.DEPLOYMENTS)
 
     @staticmethod
     def _keys_of_ended(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
         """Yield the deployment that may wait for this pod to end before it creates new ones (strategy Recreate)."""
-        if event.new is not None and is_active(event.new):
+        if event.new is not None and k8s.is_active(event.new):
             return
-        owner = controller_of(event.latest)
+        owner = k8s.controller_of(event.latest)
         held = None if owner is None else world.by_uid(owner["uid"])
-        above = controller_of(held[1]) if held is not None else None
+        above = k8s.controller_of(held[1]) if held is not None else None
         if above is not None and above["kind"] == "Deployment":
-            yield f"{namespace_of(event.latest)}/{above['name']}"
+            yield f"{k8s.namespace_of(event.latest)}/{above['name']}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        deployment = world.find(DEPLOYMENTS, key)
+        deployment = world.find(k8s.DEPLOYMENTS, key)
         if deployment is None:
             return
-        claimed = claim(REPLICA_SETS, DEPLOYMENTS, deployment, selector_of(spec_of(deployment).get("selector")), world)
+        claimed = claim(
+            k8s.REPLICA_SETS, k8s.DEPLOYMENTS, deployment, k8s.selector_of(k8s.spec_of(deployment).get("selector")), world
+        )
         yield from claimed.steps
         new = find_new(deployment, claimed.held)
-        old = sorted((one for one in claimed.held if new is None or uid_of(one) != uid_of(new)), key=age_order)
-        wanted = int(spec_of(deployment).get("replicas", 1))
-        rolling = (spec_of(deployment).get("strategy") or {}).get("rollingUpdate") or {}
+        old = sorted((one for one in claimed.held if new is None or k8s.uid_of(one) != k8s.uid_of(new)), key=k8s.age_order)
+        wanted = int(k8s.spec_of(deployment).get("replicas", 1))
+        rolling = (k8s.spec_of(deployment).get("strategy") or {}).get("rollingUpdate") or {}
         rollout = Rollout(deployment, new, old, bounds(rolling, wanted))
-        steps = [] if is_ending(deployment) else list(self._advance(rollout, world))
+        steps = [] if k8s.is_ending(deployment) else list(self._advance(rollout, world))
         yield from steps
-        made = next((name_of(step.document) for step in steps if isinstance(step, Create)), "")
+        made = next((k8s.name_of(step.document) for step in steps if isinstance(step, Create)), "")
         yield from status_steps(deployment, new, rollout.sets, now, made)
 
     def _advance(self, rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
         deployment = rollout.deployment
-        if spec_of(deployment).get("paused"):
+        if k8s.spec_of(deployment).get("paused"):
             yield from _resized(rollout, spread(rollout.new, rollout.old, rollout.wanted, rollout.most, rollout.rolls))
             yield from _cleaned_up(rollout)
             return
@@ -384,7 +365,7 @@ class Deployments:
             return
         marked = _marked(deployment, rollout.new, max(map(revision_of, rollout.old), default=0) + 1)
         if marked is not rollout.new:
-            yield Update(REPLICA_SETS, marked)
+            yield Update(k8s.REPLICA_SETS, marked)
         yield from _with_revision(deployment, revision_of(marked))
         rollout = replace(rollout, new=marked)
         if _is_scaled(rollout):
@@ -400,18 +381,18 @@ class Deployments:
         """Create the replica set of the current template, with as many replicas as the strategy allows."""
         deployment = rollout.deployment
         if not rollout.rolls and _runs_old_pods(rollout.old, world):
-            yield from _resized(rollout, {uid_of(one): 0 for one in rollout.old})
+            yield from _resized(rollout, {k8s.uid_of(one): 0 for one in rollout.old})
             return
-        collisions = int(status_of(deployment).get("collisionCount") or 0)
-        mark = template_hash(spec_of(deployment).get("template") or {}, collisions)
-        if world.get(REPLICA_SETS, namespace_of(deployment), f"{name_of(deployment)}-{mark}") is not None:
-            yield SetStatus(DEPLOYMENTS, deployment, {**status_of(deployment), "collisionCount": collisions + 1})
+        collisions = int(k8s.status_of(deployment).get("collisionCount") or 0)
+        mark = template_hash(k8s.spec_of(deployment).get("template") or {}, collisions)
+        if world.get(k8s.REPLICA_SETS, k8s.namespace_of(deployment), f"{k8s.name_of(deployment)}-{mark}") is not None:
+            yield SetStatus(k8s.DEPLOYMENTS, deployment, {**k8s.status_of(deployment), "collisionCount": collisions + 1})
             return
         room = min(rollout.wanted, max(0, rollout.most - sum(map(size_of, rollout.old))))
         replicas = room if rollout.rolls else rollout.wanted
         revision = max(map(revision_of, rollout.old), default=0) + 1
         made = new_replica_set(deployment, mark, revision, replicas, rollout.most)
-        yield Create(REPLICA_SETS, made)
+        yield Create(k8s.REPLICA_SETS, made)
         yield from _with_revision(deployment, revision)
         if replicas:
             yield _scaling_event(deployment, made, 0, replicas)
@@ -423,40 +404,40 @@ class Deployments:
             return
         grown = grow_new(new, rollout.old, rollout.wanted, rollout.most)
         if grown != size_of(new):
-            yield from _resized(rollout, {uid_of(new): grown})
+            yield from _resized(rollout, {k8s.uid_of(new): grown})
             return
         yield from _resized(rollout, shrink_old(new, rollout.old, rollout.wanted - rollout.bounds.unavailable))
 
     @staticmethod
     def _recreate(rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
         if any(map(size_of, rollout.old)):
-            yield from _resized(rollout, {uid_of(one): 0 for one in rollout.old})
+            yield from _resized(rollout, {k8s.uid_of(one): 0 for one in rollout.old})
         elif rollout.new is not None and not _runs_old_pods(rollout.old, world):
-            yield from _resized(rollout, {uid_of(rollout.new): rollout.wanted})
+            yield from _resized(rollout, {k8s.uid_of(rollout.new): rollout.wanted})
 
 
 def _marked(deployment: Document, new: Document, revision: int) -> Document:
     """Return the new replica set with the annotations and minReadySeconds of its deployment."""
     annotations = updated_annotations(deployment, new, revision)
-    least_s = spec_of(deployment).get("minReadySeconds") or 0
-    if annotations == annotations_of(new) and (spec_of(new).get("minReadySeconds") or 0) == least_s:
+    least_s = k8s.spec_of(deployment).get("minReadySeconds") or 0
+    if annotations == k8s.annotations_of(new) and (k8s.spec_of(new).get("minReadySeconds") or 0) == least_s:
         return new
-    spec = {name: value for name, value in spec_of(new).items() if name != "minReadySeconds"}
-    return {**revised(new, annotations=annotations), "spec": {**spec, "minReadySeconds": least_s} if least_s else spec}
+    spec = {name: value for name, value in k8s.spec_of(new).items() if name != "minReadySeconds"}
+    return {**k8s.revised(new, annotations=annotations), "spec": {**spec, "minReadySeconds": least_s} if least_s else spec}
 
 
 def _runs_old_pods(old: Iterable[Document], world: ObjectIndex) -> bool:
     """Return True while old replica sets have pods that have not ended."""
-    pods = (pod for one in old for pod in world.controlled(PODS, one))
-    return any((status_of(pod).get("phase") not in {"Failed", "Succeeded"}) for pod in pods)
+    pods = (pod for one in old for pod in world.controlled(k8s.PODS, one))
+    return any((k8s.status_of(pod).get("phase") not in {"Failed", "Succeeded"}) for pod in pods)
 
 
 def _with_revision(deployment: Document, revision: int) -> Iterator[Step]:
     text = str(revision)
-    if annotations_of(deployment).get(REVISION) != text:
-        annotated = revised(deployment, annotations={**annotations_of(deployment), REVISION: text})
+    if k8s.annotations_of(deployment).get(REVISION) != text:
+        annotated = k8s.revised(deployment, annotations={**k8s.annotations_of(deployment), REVISION: text})
         # An update of the main resource would increase the generation.
-        yield Update(DEPLOYMENTS, annotated, "status")
+        yield Update(k8s.DEPLOYMENTS, annotated, "status")
 
 
 def _is_scaled(rollout: Rollout) -> bool:
@@ -465,7 +446,7 @@ def _is_scaled(rollout: Rollout) -> bool:
     active = [one for one in rollout.sets if size_of(one)]
     if len(active) > 1 and not rollout.rolls:
         return False
-    return any(annotations_of(one).get(DESIRED, wanted) != wanted for one in active)
+    return any(k8s.annotations_of(one).get(DESIRED, wanted) != wanted for one in active)
 
 
 def _is_complete(rollout: Rollout) -> bool:
@@ -477,30 +458,32 @@ def _is_complete(rollout: Rollout) -> bool:
 def _resized(rollout: Rollout, sizes: dict[str, int]) -> Iterator[Step]:
     """Yield the updates that resize replica sets, by UID, and the sizes in their annotations."""
     for one in rollout.sets:
-        size = sizes.get(uid_of(one), size_of(one))
-        annotations = with_sizes(annotations_of(one), rollout.wanted, rollout.most)
-        if size == size_of(one) and (not size or annotations == annotations_of(one) or uid_of(one) not in sizes):
+        size = sizes.get(k8s.uid_of(one), size_of(one))
+        annotations = with_sizes(k8s.annotations_of(one), rollout.wanted, rollout.most)
+        if size == size_of(one) and (not size or annotations == k8s.annotations_of(one) or k8s.uid_of(one) not in sizes):
             continue
-        yield Update(REPLICA_SETS, {**revised(one, annotations=annotations), "spec": {**spec_of(one), "replicas": size}})
+        yield Update(
+            k8s.REPLICA_SETS, {**k8s.revised(one, annotations=annotations), "spec": {**k8s.spec_of(one), "replicas": size}}
+        )
         if size != size_of(one):
             yield _scaling_event(rollout.deployment, one, size_of(one), size)
 
 
 def _scaling_event(deployment: Document, one: Document, before: int, after: int) -> Step:
     way = "up" if after > before else "down"
-    text = f"Scaled {way} replica set {name_of(one)} from {before} to {after}"
-    return EventStep(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
+    text = f"Scaled {way} replica set {k8s.name_of(one)} from {before} to {after}"
+    return EventStep(k8s.DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
 
 
 def _cleaned_up(rollout: Rollout) -> Iterator[Step]:
     """Yield the deletion of the oldest empty replica sets beyond the history limit."""
-    limit = spec_of(rollout.deployment).get("revisionHistoryLimit")
+    limit = k8s.spec_of(rollout.deployment).get("revisionHistoryLimit")
     if limit is None:
         return
-    alive = [one for one in rollout.old if not is_ending(one)]
-    oldest = sorted(alive, key=lambda one: (revision_of(one), age_order(one)))
+    alive = [one for one in rollout.old if not k8s.is_ending(one)]
+    oldest = sorted(alive, key=lambda one: (revision_of(one), k8s.age_order(one)))
     for one in oldest[: max(0, len(alive) - int(limit))]:
-        status = status_of(one)
+        status = k8s.status_of(one)
         idle = not status.get("replicas") and not size_of(one)
         if idle and int(status.get("observedGeneration") or 0) >= int(one["metadata"].get("generation") or 0):
-            yield DeleteStep(REPLICA_SETS, one)
+            yield DeleteStep(k8s.REPLICA_SETS, one)

@@ -14,31 +14,7 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.controllers.machinery.object_fields import (
-    JOBS,
-    POD_GROUPS,
-    PODS,
-    SAFE_ALPHABET,
-    WORKLOADS,
-    condition_of,
-    controller_of,
-    copied,
-    is_active,
-    is_ending,
-    is_ready,
-    labels_of,
-    name_of,
-    namespace_of,
-    reference_to,
-    revised,
-    seconds,
-    selector_of,
-    spec_of,
-    stamp,
-    status_of,
-    uid_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
@@ -79,27 +55,27 @@ class JobGrouping(NamedTuple):
 
 def keys_of_groups(event: ObjectChange) -> Iterator[str]:
     """Yield the keys of jobs that own the workload or pod group of an event."""
-    if event.kind is WORKLOADS or event.kind is POD_GROUPS:
-        owner = controller_of(event.latest)
+    if event.kind is k8s.WORKLOADS or event.kind is k8s.POD_GROUPS:
+        owner = k8s.controller_of(event.latest)
         if owner is not None and owner["kind"] == "Job":
-            yield f"{namespace_of(event.latest)}/{owner['name']}"
+            yield f"{k8s.namespace_of(event.latest)}/{owner['name']}"
 
 
 def group_for(job: Document, pods: list[Document], world: ObjectIndex, by_spec: bool = False) -> JobGrouping:
     """Return the pod group for a job's new pods, or the steps that create it. ``by_spec``: as since 1.37."""
-    spec = spec_of(job)
+    spec = k8s.spec_of(job)
     is_named = (spec["template"].get("spec") or {}).get("schedulingGroup") is not None
-    if is_named or not (controller_of(job) is None if by_spec else _is_gang(spec)):
+    if is_named or not (k8s.controller_of(job) is None if by_spec else _is_gang(spec)):
         return JobGrouping()
-    workloads = [one for one in world.all(WORKLOADS, namespace_of(job)) if _is_about(one, job)]
+    workloads = [one for one in world.all(k8s.WORKLOADS, k8s.namespace_of(job)) if _is_about(one, job)]
     if not workloads:
         return JobGrouping(steps=tuple(_make_workload(job, by_spec))) if _is_new(job, pods) else JobGrouping()
-    if len(workloads) > 1 or not _is_owned(workloads[0], job) or len(spec_of(workloads[0])["podGroupTemplates"]) != 1:
+    if len(workloads) > 1 or not _is_owned(workloads[0], job) or len(k8s.spec_of(workloads[0])["podGroupTemplates"]) != 1:
         return JobGrouping()
-    groups = [one for one in world.all(POD_GROUPS, namespace_of(job)) if _origin(one) == name_of(workloads[0])]
+    groups = [one for one in world.all(k8s.POD_GROUPS, k8s.namespace_of(job)) if _origin(one) == k8s.name_of(workloads[0])]
     if not groups:
         return JobGrouping(steps=(_make_group(job, workloads[0], by_spec),))
-    return JobGrouping(name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else JobGrouping()
+    return JobGrouping(k8s.name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else JobGrouping()
 
 
 def _is_gang(spec: Document) -> bool:
@@ -109,23 +85,23 @@ def _is_gang(spec: Document) -> bool:
 
 def _is_new(job: Document, pods: list[Document]) -> bool:
     """Return True for a job that has not started yet."""
-    status = status_of(job)
+    status = k8s.status_of(job)
     has_begun = pods or any(status.get(name) for name in ("startTime", "succeeded", "failed"))
-    return not has_begun and condition_of(job, "Suspended") is None
+    return not has_begun and k8s.condition_of(job, "Suspended") is None
 
 
 def _is_about(workload: Document, job: Document) -> bool:
-    ref = spec_of(workload).get("controllerRef") or {}
-    return (ref.get("apiGroup"), ref.get("kind"), ref.get("name")) == ("batch", "Job", name_of(job))
+    ref = k8s.spec_of(workload).get("controllerRef") or {}
+    return (ref.get("apiGroup"), ref.get("kind"), ref.get("name")) == ("batch", "Job", k8s.name_of(job))
 
 
 def _is_owned(one: Document, job: Document) -> bool:
-    owner = controller_of(one)
-    return owner is not None and owner["uid"] == uid_of(job)
+    owner = k8s.controller_of(one)
+    return owner is not None and owner["uid"] == k8s.uid_of(job)
 
 
 def _origin(group: Document) -> str:
-    found: str = ((spec_of(group).get("podGroupTemplateRef") or {}).get("workload") or {}).get("workloadName", "")
+    found: str = ((k8s.spec_of(group).get("podGroupTemplateRef") or {}).get("workload") or {}).get("workloadName", "")
     return found
 
 
@@ -138,39 +114,39 @@ def group_template(scheduling: Mapping[str, Any], parallelism: int | None, prior
     if policy.get("gang") is not None:
         policy = {"gang": {"minCount": max(1, 1 if parallelism is None else parallelism), **policy["gang"]}}
     named = {"priorityClassName": priority_class} if priority_class else {}
-    return {**copied(dict(scheduling)), "schedulingPolicy": policy, **named}
+    return {**k8s.copied(dict(scheduling)), "schedulingPolicy": policy, **named}
 
 
 def _make_workload(job: Document, by_spec: bool) -> Iterable[Step]:
-    name, spec = workload_name(name_of(job), uid_of(job)), spec_of(job)
+    name, spec = workload_name(k8s.name_of(job), k8s.uid_of(job)), k8s.spec_of(job)
     if by_spec:
         kind, priority_class = _LATER_WORKLOADS, (spec["template"].get("spec") or {}).get("priorityClassName") or ""
         template = group_template(spec.get("scheduling") or {}, spec.get("parallelism"), priority_class)
     else:
-        kind, template = WORKLOADS, {"schedulingPolicy": {"gang": {"minCount": spec["parallelism"]}}}
-    metadata = {"name": name, "namespace": namespace_of(job), "ownerReferences": [reference_to(JOBS, job)]}
+        kind, template = k8s.WORKLOADS, {"schedulingPolicy": {"gang": {"minCount": spec["parallelism"]}}}
+    metadata = {"name": name, "namespace": k8s.namespace_of(job), "ownerReferences": [k8s.reference_to(k8s.JOBS, job)]}
     made = {
-        "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": name_of(job)},
-        "podGroupTemplates": [{"name": f"{name_of(job)}-pgt-0", **template}],
+        "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": k8s.name_of(job)},
+        "podGroupTemplates": [{"name": f"{k8s.name_of(job)}-pgt-0", **template}],
     }
     yield Create(kind, _document(kind.api_version, "Workload", metadata, made))
-    yield EventStep(JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {name_of(job)}")
+    yield EventStep(k8s.JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {k8s.name_of(job)}")
 
 
 def _make_group(job: Document, workload: Document, by_spec: bool) -> Step:
-    template = spec_of(workload)["podGroupTemplates"][0]
-    api_version = (_LATER_WORKLOADS if by_spec else WORKLOADS).api_version
-    origin = {"apiVersion": api_version, "kind": "Workload", "name": name_of(workload), "uid": uid_of(workload)}
+    template = k8s.spec_of(workload)["podGroupTemplates"][0]
+    api_version = (_LATER_WORKLOADS if by_spec else k8s.WORKLOADS).api_version
+    origin = {"apiVersion": api_version, "kind": "Workload", "name": k8s.name_of(workload), "uid": k8s.uid_of(workload)}
     metadata = {
-        "name": group_name(name_of(workload), template["name"]),
-        "namespace": namespace_of(job),
-        "ownerReferences": [reference_to(JOBS, job), origin],
+        "name": group_name(k8s.name_of(workload), template["name"]),
+        "namespace": k8s.namespace_of(job),
+        "ownerReferences": [k8s.reference_to(k8s.JOBS, job), origin],
     }
-    named = {"workloadName": name_of(workload), "podGroupTemplateName": template["name"]}
+    named = {"workloadName": k8s.name_of(workload), "podGroupTemplateName": template["name"]}
     copies = template if by_spec else {"schedulingPolicy": template["schedulingPolicy"]}
-    spec = {name: copied(value) for name, value in copies.items() if name != "name" and value is not None}
+    spec = {name: k8s.copied(value) for name, value in copies.items() if name != "name" and value is not None}
     spec["podGroupTemplateRef"] = {"workload": named}
-    return Create(POD_GROUPS, _document(POD_GROUPS.api_version, "PodGroup", metadata, spec))
+    return Create(k8s.POD_GROUPS, _document(k8s.POD_GROUPS.api_version, "PodGroup", metadata, spec))
 
 
 def _document(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:
@@ -206,7 +182,7 @@ def _mark(text: str) -> str:
     value = 0x811C9DC5
     for byte in text.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return "".join(SAFE_ALPHABET[ord(digit) % len(SAFE_ALPHABET)] for digit in str(value))
+    return "".join(k8s.SAFE_ALPHABET[ord(digit) % len(k8s.SAFE_ALPHABET)] for digit in str(value))
 
 
 # -- job ---------------------------------------------------------------------------------------------------------------
@@ -219,7 +195,7 @@ _LONGEST_WAIT_S: Final = 600.0
 
 def is_finished(job: Document) -> bool:
     """Return True for a job that is complete or has failed."""
-    conditions = status_of(job).get("conditions") or ()
+    conditions = k8s.status_of(job).get("conditions") or ()
     return any(one.get("type") in {"Complete", "Failed"} and one.get("status") == "True" for one in conditions)
 
 
@@ -232,23 +208,23 @@ class Jobs:
         self._with_groups, self._by_spec = with_groups, by_spec
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        yield from keys_by_owner(event, world, PODS, JOBS)
+        yield from keys_by_owner(event, world, k8s.PODS, k8s.JOBS)
         if self._with_groups:
             yield from keys_of_groups(event)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
-        job = world.find(JOBS, key)
+        job = world.find(k8s.JOBS, key)
         if job is None:
             yield from _release_orphans(key, world)
             return
-        if not is_ours_to_run(spec_of(job).get("managedBy")):
+        if not is_ours_to_run(k8s.spec_of(job).get("managedBy")):
             return
-        claimed = claim(PODS, JOBS, job, selector_of(spec_of(job).get("selector")), world)
+        claimed = claim(k8s.PODS, k8s.JOBS, job, k8s.selector_of(k8s.spec_of(job).get("selector")), world)
         yield from claimed.steps
         if is_finished(job):
             yield from _released(claimed.held)
             yield from _after_its_time(job, now)
-        elif not is_ending(job):
+        elif not k8s.is_ending(job):
             grouping = group_for(job, claimed.held, world, self._by_spec) if self._with_groups else JobGrouping()
             yield from grouping.steps or _Sync(job, claimed.held, now, grouping.group).steps()
 
@@ -256,8 +232,8 @@ class Jobs:
 def _release_orphans(key: str, world: ObjectIndex) -> Iterator[Step]:
     """Remove the finalizer from pods whose job was deleted."""
     namespace, _, name = key.partition("/")
-    for pod in world.all(PODS, namespace):
-        if labels_of(pod).get("batch.kubernetes.io/job-name") == name:
+    for pod in world.all(k8s.PODS, namespace):
+        if k8s.labels_of(pod).get("batch.kubernetes.io/job-name") == name:
             yield from _released([pod])
 
 
@@ -265,20 +241,20 @@ def _released(pods: Iterable[Document]) -> Iterator[Step]:
     for pod in pods:
         held = pod["metadata"].get("finalizers") or []
         if TRACKED in held:
-            yield Update(PODS, revised(pod, finalizers=[one for one in held if one != TRACKED]))
+            yield Update(k8s.PODS, k8s.revised(pod, finalizers=[one for one in held if one != TRACKED]))
 
 
 def _after_its_time(job: Document, now: float) -> Iterator[Step]:
-    lasts_s = spec_of(job).get("ttlSecondsAfterFinished")
-    if lasts_s is None or is_ending(job):
+    lasts_s = k8s.spec_of(job).get("ttlSecondsAfterFinished")
+    if lasts_s is None or k8s.is_ending(job):
         return
-    conditions = status_of(job).get("conditions") or ()
-    ended = max(seconds(one.get("lastTransitionTime")) for one in conditions if one["type"] in {"Complete", "Failed"})
+    conditions = k8s.status_of(job).get("conditions") or ()
+    ended = max(k8s.seconds(one.get("lastTransitionTime")) for one in conditions if one["type"] in {"Complete", "Failed"})
     left_s = ended + int(lasts_s) - now
     if left_s > 0:
         yield Later(left_s)
     else:
-        yield DeleteStep(JOBS, job, propagation="Foreground")
+        yield DeleteStep(k8s.JOBS, job, propagation="Foreground")
 
 
 class _Sync:
@@ -286,9 +262,9 @@ class _Sync:
 
     def __init__(self, job: Document, pods: list[Document], now: float, group: str = "") -> None:
         self.job, self.pods, self.now, self.group = job, pods, now, group
-        self.spec = spec_of(job)
-        self.status = {"uncountedTerminatedPods": {}, **status_of(job)}
-        self.active = [pod for pod in pods if is_active(pod)]
+        self.spec = k8s.spec_of(job)
+        self.status = {"uncountedTerminatedPods": {}, **k8s.status_of(job)}
+        self.active = [pod for pod in pods if k8s.is_active(pod)]
 
     def steps(self) -> Iterator[Step]:
         fresh = tally(self.job, self.pods)
@@ -302,34 +278,34 @@ class _Sync:
         yield from adjusting
         if not any(isinstance(step, (Create, DeleteStep)) for step in adjusting):
             yield from self._status_step()
-        elif fresh or self.status.get("conditions") != status_of(self.job).get("conditions"):
+        elif fresh or self.status.get("conditions") != k8s.status_of(self.job).get("conditions"):
             # Store the conditions now, so that their events are recorded once.
-            yield SetStatus(JOBS, self.job, self.status)
+            yield SetStatus(k8s.JOBS, self.job, self.status)
         if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
-            yield Later(max(0.0, seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
+            yield Later(max(0.0, k8s.seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
 
     def _count(self, fresh: FinishedPods) -> Iterator[Step]:
         """Count pods that have ended since the last reconcile."""
         if not fresh:
             return
         fresh.note_in(self.status)
-        yield SetStatus(JOBS, self.job, dict(self.status))
+        yield SetStatus(k8s.JOBS, self.job, dict(self.status))
         yield from _released(fresh.pods)
         fresh.add_to(self.status)
 
     def _begin(self) -> None:
         if not self.spec.get("suspend"):
-            self.status.setdefault("startTime", stamp(self.now))
+            self.status.setdefault("startTime", k8s.stamp(self.now))
 
     def _status_step(self) -> Iterator[Step]:
         """Yield the status update with the current counts."""
         self._set_counts(self.active)
-        if self.status != status_of(self.job):
-            yield SetStatus(JOBS, self.job, self.status)
+        if self.status != k8s.status_of(self.job):
+            yield SetStatus(k8s.JOBS, self.job, self.status)
 
     def _set_counts(self, active: list[Document]) -> None:
-        ending = [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
-        numbers = {"active": len(active), "ready": sum(map(is_ready, active)), "terminating": len(ending)}
+        ending = [pod for pod in self.pods if k8s.is_ending(pod) and k8s.status_of(pod).get("phase") not in ENDED_PHASES]
+        numbers = {"active": len(active), "ready": sum(map(k8s.is_ready, active)), "terminating": len(ending)}
         for name, number in numbers.items():
             self.status.pop(name, None)
             if number or name != "active":
@@ -361,14 +337,14 @@ class _Sync:
     def _made(self, pod: Document) -> Create:
         if self.group:
             pod["spec"]["schedulingGroup"] = {"podGroupName": self.group}
-        return Create(PODS, pod, owner=(JOBS, self.job))
+        return Create(k8s.PODS, pod, owner=(k8s.JOBS, self.job))
 
     def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
         """Create pods for a job with failure counts and backoff per index."""
         busy = {index for pod in taken if (index := index_of(pod)) is not None}
         failed: dict[int, list[Document]] = {}
         for pod in self.pods:
-            if (index := index_of(pod)) is not None and status_of(pod).get("phase") == "Failed":
+            if (index := index_of(pod)) is not None and k8s.status_of(pod).get("phase") == "Failed":
                 failed.setdefault(index, []).append(pod)
         waits = {index: self._backoff_s(pods) for index, pods in failed.items()}
         waiting = {index: wait_s for index, wait_s in waits.items() if wait_s > 0 and index not in busy}
@@ -382,7 +358,7 @@ class _Sync:
         """Return terminating pods that must end before they are replaced (podReplacementPolicy Failed)."""
         if self.spec.get("podReplacementPolicy") != "Failed":
             return []
-        return [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
+        return [pod for pod in self.pods if k8s.is_ending(pod) and k8s.status_of(pod).get("phase") not in ENDED_PHASES]
 
     def _wanted(self) -> int:
         succeeded = int(self.status.get("succeeded") or 0)
@@ -403,8 +379,8 @@ class _Sync:
             yield pod_of_job(self.job, index)
 
     def _deleted(self, pod: Document) -> Iterator[Step]:
-        yield DeleteStep(PODS, pod)
-        yield EventStep(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        yield DeleteStep(k8s.PODS, pod)
+        yield EventStep(k8s.JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {k8s.name_of(pod)}")
 
     def _withdrawn(self, pod: Document) -> Iterator[Step]:
         """Delete an excess pod without counting a failure."""
@@ -413,7 +389,7 @@ class _Sync:
 
     def _backoff_s(self, pods: Iterable[Document]) -> float:
         """Return the remaining backoff before new pods: it doubles with each failure since the last success."""
-        ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in pods if not is_active(pod))
+        ends = sorted((_ended_at(pod), k8s.status_of(pod).get("phase") == "Failed") for pod in pods if not k8s.is_active(pod))
         failures, last = 0, 0.0
         for when, failed in ends:
             failures, last = (failures + 1, when) if failed else (0, last)
@@ -429,19 +405,19 @@ class _Sync:
         self.status.pop("startTime", None)
         held = self.status.get("conditions") or []
         if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
-            self.status["conditions"] = with_condition(
-                held, "Suspended", "True", self.now, "JobSuspended", "Job suspended", lastProbeTime=stamp(self.now)
+            self.status["conditions"] = k8s.with_condition(
+                held, "Suspended", "True", self.now, "JobSuspended", "Job suspended", lastProbeTime=k8s.stamp(self.now)
             )
-            yield EventStep(JOBS, self.job, "Normal", "Suspended", "Job suspended")
+            yield EventStep(k8s.JOBS, self.job, "Normal", "Suspended", "Job suspended")
 
     def _resumed(self) -> Iterator[Step]:
         held = self.status.get("conditions") or []
         if any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
-            self.status["startTime"] = stamp(self.now)
-            self.status["conditions"] = with_condition(
-                held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=stamp(self.now)
+            self.status["startTime"] = k8s.stamp(self.now)
+            self.status["conditions"] = k8s.with_condition(
+                held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=k8s.stamp(self.now)
             )
-            yield EventStep(JOBS, self.job, "Normal", "Resumed", "Job resumed")
+            yield EventStep(k8s.JOBS, self.job, "Normal", "Resumed", "Job resumed")
 
     # -- ending ---------------------------------------------------------------------------------------------------------
 
@@ -450,27 +426,29 @@ class _Sync:
         for pod in self.active:
             yield from self._deleted(pod)
         interim, final = ("SuccessCriteriaMet", "Complete") if outcome.good else ("FailureTarget", "Failed")
-        left = [pod for pod in self.pods if status_of(pod).get("phase") not in ENDED_PHASES]
+        left = [pod for pod in self.pods if k8s.status_of(pod).get("phase") not in ENDED_PHASES]
         held = self.status.get("conditions") or []
         for name in (interim,) if left else (interim, final):
-            held = with_condition(held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=stamp(self.now))
+            held = k8s.with_condition(
+                held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=k8s.stamp(self.now)
+            )
         self.status["conditions"] = held
         self._set_counts([])
         if not left and outcome.good:
-            self.status["completionTime"] = stamp(self.now)
-        yield SetStatus(JOBS, self.job, self.status)
+            self.status["completionTime"] = k8s.stamp(self.now)
+        yield SetStatus(k8s.JOBS, self.job, self.status)
         if not left:
             yield self._event(outcome)
 
     def _event(self, outcome: JobOutcome) -> EventStep:
         if outcome.good:
-            return EventStep(JOBS, self.job, "Normal", "Completed", "Job completed")
-        return EventStep(JOBS, self.job, "Warning", outcome.reason, outcome.message)
+            return EventStep(k8s.JOBS, self.job, "Normal", "Completed", "Job completed")
+        return EventStep(k8s.JOBS, self.job, "Warning", outcome.reason, outcome.message)
 
 
 def _ended_at(pod: Document) -> float:
     ends = [
-        seconds(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
-        for one in status_of(pod).get("containerStatuses") or ()
+        k8s.seconds(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        for one in k8s.status_of(pod).get("containerStatuses") or ()
     ]
-    return max(ends, default=0.0) or seconds(pod["metadata"].get("deletionTimestamp"))
+    return max(ends, default=0.0) or k8s.seconds(pod["metadata"].get("deletionTimestamp"))

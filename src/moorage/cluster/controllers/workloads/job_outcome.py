@@ -14,19 +14,7 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import ENDED_PHASES
 from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.controllers.machinery.object_fields import (
-    JOBS,
-    annotations_of,
-    is_active,
-    key_of,
-    labels_of,
-    name_of,
-    phase_of,
-    seconds,
-    spec_of,
-    status_of,
-    uid_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.ownership import pod_of_template
 from moorage.cluster.controllers.workloads.missing_pods import (
     COMPLETION_INDEX,
@@ -51,33 +39,33 @@ _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 def index_of(pod: Document) -> int | None:
     """Return the completion index of a pod; None without one."""
-    return completion_index(annotations_of(pod), labels_of(pod))
+    return completion_index(k8s.annotations_of(pod), k8s.labels_of(pod))
 
 
 def failures_of(pod: Document) -> int:
     """Return the number of earlier failures of the same index."""
-    return parse_int64(annotations_of(pod).get(_FAILURES, "")) or 0
+    return parse_int64(k8s.annotations_of(pod).get(_FAILURES, "")) or 0
 
 
 def next_indexes(job: Document, status: dict[str, Any], busy: Collection[int], number: int) -> list[int]:
     """Return the lowest indexes that neither succeeded nor failed permanently, and are not ``busy``."""
-    completions = int(spec_of(job).get("completions") or 0)
+    completions = int(k8s.spec_of(job).get("completions") or 0)
     done = parse_indexes(status.get("completedIndexes") or "", completions)
     return list(islice(free_indexes(completions, done, status.get("failedIndexes") or "", busy), number))
 
 
 def pod_of_job(job: Document, index: int | None, failures: int = 0) -> Document:
     """Return a new pod of a job, with an index or without; ``failures``: earlier failures of the index."""
-    template = spec_of(job).get("template") or {}
+    template = k8s.spec_of(job).get("template") or {}
     finalizers = [*((template.get("metadata") or {}).get("finalizers") or ()), TRACKED]
     if index is None:
-        return pod_of_template(JOBS, job, template, generateName=f"{name_of(job)}-", finalizers=finalizers)
-    pod = pod_of_template(JOBS, job, template, generateName=indexed_base(name_of(job), index), finalizers=finalizers)
+        return pod_of_template(k8s.JOBS, job, template, generateName=f"{k8s.name_of(job)}-", finalizers=finalizers)
+    pod = pod_of_template(k8s.JOBS, job, template, generateName=indexed_base(k8s.name_of(job), index), finalizers=finalizers)
     for part in ("labels", "annotations"):
         pod["metadata"][part] = {**pod["metadata"].get(part, {}), COMPLETION_INDEX: str(index)}
-    if spec_of(job).get("backoffLimitPerIndex") is not None:
+    if k8s.spec_of(job).get("backoffLimitPerIndex") is not None:
         pod["metadata"]["annotations"][_FAILURES] = str(failures)
-    pod["spec"].setdefault("hostname", f"{name_of(job)}-{index}")
+    pod["spec"].setdefault("hostname", f"{k8s.name_of(job)}-{index}")
     for part in ("initContainers", "containers"):
         if part in pod["spec"]:
             pod["spec"][part] = [_with_index_variable(one) for one in pod["spec"][part]]
@@ -142,43 +130,43 @@ class FinishedPods:
 def tally(job: Document, pods: Iterable[Document]) -> FinishedPods:
     """Return the ended pods that still have the finalizer, or whose UIDs are in the status after an interrupted update."""
     found = FinishedPods()
-    noted = status_of(job).get("uncountedTerminatedPods") or {}
+    noted = k8s.status_of(job).get("uncountedTerminatedPods") or {}
     written = {uid for name in ("succeeded", "failed") for uid in noted.get(name) or ()}
     for pod in pods:
         tracked = TRACKED in (pod["metadata"].get("finalizers") or ())
-        if not tracked or phase_of(pod) not in ENDED_PHASES:
+        if not tracked or k8s.phase_of(pod) not in ENDED_PHASES:
             continue
         found.pods.append(pod)
-        written.discard(uid_of(pod))
-        if phase_of(pod) == "Succeeded":
-            found.succeeded.append(uid_of(pod))
+        written.discard(k8s.uid_of(pod))
+        if k8s.phase_of(pod) == "Succeeded":
+            found.succeeded.append(k8s.uid_of(pod))
         elif _action(job, pod) == "Ignore":
-            found.ignored.append(uid_of(pod))
+            found.ignored.append(k8s.uid_of(pod))
         else:
-            found.failed.append(uid_of(pod))
+            found.failed.append(k8s.uid_of(pod))
     for name, counted in (("succeeded", found.succeeded), ("failed", found.failed)):
         counted += [uid for uid in noted.get(name) or () if uid in written]
-    if spec_of(job).get("completionMode") == "Indexed":
+    if k8s.spec_of(job).get("completionMode") == "Indexed":
         _number(job, found)
     return found
 
 
 def _number(job: Document, found: FinishedPods) -> None:
-    completions = int(spec_of(job).get("completions") or 0)
-    good = [index for pod in found.pods if phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None]
+    completions = int(k8s.spec_of(job).get("completions") or 0)
+    good = [index for pod in found.pods if k8s.phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None]
     fresh = [index for index in good if 0 <= index < completions]
-    found.indexes = parse_indexes(status_of(job).get("completedIndexes") or "", completions).with_numbers(fresh)
-    if spec_of(job).get("backoffLimitPerIndex") is not None:
+    found.indexes = parse_indexes(k8s.status_of(job).get("completedIndexes") or "", completions).with_numbers(fresh)
+    if k8s.spec_of(job).get("backoffLimitPerIndex") is not None:
         lost = [index for pod in found.pods if _gives_up(job, pod) and (index := index_of(pod)) is not None]
-        found.given_up = parse_indexes(status_of(job).get("failedIndexes") or "", completions).with_numbers(lost)
+        found.given_up = parse_indexes(k8s.status_of(job).get("failedIndexes") or "", completions).with_numbers(lost)
 
 
 def _gives_up(job: Document, pod: Document) -> bool:
     """Return True for a failure after which the index is not retried."""
-    if phase_of(pod) != "Failed":
+    if k8s.phase_of(pod) != "Failed":
         return False
     action = _action(job, pod)
-    return action == "FailIndex" or (action != "Ignore" and failures_of(pod) >= int(spec_of(job)["backoffLimitPerIndex"]))
+    return action == "FailIndex" or (action != "Ignore" and failures_of(pod) >= int(k8s.spec_of(job)["backoffLimitPerIndex"]))
 
 
 def counted_failures(job: Document, pods: Iterable[Document]) -> int:
@@ -198,19 +186,19 @@ def judge(job: Document, status: dict[str, Any], pods: list[Document], now: floa
 
 
 def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> JobOutcome | None:
-    spec = spec_of(job)
+    spec = k8s.spec_of(job)
     for pod in pods:
-        if phase_of(pod) == "Failed" and (why := _policy_failure(job, pod)):
+        if k8s.phase_of(pod) == "Failed" and (why := _policy_failure(job, pod)):
             return JobOutcome(False, "PodFailurePolicy", why)
     if (lost := _failed_indexes(spec, status)) is not None:
         return lost
     limit = int(spec.get("backoffLimit", 6))
-    restarts = sum(_restarts(pod) for pod in pods if is_active(pod)) if _restarts_in_place(spec) else 0
+    restarts = sum(_restarts(pod) for pod in pods if k8s.is_active(pod)) if _restarts_in_place(spec) else 0
     if int(status.get("failed") or 0) > limit or (restarts and restarts >= max(limit, 1)):
         return JobOutcome(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     lasts_s = spec.get("activeDeadlineSeconds")
     runs = lasts_s is not None and status.get("startTime") and not spec.get("suspend")
-    if runs and now >= seconds(status["startTime"]) + int(lasts_s or 0):
+    if runs and now >= k8s.seconds(status["startTime"]) + int(lasts_s or 0):
         return JobOutcome(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     return None
 
@@ -231,18 +219,18 @@ def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> JobOutcome 
 
 
 def _restarts_in_place(spec: dict[str, Any]) -> bool:
-    return bool(spec_of(spec.get("template") or {}).get("restartPolicy") == "OnFailure")
+    return bool(k8s.spec_of(spec.get("template") or {}).get("restartPolicy") == "OnFailure")
 
 
 def _restarts(pod: Document) -> int:
-    if phase_of(pod) not in {"Running", "Pending"}:
+    if k8s.phase_of(pod) not in {"Running", "Pending"}:
         return 0
-    statuses = (*(status_of(pod).get("initContainerStatuses") or ()), *(status_of(pod).get("containerStatuses") or ()))
+    statuses = (*(k8s.status_of(pod).get("initContainerStatuses") or ()), *(k8s.status_of(pod).get("containerStatuses") or ()))
     return sum(int(one.get("restartCount") or 0) for one in statuses)
 
 
 def _success(job: Document, status: dict[str, Any], pods: list[Document]) -> JobOutcome | None:
-    spec = spec_of(job)
+    spec = k8s.spec_of(job)
     if (policy := spec.get("successPolicy")) and spec.get("completionMode") == "Indexed":
         done = parse_indexes(status.get("completedIndexes") or "", int(spec.get("completions") or 0))
         for number, rule in enumerate(policy.get("rules") or ()):
@@ -250,7 +238,7 @@ def _success(job: Document, status: dict[str, Any], pods: list[Document]) -> Job
                 return JobOutcome(True, "SuccessPolicy", f"Matched rules at index {number}")
     succeeded = int(status.get("succeeded") or 0)
     completions = spec.get("completions")
-    active = any(map(is_active, pods))
+    active = any(map(k8s.is_active, pods))
     over = succeeded > 0 and not active if completions is None else succeeded >= int(completions)
     return JobOutcome(True, "CompletionsReached", "Reached expected number of succeeded pods") if over else None
 
@@ -282,23 +270,23 @@ def _policy_failure(job: Document, pod: Document) -> str:
 
 def _matched(job: Document, pod: Document) -> tuple[str, str]:
     """Return the action of the failure policy for a failed pod, and a text about the matching rule."""
-    for number, rule in enumerate((spec_of(job).get("podFailurePolicy") or {}).get("rules") or ()):
+    for number, rule in enumerate((k8s.spec_of(job).get("podFailurePolicy") or {}).get("rules") or ()):
         action = rule.get("action", "Count")
         if (codes := rule.get("onExitCodes")) is not None:
             for name, code in _exit_codes(pod):
                 if _takes(codes, name, code):
-                    text = f"Container {name} for pod {key_of(pod)} failed with exit code {code}"
+                    text = f"Container {name} for pod {k8s.key_of(pod)} failed with exit code {code}"
                     return action, f"{text} matching {action} rule at index {number}"
-        held = Counter((one.get("type"), one.get("status")) for one in status_of(pod).get("conditions") or ())
+        held = Counter((one.get("type"), one.get("status")) for one in k8s.status_of(pod).get("conditions") or ())
         for asked in rule.get("onPodConditions") or ():
             if held[asked.get("type"), asked.get("status", "True")]:
-                text = f"Pod {key_of(pod)} has condition {asked.get('type')}"
+                text = f"Pod {k8s.key_of(pod)} has condition {asked.get('type')}"
                 return action, f"{text} matching {action} rule at index {number}"
     return "Count", ""
 
 
 def _exit_codes(pod: Document) -> Iterable[tuple[str, int]]:
-    statuses = (*(status_of(pod).get("containerStatuses") or ()), *(status_of(pod).get("initContainerStatuses") or ()))
+    statuses = (*(k8s.status_of(pod).get("containerStatuses") or ()), *(k8s.status_of(pod).get("initContainerStatuses") or ()))
     for one in statuses:
         ended = (one.get("state") or {}).get("terminated")
         if ended is not None and ended.get("exitCode"):

@@ -18,16 +18,7 @@ import msgspec
 from moorage.api.quantity import parse_int64
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    DAEMON_SETS,
-    STATEFUL_SETS,
-    annotations_of,
-    labels_of,
-    name_of,
-    spec_of,
-    stable_suffix,
-    status_of,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 
 # -- index ranges ------------------------------------------------------------------------------------------------------
 # Completion indexes of an indexed job in compact form: ``1,3-5,7``.
@@ -102,7 +93,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def content_hash(template: object, *more: str) -> str:
     """Return a hash of ten characters of a pod template, given as document or struct, and of the texts in ``more``."""
-    return stable_suffix(_encode(template).decode(), *more, length=10)
+    return k8s.stable_suffix(_encode(template).decode(), *more, length=10)
 
 
 def revision_number(annotations: Mapping[str, str]) -> int:
@@ -186,23 +177,23 @@ def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document]
     counts: Counter[str] = Counter()
     for pod in pods:
         name = _revision_of(kind, owner, pod)
-        if name.startswith(f"{name_of(owner)}-") and name not in known and _is_current(kind, owner, pod, name):
+        if name.startswith(f"{k8s.name_of(owner)}-") and name not in known and _is_current(kind, owner, pod, name):
             counts[name] += 1
     return max(sorted(counts), key=lambda name: counts[name], default="")
 
 
 def _revision_of(kind: ServedKind, owner: Document, pod: Document) -> str:
     """Return the name of a pod's revision, from its hash label; a daemon pod's label lacks the prefix with the set's name."""
-    mark = labels_of(pod).get(REVISION_HASH, "")
-    return f"{name_of(owner)}-{mark}" if kind is DAEMON_SETS and mark else mark
+    mark = k8s.labels_of(pod).get(REVISION_HASH, "")
+    return f"{k8s.name_of(owner)}-{mark}" if kind is k8s.DAEMON_SETS and mark else mark
 
 
 def _is_current(kind: ServedKind, owner: Document, pod: Document, revision: str) -> bool:
-    if kind is DAEMON_SETS:
-        generation = annotations_of(owner).get(_CHANGES)
-        is_current = generation is not None and labels_of(pod).get(_CHANGE) == generation
+    if kind is k8s.DAEMON_SETS:
+        generation = k8s.annotations_of(owner).get(_CHANGES)
+        is_current = generation is not None and k8s.labels_of(pod).get(_CHANGE) == generation
     else:
-        status = status_of(owner)
+        status = k8s.status_of(owner)
         is_observed = status.get("observedGeneration") == owner["metadata"].get("generation")
         is_current = is_observed and status.get("updateRevision") == revision
     return is_current or is_made_from(pod, _as_given(kind, owner))
@@ -210,13 +201,13 @@ def _is_current(kind: ServedKind, owner: Document, pod: Document, revision: str)
 
 def _as_given(kind: ServedKind, owner: Document) -> Document:
     """Return the template of a set without the fields that its controller replaces."""
-    template = spec_of(owner).get("template") or {}
-    spec = dict(spec_of(template))
-    if kind is DAEMON_SETS and (spec.get("affinity") or {}).get("nodeAffinity"):
+    template = k8s.spec_of(owner).get("template") or {}
+    spec = dict(k8s.spec_of(template))
+    if kind is k8s.DAEMON_SETS and (spec.get("affinity") or {}).get("nodeAffinity"):
         spec["affinity"] = {name: value for name, value in spec["affinity"].items() if name != "nodeAffinity"}
-    if kind is STATEFUL_SETS:
+    if kind is k8s.STATEFUL_SETS:
         spec = {name: value for name, value in spec.items() if name not in {"hostname", "subdomain"}}
-        claims = {(one.get("metadata") or {}).get("name") for one in spec_of(owner).get("volumeClaimTemplates") or ()}
+        claims = {(one.get("metadata") or {}).get("name") for one in k8s.spec_of(owner).get("volumeClaimTemplates") or ()}
         spec["volumes"] = [one for one in spec.get("volumes") or () if one.get("name") not in claims]
     return {**template, "spec": spec}
 
@@ -225,7 +216,7 @@ def is_made_from(pod: Document, template: Document) -> bool:
     """Return whether a pod contains everything in a template."""
     metadata = template.get("metadata") or {}
     given = {name: metadata.get(name) for name in ("labels", "annotations")}
-    return _holds(pod["metadata"], given) and _holds(spec_of(pod), spec_of(template))
+    return _holds(pod["metadata"], given) and _holds(k8s.spec_of(pod), k8s.spec_of(template))
 
 
 def _holds(made: Any, given: Any) -> bool:

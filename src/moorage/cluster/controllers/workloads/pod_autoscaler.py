@@ -16,20 +16,7 @@ from typing import Any, Final
 from moorage.api.quantity import milli_value
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.cluster.controllers.machinery.object_fields import (
-    NODES,
-    PODS,
-    condition_of,
-    copied,
-    key_of,
-    labels_of,
-    namespace_of,
-    selector_of,
-    spec_of,
-    stamp,
-    status_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step, Update
 from moorage.cluster.controllers.workloads.replica_proposals import MetricError, ReplicaProposal, Tolerances, proposal_of
@@ -55,11 +42,11 @@ class _Conditions:
     """The conditions of an autoscaler, which are set one after the other."""
 
     def __init__(self, autoscaler: Document, now: float) -> None:
-        self.found = [dict(one) for one in status_of(autoscaler).get("conditions") or ()]
+        self.found = [dict(one) for one in k8s.status_of(autoscaler).get("conditions") or ()]
         self._now = now
 
     def set(self, name: str, is_true: bool, reason: str, message: str) -> None:
-        self.found = with_condition(self.found, name, "True" if is_true else "False", self._now, reason, message)
+        self.found = k8s.with_condition(self.found, name, "True" if is_true else "False", self._now, reason, message)
 
 
 class PodAutoscalers:
@@ -72,9 +59,9 @@ class PodAutoscalers:
         if event.kind is not _AUTOSCALERS:
             return
         if event.new is None:
-            self._memories.pop(key_of(event.latest), None)
-        elif event.old is None or spec_of(event.old) != spec_of(event.new):
-            yield key_of(event.new)
+            self._memories.pop(k8s.key_of(event.latest), None)
+        elif event.old is None or k8s.spec_of(event.old) != k8s.spec_of(event.new):
+            yield k8s.key_of(event.new)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         autoscaler = world.find(_AUTOSCALERS, key)
@@ -85,8 +72,8 @@ class PodAutoscalers:
 
     def _steps(self, key: str, autoscaler: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         conditions = _Conditions(autoscaler, now)
-        reference = spec_of(autoscaler)["scaleTargetRef"]
-        kind, target = _target(world, namespace_of(autoscaler), reference)
+        reference = k8s.spec_of(autoscaler)["scaleTargetRef"]
+        kind, target = _target(world, k8s.namespace_of(autoscaler), reference)
         if kind is None or target is None:
             why = _no_target(kind, reference)
             conditions.set(
@@ -96,10 +83,10 @@ class PodAutoscalers:
                 f"the HPA controller was unable to get the target's current scale: {why}",
             )
             yield EventStep(_AUTOSCALERS, autoscaler, "Warning", "FailedGetScale", why)
-            yield from _with_status(autoscaler, {**status_of(autoscaler), "conditions": conditions.found})
+            yield from _with_status(autoscaler, {**k8s.status_of(autoscaler), "conditions": conditions.found})
             return
         memory = self._memories.setdefault(key, _Memory())
-        current = int(spec_of(target).get("replicas", 1))
+        current = int(k8s.spec_of(target).get("replicas", 1))
         if not memory.recommendations:
             memory.recommendations.append((now, current))
         conditions.set(
@@ -107,7 +94,7 @@ class PodAutoscalers:
         )
         wanted, reason = current, ""
         metrics: list[Document] = []
-        least, most = int(spec_of(autoscaler).get("minReplicas", 1)), int(spec_of(autoscaler)["maxReplicas"])
+        least, most = int(k8s.spec_of(autoscaler).get("minReplicas", 1)), int(k8s.spec_of(autoscaler)["maxReplicas"])
         if current == 0 and least != 0:
             conditions.set(
                 "ScalingActive", False, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"
@@ -123,7 +110,7 @@ class PodAutoscalers:
                 yield EventStep(_AUTOSCALERS, autoscaler, "Warning", error.reason, str(error))
                 yield EventStep(_AUTOSCALERS, autoscaler, "Warning", "FailedComputeMetricsReplicas", str(error))
                 status = {
-                    **status_of(autoscaler),
+                    **k8s.status_of(autoscaler),
                     "currentReplicas": current,
                     "conditions": conditions.found,
                     "currentMetrics": None,
@@ -142,9 +129,9 @@ class PodAutoscalers:
 
         Raises  MetricError if no metric can be read, or one cannot and the others would scale down
         """
-        selector = selector_of(spec_of(target).get("selector"))
-        pods = [one for one in world.all(PODS, namespace_of(autoscaler)) if selector.matches(labels_of(one))]
-        tolerances, specs = _tolerances(autoscaler), spec_of(autoscaler).get("metrics") or []
+        selector = k8s.selector_of(k8s.spec_of(target).get("selector"))
+        pods = [one for one in world.all(k8s.PODS, k8s.namespace_of(autoscaler)) if selector.matches(k8s.labels_of(one))]
+        tolerances, specs = _tolerances(autoscaler), k8s.spec_of(autoscaler).get("metrics") or []
         found: list[ReplicaProposal] = []
         failed: list[MetricError] = []
         statuses: list[Document] = []
@@ -173,16 +160,16 @@ class PodAutoscalers:
         self, autoscaler: Document, kind: ServedKind, target: Document, wanted: int, reason: str, metrics: list[Document],
         conditions: _Conditions, memory: _Memory, now: float,
     ) -> Iterator[Step]:  # fmt: skip
-        current = int(spec_of(target).get("replicas", 1))
+        current = int(k8s.spec_of(target).get("replicas", 1))
         status = {
-            **status_of(autoscaler),
+            **k8s.status_of(autoscaler),
             "currentReplicas": current,
             "desiredReplicas": wanted,
             "currentMetrics": metrics or None,
         }
         if wanted != current:
-            revised = copied(target)
-            revised["spec"] = {**spec_of(target), "replicas": wanted}
+            revised = k8s.copied(target)
+            revised["spec"] = {**k8s.spec_of(target), "replicas": wanted}
             yield Update(kind, revised)
             conditions.set(
                 "AbleToScale", True, "SucceededRescale", f"the HPA controller was able to update the target scale to {wanted}"
@@ -191,7 +178,7 @@ class PodAutoscalers:
             changes = memory.ups if wanted > current else memory.downs
             changes[:] = [one for one in changes if one[0] > now - _LONGEST_S]
             changes.append((now, abs(wanted - current)))
-            status["lastScaleTime"] = stamp(now)
+            status["lastScaleTime"] = k8s.stamp(now)
         yield from _with_status(autoscaler, {**status, "conditions": conditions.found})
 
 
@@ -211,19 +198,19 @@ def _no_target(kind: ServedKind | None, reference: Mapping[str, Any]) -> str:
 
 
 def _is_measured(pod: Document, world: ObjectIndex) -> bool:
-    node = world.get(NODES, "", spec_of(pod).get("nodeName") or "")
-    ready = None if node is None else condition_of(node, "Ready")
+    node = world.get(k8s.NODES, "", k8s.spec_of(pod).get("nodeName") or "")
+    ready = None if node is None else k8s.condition_of(node, "Ready")
     return ready is not None and ready.get("status") == "True"
 
 
 def _tolerances(autoscaler: Document) -> Tolerances:
-    behavior = spec_of(autoscaler).get("behavior") or {}
+    behavior = k8s.spec_of(autoscaler).get("behavior") or {}
     given = [(behavior.get(side) or {}).get("tolerance") for side in ("scaleDown", "scaleUp")]
     return Tolerances(*(0.1 if one is None else milli_value(one) / 1000 for one in given))
 
 
 def _with_status(autoscaler: Document, status: Document) -> Iterator[Step]:
-    if status != status_of(autoscaler):
+    if status != k8s.status_of(autoscaler):
         yield SetStatus(_AUTOSCALERS, autoscaler, status)
 
 
@@ -232,7 +219,7 @@ def _with_status(autoscaler: Document, status: Document) -> Iterator[Step]:
 
 def _normalized(autoscaler: Document, memory: _Memory, current: int, wanted: int, conditions: _Conditions, now: float) -> int:
     """Return the number of replicas after stabilization, rates and bounds, and set the conditions that say so."""
-    behavior = spec_of(autoscaler).get("behavior")
+    behavior = k8s.spec_of(autoscaler).get("behavior")
     up, down = ((behavior or {}).get(side) for side in ("scaleUp", "scaleDown"))
     windows = [(rules or {}).get("stabilizationWindowSeconds") for rules in (up, down)]
     up_s, down_s = windows[0] or 0, _DOWNSCALE_WINDOW_S if windows[1] is None else windows[1]
@@ -263,7 +250,7 @@ def _limited(
     autoscaler: Document, memory: _Memory, current: int, wanted: int, rules: tuple[Any, Any], now: float
 ) -> tuple[int, str, str]:
     """Return the number of replicas within rates and bounds, and the reason and message of the condition."""
-    least, most = int(spec_of(autoscaler).get("minReplicas", 1)), int(spec_of(autoscaler)["maxReplicas"])
+    least, most = int(k8s.spec_of(autoscaler).get("minReplicas", 1)), int(k8s.spec_of(autoscaler)["maxReplicas"])
     if wanted > current:
         rate = max(current, _up_limit(memory, current, rules[0], now))
         if rate < most:

@@ -16,28 +16,7 @@ from moorage.api.quantity import parse_int64
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.controllers.machinery.object_fields import (
-    DEPLOYMENTS,
-    PODS,
-    age_order,
-    annotations_of,
-    condition_of,
-    controller_of,
-    is_active,
-    is_ending,
-    labels_of,
-    name_of,
-    namespace_of,
-    phase_of,
-    ready_since,
-    reference_to,
-    seconds,
-    selector_of,
-    spec_of,
-    status_of,
-    uid_of,
-    with_condition,
-)
+from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
@@ -71,12 +50,12 @@ def template_hash(template: Document, collisions: int = 0) -> str:
 
 def size_of(replica_set: Document) -> int:
     """Return the desired replicas of a replica set."""
-    return int(spec_of(replica_set).get("replicas", 1))
+    return int(k8s.spec_of(replica_set).get("replicas", 1))
 
 
 def revision_of(one: Document) -> int:
     """Return the revision annotation of an object; 0 without one."""
-    return revision_number(annotations_of(one))
+    return revision_number(k8s.annotations_of(one))
 
 
 def _bare(template: Document) -> Document:
@@ -89,17 +68,19 @@ def _bare(template: Document) -> Document:
 
 def find_new(deployment: Document, sets: Iterable[Document]) -> Document | None:
     """Return the oldest replica set with the deployment's current template."""
-    wanted = _bare(spec_of(deployment).get("template") or {})
-    return next((one for one in sorted(sets, key=age_order) if _bare(spec_of(one).get("template") or {}) == wanted), None)
+    wanted = _bare(k8s.spec_of(deployment).get("template") or {})
+    return next(
+        (one for one in sorted(sets, key=k8s.age_order) if _bare(k8s.spec_of(one).get("template") or {}) == wanted), None
+    )
 
 
 def new_replica_set(deployment: Document, mark: str, revision: int, replicas: int, most: int) -> Document:
     """Return a new replica set for the deployment's current template."""
-    spec = spec_of(deployment)
+    spec = k8s.spec_of(deployment)
     template = spec.get("template") or {}
     labels = {**((template.get("metadata") or {}).get("labels") or {}), POD_TEMPLATE_HASH: mark}
     selector = spec.get("selector") or {}
-    annotations = {**_copied(annotations_of(deployment)), REVISION: str(revision)}
+    annotations = {**_copied(k8s.annotations_of(deployment)), REVISION: str(revision)}
     made: dict[str, Any] = {
         "replicas": replicas,
         "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), POD_TEMPLATE_HASH: mark}},
@@ -111,11 +92,11 @@ def new_replica_set(deployment: Document, mark: str, revision: int, replicas: in
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
-            "name": f"{name_of(deployment)}-{mark}",
-            "namespace": namespace_of(deployment),
+            "name": f"{k8s.name_of(deployment)}-{mark}",
+            "namespace": k8s.namespace_of(deployment),
             "labels": dict(labels),
             "annotations": with_sizes(annotations, int(spec.get("replicas", 1)), most),
-            "ownerReferences": [reference_to(DEPLOYMENTS, deployment)],
+            "ownerReferences": [k8s.reference_to(k8s.DEPLOYMENTS, deployment)],
         },
         "spec": made,
     }
@@ -131,8 +112,8 @@ def updated_annotations(deployment: Document, replica_set: Document, revision: i
 
     After a rollback the replica set gets the next revision, and its earlier ones are kept in the history.
     """
-    held = annotations_of(replica_set)
-    made = {**held, **_copied(annotations_of(deployment))}
+    held = k8s.annotations_of(replica_set)
+    made = {**held, **_copied(k8s.annotations_of(deployment))}
     before = parse_int64(held.get(REVISION, "")) if held.get(REVISION) else 0
     if before is None or before >= revision:
         return made
@@ -168,13 +149,13 @@ def deletion_order(pods: Iterable[Document], related: Iterable[Document], now: f
     ``related`` are active pods of the same application: a pod with many of them on its node is deleted earlier. Ages are
     compared by magnitude only, so that the UID decides between pods of similar age and spreads the losses over failure domains.
     """
-    crowd = Counter(spec_of(pod).get("nodeName") or "" for pod in related)
+    crowd = Counter(k8s.spec_of(pod).get("nodeName") or "" for pod in related)
 
     def compare(a: Document, b: Document) -> int:
         for rule in (_by_place, _by_phase, _by_readiness, _by_cost):
             if found := rule(a, b):
                 return found
-        if found := crowd[spec_of(b).get("nodeName") or ""] - crowd[spec_of(a).get("nodeName") or ""]:
+        if found := crowd[k8s.spec_of(b).get("nodeName") or ""] - crowd[k8s.spec_of(a).get("nodeName") or ""]:
             return found
         return _by_age(a, b, now)
 
@@ -186,15 +167,15 @@ def _sign(a: float, b: float) -> int:
 
 
 def _by_place(a: Document, b: Document) -> int:
-    return _sign(bool(spec_of(a).get("nodeName")), bool(spec_of(b).get("nodeName")))
+    return _sign(bool(k8s.spec_of(a).get("nodeName")), bool(k8s.spec_of(b).get("nodeName")))
 
 
 def _by_phase(a: Document, b: Document) -> int:
-    return _sign(_PHASES.get(phase_of(a), 0), _PHASES.get(phase_of(b), 0))
+    return _sign(_PHASES.get(k8s.phase_of(a), 0), _PHASES.get(k8s.phase_of(b), 0))
 
 
 def _by_readiness(a: Document, b: Document) -> int:
-    return _sign(ready_since(a) is not None, ready_since(b) is not None)
+    return _sign(k8s.ready_since(a) is not None, k8s.ready_since(b) is not None)
 
 
 def _by_cost(a: Document, b: Document) -> int:
@@ -202,18 +183,18 @@ def _by_cost(a: Document, b: Document) -> int:
 
 
 def _cost(pod: Document) -> int:
-    value = parse_int64(annotations_of(pod).get(_COST, ""))
+    value = parse_int64(k8s.annotations_of(pod).get(_COST, ""))
     return 0 if value is None or abs(value) > 2**31 - 1 else value
 
 
 def _by_age(a: Document, b: Document, now: float) -> int:
-    ready = ready_since(a), ready_since(b)
+    ready = k8s.ready_since(a), k8s.ready_since(b)
     if ready[0] is not None and ready[1] is not None and ready[0] != ready[1]:
         return _by_magnitude(now - ready[0], now - ready[1]) or _by_uid(a, b)
     for restarts in (_restarts, _sidecar_restarts):
         if found := restarts(b) - restarts(a):
             return found
-    born = [seconds(pod["metadata"].get("creationTimestamp")) for pod in (a, b)]
+    born = [k8s.seconds(pod["metadata"].get("creationTimestamp")) for pod in (a, b)]
     if born[0] != born[1]:
         return _by_magnitude(now - born[0], now - born[1]) or _by_uid(a, b)
     return 0
@@ -228,17 +209,17 @@ def _magnitude(age_s: float) -> int:
 
 
 def _by_uid(a: Document, b: Document) -> int:
-    return -1 if uid_of(a) < uid_of(b) else 1
+    return -1 if k8s.uid_of(a) < k8s.uid_of(b) else 1
 
 
 def _restarts(pod: Document) -> int:
-    return _most(status_of(pod).get("containerStatuses") or (), lambda name: True)
+    return _most(k8s.status_of(pod).get("containerStatuses") or (), lambda name: True)
 
 
 def _sidecar_restarts(pod: Document) -> int:
-    inits: Sequence[Document] = spec_of(pod).get("initContainers") or ()
+    inits: Sequence[Document] = k8s.spec_of(pod).get("initContainers") or ()
     sidecars = {one["name"] for one in inits if one.get("restartPolicy") == "Always"}
-    return _most(status_of(pod).get("initContainerStatuses") or (), sidecars.__contains__)
+    return _most(k8s.status_of(pod).get("initContainerStatuses") or (), sidecars.__contains__)
 
 
 def _most(statuses: Iterable[Document], counts: Callable[[str], bool]) -> int:
@@ -260,62 +241,67 @@ class ReplicaSets:
         self.name = "replicaset-controller" if kind.group else "replication-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is PODS and event.old is not None and controller_of(event.latest) is None and not self._selects(event):
+        if (
+            event.kind is k8s.PODS
+            and event.old is not None
+            and k8s.controller_of(event.latest) is None
+            and not self._selects(event)
+        ):
             return ()
-        return keys_by_owner(event, world, PODS, self.kind)
+        return keys_by_owner(event, world, k8s.PODS, self.kind)
 
     @staticmethod
     def _selects(event: ObjectChange) -> bool:
         """Return False for a change of an unmanaged pod that does not affect selectors."""
         old, new = event.old, event.new
-        return old is None or new is None or controller_of(old) is not None or labels_of(old) != labels_of(new)
+        return old is None or new is None or k8s.controller_of(old) is not None or k8s.labels_of(old) != k8s.labels_of(new)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         held = world.find(self.kind, key)
         if held is None:
             return
-        claimed = claim(PODS, self.kind, held, self._selector(held), world)
+        claimed = claim(k8s.PODS, self.kind, held, self._selector(held), world)
         yield from claimed.steps
-        active = [pod for pod in claimed.held if is_active(pod)]
-        missing = int(spec_of(held).get("replicas", 1)) - len(active)
-        if missing and not is_ending(held) and not (missing > 0 and world.is_closing(namespace_of(held))):
+        active = [pod for pod in claimed.held if k8s.is_active(pod)]
+        missing = int(k8s.spec_of(held).get("replicas", 1)) - len(active)
+        if missing and not k8s.is_ending(held) and not (missing > 0 and world.is_closing(k8s.namespace_of(held))):
             # The changes here trigger the next reconcile, which updates the status.
             yield from self._adjust(held, claimed.held, active, missing, world, now)
         else:
             yield from self._status_steps(held, claimed.held, active, now)
 
     def _selector(self, held: Document) -> Selector:
-        selector = spec_of(held).get("selector")
+        selector = k8s.spec_of(held).get("selector")
         if self.kind.group:
-            return selector_of(selector)
+            return k8s.selector_of(selector)
         return selector_from_map(selector) if selector else NOTHING
 
     def _adjust(
         self, held: Document, pods: list[Document], active: list[Document], missing: int, world: ObjectIndex, now: float
     ) -> Iterator[Step]:
         status = _status(self.kind, held, pods, active, now)
-        template = spec_of(held).get("template") or {}
+        template = k8s.spec_of(held).get("template") or {}
         for _ in range(min(missing, BURST)):
-            pod = pod_of_template(self.kind, held, template, generateName=f"{name_of(held)}-")
-            yield Create(PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, status, why, now))
+            pod = pod_of_template(self.kind, held, template, generateName=f"{k8s.name_of(held)}-")
+            yield Create(k8s.PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, status, why, now))
         if missing < 0:
             related = _related(self.kind, held, active, world)
             for pod in deletion_order(active, related, now)[: min(-missing, BURST)]:
-                yield DeleteStep(PODS, pod)
-                yield EventStep(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+                yield DeleteStep(k8s.PODS, pod)
+                yield EventStep(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {k8s.name_of(pod)}")
         if abs(missing) > BURST:
             yield Later(0)
 
     def _failed(self, held: Document, status: Document, why: str, now: float) -> SetStatus:
         """Return the status for a failed creation. The first message stays: later ones may differ only in generated names."""
-        conditions = status_of(held).get("conditions") or []
-        if (condition_of(held, _FAILURE) or {}).get("status") != "True":
-            conditions = with_condition(conditions, _FAILURE, "True", now, "FailedCreate", why)
+        conditions = k8s.status_of(held).get("conditions") or []
+        if (k8s.condition_of(held, _FAILURE) or {}).get("status") != "True":
+            conditions = k8s.with_condition(conditions, _FAILURE, "True", now, "FailedCreate", why)
         return SetStatus(self.kind, held, {**status, "conditions": conditions})
 
     def _status_steps(self, held: Document, pods: list[Document], active: list[Document], now: float) -> Iterator[Step]:
         status = _status(self.kind, held, pods, active, now)
-        if status != status_of(held):
+        if status != k8s.status_of(held):
             yield SetStatus(self.kind, held, status)
         waits = _until_available(held, active, now)
         if waits is not None:
@@ -324,27 +310,27 @@ class ReplicaSets:
 
 def _related(kind: ServedKind, held: Document, active: list[Document], world: ObjectIndex) -> list[Document]:
     """Return the active pods of all replica sets of the same owner. Pods on nodes with many of them are deleted first."""
-    owner = controller_of(held)
+    owner = k8s.controller_of(held)
     if owner is None:
         return active
-    siblings = (one for one in world.dependents(kind, owner["uid"]) if uid_of(one) != uid_of(held))
-    others = (pod for one in siblings for pod in world.controlled(PODS, one) if is_active(pod))
+    siblings = (one for one in world.dependents(kind, owner["uid"]) if k8s.uid_of(one) != k8s.uid_of(held))
+    others = (pod for one in siblings for pod in world.controlled(k8s.PODS, one) if k8s.is_active(pod))
     return [*active, *others]
 
 
 def _status(kind: ServedKind, held: Document, pods: list[Document], active: list[Document], now: float) -> Document:
-    wanted = ((spec_of(held).get("template") or {}).get("metadata") or {}).get("labels") or {}
-    least_s = int(spec_of(held).get("minReadySeconds") or 0)
-    ready = [since for pod in active if (since := ready_since(pod)) is not None]
+    wanted = ((k8s.spec_of(held).get("template") or {}).get("metadata") or {}).get("labels") or {}
+    least_s = int(k8s.spec_of(held).get("minReadySeconds") or 0)
+    ready = [since for pod in active if (since := k8s.ready_since(pod)) is not None]
     counted: dict[str, Any] = {
-        "fullyLabeledReplicas": sum(wanted.items() <= labels_of(pod).items() for pod in active),
+        "fullyLabeledReplicas": sum(wanted.items() <= k8s.labels_of(pod).items() for pod in active),
         "readyReplicas": len(ready),
         "availableReplicas": sum(now - since >= least_s for since in ready),
     }
     if kind.group:
-        counted["terminatingReplicas"] = sum(is_ending(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods)
+        counted["terminatingReplicas"] = sum(k8s.is_ending(pod) and k8s.phase_of(pod) not in ENDED_PHASES for pod in pods)
     # Creation works again: drop the failure condition.
-    conditions = [one for one in status_of(held).get("conditions") or () if one.get("type") != _FAILURE]
+    conditions = [one for one in k8s.status_of(held).get("conditions") or () if one.get("type") != _FAILURE]
     kept = {"conditions": conditions} if conditions else {}
     return {
         "replicas": len(active),
@@ -356,6 +342,6 @@ def _status(kind: ServedKind, held: Document, pods: list[Document], active: list
 
 def _until_available(held: Document, active: list[Document], now: float) -> float | None:
     """Return in how many seconds the next ready pod becomes available; None without one."""
-    least_s = int(spec_of(held).get("minReadySeconds") or 0)
-    waits = [since + least_s - now for pod in active if least_s and (since := ready_since(pod)) is not None]
+    least_s = int(k8s.spec_of(held).get("minReadySeconds") or 0)
+    waits = [since + least_s - now for pod in active if least_s and (since := k8s.ready_since(pod)) is not None]
     return min((wait for wait in waits if wait > 0), default=None)

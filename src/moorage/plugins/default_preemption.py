@@ -25,21 +25,10 @@ from moorage.core.preemption.candidates import Candidate, PreemptionSearch, choo
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.row_importance import Ranking
 from moorage.errors import Fault
+from moorage.framework import points
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    Attachable,
-    Attempt,
-    EnqueueExtensions,
-    PodGroupPostFilterPlugin,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreEnqueuePlugin,
-    Reusable,
-    Reuse,
-    Signature,
-)
 from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Code, Hold, Status, Verdicts, fit_error
@@ -85,7 +74,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         return found
 
 
-def _signature(pod: PodInfo) -> Signature:
+def _signature(pod: PodInfo) -> points.Signature:
     return {
         "spec.priority": pod.priority,
         "spec.preemptionPolicy": pod.spec.preemption_policy,
@@ -94,10 +83,17 @@ def _signature(pod: PodInfo) -> Signature:
     }
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions, Attachable, Reusable):
+class DefaultPreemption(
+    points.PreEnqueuePlugin,
+    points.PostFilterPlugin,
+    points.PodGroupPostFilterPlugin,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
+):
     name = "DefaultPreemption"
     Args = DefaultPreemptionArgs
-    reuse = Reuse(signature=_signature, signature_reads=())
+    reuse = points.Reuse(signature=_signature, signature_reads=())
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self._args = args or DefaultPreemptionArgs()
@@ -126,28 +122,28 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if self._gates["SchedulerAsyncPreemption"]:
             yield Wake(POD_DELETED, when=lambda pod, old, new: False, by_shape=True)
 
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
+    def post_filter(self, pod: PodInfo, attempt: points.Attempt) -> points.PostFilterResult | Consult[Candidate]:
         why_not = self.ineligible(pod, attempt)
         if why_not:
-            return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
+            return points.PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         search = self.search(attempt)
         return self.nominate_best(pod, attempt, search.candidates) if search.candidates else _no_candidate(search)
 
     def nominate_best(
-        self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
-    ) -> PostFilterResult | Consult[Candidate]:
+        self, pod: PodInfo, attempt: points.Attempt, candidates: Sequence[Candidate]
+    ) -> points.PostFilterResult | Consult[Candidate]:
         """Nominate the pod to the candidate where preemption does the least harm, after the extenders have filtered them."""
 
-        def choice(left: Sequence[Candidate]) -> PostFilterResult:
+        def choice(left: Sequence[Candidate]) -> points.PostFilterResult:
             if not left:
-                return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {NO_CANDIDATE}",))
+                return points.PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {NO_CANDIDATE}",))
             return self.nominate(pod, attempt, choose(left))
 
         return Consult(candidates, choice) if attempt.consults else choice(candidates)
 
-    def nominate(self, pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
+    def nominate(self, pod: PodInfo, attempt: points.Attempt, best: Candidate) -> points.PostFilterResult:
         """Nominate the pod to the candidate's node and list the victims to evict there."""
-        return PostFilterResult(
+        return points.PostFilterResult(
             Code.SUCCESS,
             nominated=attempt.snapshot.table.nodes[best.row].name,
             victims=self.to_evict(best),
@@ -168,12 +164,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
         return group_victims(group, pods, snapshot, budgets, fits)
 
-    def search(self, attempt: Attempt) -> PreemptionSearch:
+    def search(self, attempt: points.Attempt) -> PreemptionSearch:
         """Find the nodes on which evicting pods would help."""
         args = self._args
         return self.candidates(attempt, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
 
-    def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
+    def candidates(self, attempt: points.Attempt, percentage: int, absolute: int) -> PreemptionSearch:
         """Find nodes on which evicting pods would help, as many as these limits ask for; see ``find_candidates``."""
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         return find_candidates(attempt, budgets, percentage, absolute, self._ranking)
@@ -192,7 +188,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)
         return len(rows) > 0 and bool(self._ranking.have_lesser(snapshot.table, rows, pod.priority).any())
 
-    def ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
+    def ineligible(self, pod: PodInfo, attempt: points.Attempt) -> str:
         """Return why the pod may not preempt; empty if it may.
 
         A pod that has already preempted waits for its victims to terminate, unless its nominated node is now unresolvable.
@@ -217,7 +213,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         """Return whether a pod that preempted before waits for this pod of its nominated node to terminate."""
         return _was_preempted(other)
 
-    def _ineligible_in_group(self, pod: PodInfo, attempt: Attempt) -> str:
+    def _ineligible_in_group(self, pod: PodInfo, attempt: points.Attempt) -> str:
         """Return why a pod of a group may not preempt by itself; empty if it may."""
         if self._gates["TopologyAwareWorkloadScheduling"]:
             group = attempt.snapshot.objects(PodGroup).get(group_key(pod) or "")
@@ -236,9 +232,9 @@ def _was_preempted(pod: PodInfo) -> bool:
     return disrupted is not None and disrupted.status == "True" and disrupted.reason == "PreemptionByScheduler"
 
 
-def _no_candidate(search: PreemptionSearch) -> PostFilterResult:
+def _no_candidate(search: PreemptionSearch) -> points.PostFilterResult:
     """Report that no candidate was found, and clear an earlier nomination."""
     if search.errors:
         text = aggregate(search.errors)
-        return PostFilterResult(Code.ERROR, (f"preemption: {text}",))
-    return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {fit_error(search.verdicts)}",), nominated="")
+        return points.PostFilterResult(Code.ERROR, (f"preemption: {text}",))
+    return points.PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {fit_error(search.verdicts)}",), nominated="")

@@ -25,31 +25,13 @@ from moorage.api.devices import AllocationResult, DeviceClass, ResourceClaim
 from moorage.api.durations import format_duration
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError, Fault
+from moorage.framework import points
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    NOTHING_TO_DO,
-    Attachable,
-    Attempt,
-    EnqueueExtensions,
-    FilterPlugin,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    ReservePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreExtensions,
-    ScorePlugin,
-    Signature,
-)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
@@ -145,19 +127,19 @@ _FIT = RequestOptions(use_status=False)
 
 
 class DynamicResources(
-    PreEnqueuePlugin,
-    PreFilterPlugin[PodDevices],
-    FilterPlugin[PodDevices],
-    PostFilterPlugin,
-    ScorePlugin[PodDevices | PodInfo],
-    ScoreExtensions[PodDevices | PodInfo],
-    ReservePlugin[PodDevices],
-    PreBindPlugin[PodDevices],
+    points.PreEnqueuePlugin,
+    points.PreFilterPlugin[PodDevices],
+    points.FilterPlugin[PodDevices],
+    points.PostFilterPlugin,
+    points.ScorePlugin[PodDevices | PodInfo],
+    points.ScoreExtensions[PodDevices | PodInfo],
+    points.ReservePlugin[PodDevices],
+    points.PreBindPlugin[PodDevices],
     ExplainingPlugin[PodDevices],
     RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs
@@ -208,14 +190,14 @@ class DynamicResources(
     # -- before the queue and the cycle -----------------------------------------------------------------------------------
 
     @property
-    def reuse(self) -> Reuse:
-        return Reuse(Scope.NODE, self._signature, signature_reads=(DeviceClass,), rests_when_skipped=True)
+    def reuse(self) -> points.Reuse:
+        return points.Reuse(points.Scope.NODE, self._signature, signature_reads=(DeviceClass,), rests_when_skipped=True)
 
-    def _signature(self, pod: PodInfo) -> Signature | None:
+    def _signature(self, pod: PodInfo) -> points.Signature | None:
         """Pods that request devices have no signature: each is decided by itself."""
         if pod.spec.resource_claims or (self._handle is not None and self._by_device(pod, self._handle.snapshot)):
             return None
-        return NOTHING_TO_DO
+        return points.NOTHING_TO_DO
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if not pod.spec.resource_claims or self._handle is None:
@@ -404,14 +386,14 @@ class DynamicResources(
 
     # -- PostFilter -------------------------------------------------------------------------------------------------------
 
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
+    def post_filter(self, pod: PodInfo, attempt: points.Attempt) -> points.PostFilterResult:
         wanted = attempt.found.states.get(self.name)
         if not isinstance(wanted, PodDevices):
             refused = attempt.verdicts.pre_filter
             has_run = self.name in attempt.found.skipped or (refused is not None and refused.plugin == self.name)
             if has_run:
-                return PostFilterResult(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,))
-            return PostFilterResult(Code.ERROR, (NO_STATE,))
+                return points.PostFilterResult(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,))
+            return points.PostFilterResult(Code.ERROR, (NO_STATE,))
         special = wanted.special
         left_behind = special is not None and special.metadata.name != SPECIAL_NAME
         for index in self._blocking_claims(wanted, attempt):
@@ -421,15 +403,15 @@ class DynamicResources(
             users = claim.status.reserved_for
             if not users or (len(users) == 1 and is_reserved_for(claim, pod)):
                 effect: Effect = Write(deallocated(claim), "status", base=claim)
-                return PostFilterResult(Code.UNSCHEDULABLE, (DEALLOCATED,), effects=(effect,))
+                return points.PostFilterResult(Code.UNSCHEDULABLE, (DEALLOCATED,), effects=(effect,))
         if special is not None and left_behind:
-            return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=deletion_of(special))
+            return points.PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=deletion_of(special))
         release = release_from_group(pod, wanted.snapshot) if self._options.group_claims else None
         if release is not None:
-            return PostFilterResult(Code.UNRESOLVABLE, (UNRESERVED,), effects=(release,))
-        return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
+            return points.PostFilterResult(Code.UNRESOLVABLE, (UNRESERVED,), effects=(release,))
+        return points.PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
 
-    def _blocking_claims(self, wanted: PodDevices, attempt: Attempt) -> list[int]:
+    def _blocking_claims(self, wanted: PodDevices, attempt: points.Attempt) -> list[int]:
         """Return the indexes of the allocated claims that made Filter reject a node. kube-scheduler tries them in any order."""
         verdicts = attempt.verdicts
         rows = [row for row, status in verdicts.refused() if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,)]

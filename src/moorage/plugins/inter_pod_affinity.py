@@ -21,28 +21,13 @@ from typing import NoReturn
 
 from moorage.api.core import Namespace, Node
 from moorage.errors import Fault
+from moorage.framework import points
 from moorage.framework.answer_forms import FollowedScores
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    Attachable,
-    Domains,
-    EnqueueExtensions,
-    FilterPlugin,
-    Idle,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreExtensions,
-    ScorePlugin,
-    Signature,
-)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
@@ -95,7 +80,7 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
         return [Fault("Invalid value", f"{at}hardPodAffinityWeight", "not in valid range [0, 100]", weight)]
 
 
-def signature_of(pod: PodInfo) -> Signature:
+def signature_of(pod: PodInfo) -> points.Signature:
     return {
         "metadata.namespace": pod.namespace,
         "metadata.labels": tuple(sorted(pod.labels.items())),
@@ -114,38 +99,38 @@ def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntA
     return next(iter(weights.items())) if len(weights) == 1 else None
 
 
-def _idle(pod: PodInfo, snapshot: Snapshot) -> Idle:
+def _idle(pod: PodInfo, snapshot: Snapshot) -> points.Idle:
     """Return idle for a pod without terms if no term of a placed pod selects it, until terms or namespaces change."""
     kinds = snapshot.table.held_terms
     logs = (*kinds, snapshot.changes_of(Namespace))
     if pod.has_affinity:
-        return Idle(now=False, until=logs)
+        return points.Idle(now=False, until=logs)
     for terms in kinds:
         if terms.position and terms.select(pod, snapshot.namespace_labels(pod.namespace)):
-            return Idle(now=False, until=logs)
-    return Idle(now=True, until=logs)
+            return points.Idle(now=False, until=logs)
+    return points.Idle(now=True, until=logs)
 
 
 class InterPodAffinity(
-    PreFilterPlugin[AffinityCounts],
-    PreFilterExtensions[AffinityCounts],
-    FilterPlugin[AffinityCounts],
-    PreScorePlugin[AffinityWeights],
-    ScorePlugin[AffinityWeights],
-    ScoreExtensions[AffinityWeights],
+    points.PreFilterPlugin[AffinityCounts],
+    points.PreFilterExtensions[AffinityCounts],
+    points.FilterPlugin[AffinityCounts],
+    points.PreScorePlugin[AffinityWeights],
+    points.ScorePlugin[AffinityWeights],
+    points.ScoreExtensions[AffinityWeights],
     ExplainingPlugin[AffinityCounts],
     TermsPlugin[AffinityCounts],
     RemedyingPlugin[AffinityCounts],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     """The plugin. Its Filter state counts pods by domain; its Score state sums weights by domain."""
 
     name = "InterPodAffinity"
     Args = InterPodAffinityArgs
-    reuse = Reuse(
-        Scope.DOMAIN, signature_of, signature_reads=(), domains=Domains(_closed_domains, _domain_scores), idle=_idle,
+    reuse = points.Reuse(
+        points.Scope.DOMAIN, signature_of, signature_reads=(), domains=points.Domains(_closed_domains, _domain_scores), idle=_idle,
         ignores=AffinityCounts.ignores, ignores_all=AffinityCounts.ignores_all,
     )  # fmt: skip
 

@@ -21,26 +21,12 @@ from msgspec.structs import replace
 from moorage.api import core
 from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
 from moorage.errors import AttemptError, Fault
+from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    NOTHING_TO_DO,
-    EnqueueExtensions,
-    FilterNodePlugin,
-    FilterPlugin,
-    Pins,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreExtensions,
-    ScorePlugin,
-    Signature,
-)
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.affinity.node_affinity_reasons import (
     explained,
@@ -94,7 +80,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
         return faults + [fault for one in weighted for fault in one.term.faults]
 
 
-def signature(pod: PodInfo) -> Signature:
+def signature(pod: PodInfo) -> points.Signature:
     return {
         "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
         "spec.affinity.nodeAffinity": _affinity(pod),
@@ -131,17 +117,17 @@ def _without_affinity(pod: PodInfo) -> core.Pod:
 
 
 class NodeAffinity(
-    PreFilterPlugin[PodInfo],
-    FilterPlugin[PodInfo],
-    FilterNodePlugin[PodInfo],
-    PreScorePlugin[tuple[PreferredTerm, ...]],
-    ScorePlugin[tuple[PreferredTerm, ...] | PodInfo],
-    ScoreExtensions[object],
+    points.PreFilterPlugin[PodInfo],
+    points.FilterPlugin[PodInfo],
+    points.FilterNodePlugin[PodInfo],
+    points.PreScorePlugin[tuple[PreferredTerm, ...]],
+    points.ScorePlugin[tuple[PreferredTerm, ...] | PodInfo],
+    points.ScoreExtensions[object],
     ExplainingPlugin[object],
     TermsPlugin[object],
     RemedyingPlugin[object],
-    EnqueueExtensions,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Reusable,
 ):
     """The plugin. Its Filter state is the pod itself: the pod's affinity is compiled once for all equal pods."""
 
@@ -162,13 +148,13 @@ class NodeAffinity(
         self._prefers = bool(preferred)
 
     @property
-    def reuse(self) -> Reuse:
-        pins = Pins(_only_node, _without_affinity)
-        return Reuse(Scope.NODE, self._signature, signature_reads=(), narrows_to=_only_nodes, pins=pins)
+    def reuse(self) -> points.Reuse:
+        pins = points.Pins(_only_node, _without_affinity)
+        return points.Reuse(points.Scope.NODE, self._signature, signature_reads=(), narrows_to=_only_nodes, pins=pins)
 
-    def _signature(self, pod: PodInfo) -> Signature:
+    def _signature(self, pod: PodInfo) -> points.Signature:
         has_none = pod.spec.affinity is None and not pod.spec.node_selector
-        return NOTHING_TO_DO if has_none and self._added is None and not self._prefers else signature(pod)
+        return points.NOTHING_TO_DO if has_none and self._added is None and not self._prefers else signature(pod)
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
         affinity = _affinity(pod)

@@ -15,20 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.core import Node, PodSpec
+from moorage.framework import points
 from moorage.framework.changes import Change, Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import (
-    NOTHING_TO_DO,
-    Attachable,
-    EnqueueExtensions,
-    FilterPlugin,
-    PreFilterPlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    Signature,
-)  # fmt: skip
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.state.cluster import Snapshot
@@ -47,22 +37,22 @@ RESTART_ALL = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST = "UserNamespacesHostNetworkSupport"
 
 
-def _signature(pod: PodInfo) -> Signature:
+def _signature(pod: PodInfo) -> points.Signature:
     needed = needed_features(pod.spec)
-    return {"neededFeatures": needed} if needed else NOTHING_TO_DO
+    return {"neededFeatures": needed} if needed else points.NOTHING_TO_DO
 
 
 class NodeDeclaredFeatures(
-    PreFilterPlugin[Features],
-    FilterPlugin[Features],
+    points.PreFilterPlugin[Features],
+    points.FilterPlugin[Features],
     ExplainingPlugin[Features],
     RemedyingPlugin[Features],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     name = "NodeDeclaredFeatures"
-    reuse = Reuse(Scope.NODE, _signature, signature_reads=())
+    reuse = points.Reuse(points.Scope.NODE, _signature, signature_reads=())
 
     def __init__(self) -> None:
         self._enabled = True

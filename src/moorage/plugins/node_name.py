@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.framework import points
 from moorage.framework.changes import Change, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import (
-    NOTHING_TO_DO,
-    EnqueueExtensions,
-    FilterNodePlugin,
-    FilterPlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    Signature,
-)  # fmt: skip
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -34,20 +25,20 @@ REASON = "node(s) didn't match the requested node name"
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
 
 
-def _signature(pod: PodInfo) -> Signature:
-    return {"spec.nodeName": pod.spec.node_name} if pod.spec.node_name else NOTHING_TO_DO
+def _signature(pod: PodInfo) -> points.Signature:
+    return {"spec.nodeName": pod.spec.node_name} if pod.spec.node_name else points.NOTHING_TO_DO
 
 
 class NodeName(
-    FilterPlugin[PodInfo],
-    FilterNodePlugin[PodInfo],
+    points.FilterPlugin[PodInfo],
+    points.FilterNodePlugin[PodInfo],
     ExplainingPlugin[object],
     RemedyingPlugin[object],
-    EnqueueExtensions,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Reusable,
 ):
     name = "NodeName"
-    reuse = Reuse(Scope.NODE, _signature, signature_reads=())
+    reuse = points.Reuse(points.Scope.NODE, _signature, signature_reads=())
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         wanted = pod.spec.node_name

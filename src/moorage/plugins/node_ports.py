@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.framework import points
 from moorage.framework.changes import Change, Remedies, RemedyingPlugin, port_text
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.points import (
-    NOTHING_TO_DO,
-    EnqueueExtensions,
-    FilterPlugin,
-    PreFilterPlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    Signature,
-)  # fmt: skip
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.evictions import evict_all
 from moorage.plugins.shared.term_names import port_name
@@ -40,21 +31,21 @@ NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
 POD_DELETED = ClusterEvent(Resource.POD, Action.DELETE)
 
 
-def _signature(pod: PodInfo) -> Signature:
-    return {"hostPorts": pod.host_ports} if pod.host_ports else NOTHING_TO_DO
+def _signature(pod: PodInfo) -> points.Signature:
+    return {"hostPorts": pod.host_ports} if pod.host_ports else points.NOTHING_TO_DO
 
 
 class NodePorts(
-    PreFilterPlugin[Ports],
-    FilterPlugin[Ports],
+    points.PreFilterPlugin[Ports],
+    points.FilterPlugin[Ports],
     ExplainingPlugin[Ports],
     TermsPlugin[Ports],
     RemedyingPlugin[Ports],
-    EnqueueExtensions,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Reusable,
 ):
     name = "NodePorts"
-    reuse = Reuse(Scope.NODE_PODS, _signature, signature_reads=())
+    reuse = points.Reuse(points.Scope.NODE_PODS, _signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Ports | Skip:
         return pod.host_ports or SKIP

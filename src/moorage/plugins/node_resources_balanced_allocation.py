@@ -19,10 +19,10 @@ from msgspec.structs import force_setattr
 
 from moorage.api.devices import DeviceClass
 from moorage.errors import Fault
+from moorage.framework import points
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.resources.device_backed_scores import (
@@ -77,11 +77,11 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
 
 
 class NodeResourcesBalancedAllocation(
-    PreScorePlugin[ScoredDemands],
-    ScorePlugin[ScoredDemands],
-    ScoreNodePlugin[ScoredDemands],
-    Attachable,
-    Reusable,
+    points.PreScorePlugin[ScoredDemands],
+    points.ScorePlugin[ScoredDemands],
+    points.ScoreNodePlugin[ScoredDemands],
+    points.Attachable,
+    points.Reusable,
 ):
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
@@ -107,10 +107,10 @@ class NodeResourcesBalancedAllocation(
         return pod.needs_under(self._options)
 
     @property
-    def reuse(self) -> Reuse:
+    def reuse(self) -> points.Reuse:
         is_of_today = type(self) is NodeResourcesBalancedAllocation  # earlier releases score otherwise
         share = Share(UsageRuleMaker, self._share) if is_of_today and are_usual(self._resources) else None
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
+        return points.Reuse(points.Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
     def _share(self, point: str, weight: int) -> Weighs:
         """Return this plugin's part in the rule of CPU, memory and places. PreScore skips pods that request neither."""
@@ -120,7 +120,7 @@ class NodeResourcesBalancedAllocation(
         requests = self._needs(pod).requests
         return requests.get("cpu", 0), requests.get("memory", 0)
 
-    def _signature(self, pod: PodInfo) -> Signature | None:
+    def _signature(self, pod: PodInfo) -> points.Signature | None:
         needs = self._needs(pod)
         wanted = [name for name in self._extended if needs.requests.get(name)]
         if wanted and self._handle is not None and classes_behind(wanted, self._handle.snapshot, self._gates):

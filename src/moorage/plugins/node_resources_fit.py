@@ -26,6 +26,7 @@ from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
 from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.errors import Fault
+from moorage.framework import points
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
@@ -33,21 +34,6 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
-from moorage.framework.points import (
-    Attachable,
-    EnqueueExtensions,
-    FilterNodePlugin,
-    FilterPlugin,
-    PlacementScorePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreNodePlugin,
-    ScorePlugin,
-    Signature,
-)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.resources.device_backed_scores import (
@@ -136,20 +122,20 @@ def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> li
 
 
 class NodeResourcesFit(
-    PreFilterPlugin[tuple[RequestedResource, ...]],
-    FilterPlugin[tuple[RequestedResource, ...]],
-    FilterNodePlugin[tuple[RequestedResource, ...]],
-    PreScorePlugin[ScoredDemands],
-    ScorePlugin[ScoredDemands],
-    ScoreNodePlugin[ScoredDemands],
-    PlacementScorePlugin,
+    points.PreFilterPlugin[tuple[RequestedResource, ...]],
+    points.FilterPlugin[tuple[RequestedResource, ...]],
+    points.FilterNodePlugin[tuple[RequestedResource, ...]],
+    points.PreScorePlugin[ScoredDemands],
+    points.ScorePlugin[ScoredDemands],
+    points.ScoreNodePlugin[ScoredDemands],
+    points.PlacementScorePlugin,
     ExplainingPlugin[tuple[RequestedResource, ...]],
     TermsPlugin[tuple[RequestedResource, ...]],
     ShortfallPlugin[tuple[RequestedResource, ...]],
     RemedyingPlugin[tuple[RequestedResource, ...]],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
@@ -203,11 +189,11 @@ class NodeResourcesFit(
         return device_class_for(resource, snapshot) is not None
 
     @property
-    def reuse(self) -> Reuse:
+    def reuse(self) -> points.Reuse:
         share = (
             Share(UsageRuleMaker, self._share) if type(self) is NodeResourcesFit else None
         )  # earlier releases judge otherwise
-        return Reuse(Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
+        return points.Reuse(points.Scope.USAGE, self._signature, signature_reads=(DeviceClass,), share=share)
 
     def _share(self, point: str, weight: int) -> Wants | Weighs | None:
         """Return this plugin's part in the rule of CPU, memory and the number of pods."""
@@ -215,7 +201,7 @@ class NodeResourcesFit(
             return Wants(self._needs, self._is_ignored)
         return None if self._kind is None else Weighs(self._kind, _amounts_to_score, weight)
 
-    def _signature(self, pod: PodInfo) -> Signature | None:
+    def _signature(self, pod: PodInfo) -> points.Signature | None:
         needs = self._needs(pod)
         for name, count in needs.key:
             if count and name not in ALWAYS_COMPARED and self._by_device(name, self._snapshot):

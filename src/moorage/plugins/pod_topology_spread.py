@@ -27,29 +27,12 @@ from moorage.api.core import Node, TopologySpreadConstraint
 from moorage.api.names import check_qualified_name
 from moorage.api.selectors import Selector, SelectorError
 from moorage.errors import Fault, PluginError
+from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    Attachable,
-    Domains,
-    EnqueueExtensions,
-    FilterPlugin,
-    Idle,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreExtensions,
-    ScorePlugin,
-    ScoresByCount,
-    Signature,
-    Versioned,
-)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.default_normalize import NoPreScoreError
@@ -154,24 +137,24 @@ def _closed_domains(spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[tu
         yield spread.constraint.topology_key, closed
 
 
-def _domain_scores(preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | ScoresByCount | None:
+def _domain_scores(preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | points.ScoresByCount | None:
     return score_domains(preference) or score_by_count(preference, nodes)
 
 
 class PodTopologySpread(
-    PreFilterPlugin[tuple[Spread, ...]],
-    PreFilterExtensions[tuple[Spread, ...]],
-    FilterPlugin[tuple[Spread, ...]],
-    PreScorePlugin[SpreadPreference],
-    ScorePlugin[SpreadPreference],
-    ScoreExtensions[SpreadPreference],
+    points.PreFilterPlugin[tuple[Spread, ...]],
+    points.PreFilterExtensions[tuple[Spread, ...]],
+    points.FilterPlugin[tuple[Spread, ...]],
+    points.PreScorePlugin[SpreadPreference],
+    points.ScorePlugin[SpreadPreference],
+    points.ScoreExtensions[SpreadPreference],
     ExplainingPlugin[tuple[Spread, ...]],
     TermsPlugin[tuple[Spread, ...]],
     ShortfallPlugin[tuple[Spread, ...]],
     RemedyingPlugin[tuple[Spread, ...]],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     """The plugin. Its Filter state is one ``Spread`` for each DoNotSchedule constraint."""
 
@@ -218,16 +201,16 @@ class PodTopologySpread(
 
         return pod.keep((self, "default", required), self._owners.of(snapshot), compute)
 
-    def _idle(self, pod: PodInfo, snapshot: Snapshot) -> Idle:
+    def _idle(self, pod: PodInfo, snapshot: Snapshot) -> points.Idle:
         """Return idle for a pod without constraints, own or default, until its services or owners change."""
         if not self._defaults:
-            return Idle(not pod.spec.topology_spread_constraints)
+            return points.Idle(not pod.spec.topology_spread_constraints)
         versions, logs = self._owners.of(snapshot), self._owners.logs
         if pod.spec.topology_spread_constraints:
-            return Idle(now=False, until=logs)
+            return points.Idle(now=False, until=logs)
         if not self._owners.exist or not has_default_selector(pod, snapshot):
-            return Idle(now=True, until=logs)
-        return Idle(self._selector(pod, snapshot, versions).is_empty, logs)
+            return points.Idle(now=True, until=logs)
+        return points.Idle(self._selector(pod, snapshot, versions).is_empty, logs)
 
     def _selector(self, pod: PodInfo, snapshot: Snapshot, owners: Hashable) -> Selector:
         """Return the selector of default constraints, computed once for equal pods and this version of the ``owners``."""
@@ -324,18 +307,18 @@ class PodTopologySpread(
     # -- signature and events -----------------------------------------------------------------------------------------
 
     @property
-    def reuse(self) -> Reuse:
-        return Reuse(
-            Scope.DOMAIN,
+    def reuse(self) -> points.Reuse:
+        return points.Reuse(
+            points.Scope.DOMAIN,
             self._signature,
             signature_reads=(),
-            domains=Domains(_closed_domains, _domain_scores),
+            domains=points.Domains(_closed_domains, _domain_scores),
             idle=self._idle,
             ignores=_ignores,
             ignores_all=_ignores_all,
         )
 
-    def _signature(self, pod: PodInfo) -> Signature:
+    def _signature(self, pod: PodInfo) -> points.Signature:
         if not pod.spec.topology_spread_constraints and not self._defaults:
             return {}
         return signature(pod, self._own(pod))
@@ -379,7 +362,7 @@ class PodTopologySpread(
         return is_now and _changes_counts(pod, old, new, constraints)
 
 
-def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signature:
+def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> points.Signature:
     """Return the fields that the plugin reads of a pod, given its own constraints or the default ones."""
     affinity = pod.spec.affinity
     return {
@@ -407,13 +390,13 @@ class _Owners:
 
     def __init__(self) -> None:
         self._seen: tuple[Snapshot | None, int] = None, -1
-        self._versions: tuple[tuple[Versioned, int], ...] = ()
+        self._versions: tuple[tuple[points.Versioned, int], ...] = ()
         #: The logs of these kinds, as of the last call of ``of``.
-        self.logs: tuple[Versioned, ...] = ()
+        self.logs: tuple[points.Versioned, ...] = ()
         #: Whether there was any object of these kinds then.
         self.exist = False
 
-    def of(self, snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
+    def of(self, snapshot: Snapshot) -> tuple[tuple[points.Versioned, int], ...]:
         if self._seen[0] is not snapshot or self._seen[1] != snapshot.objects_changed:
             self._seen = snapshot, snapshot.objects_changed
             self.logs = tuple([snapshot.changes_of(kind) for kind in OWNING_KINDS])

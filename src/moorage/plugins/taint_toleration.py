@@ -16,22 +16,10 @@ import numpy as np
 
 from moorage.api.core import Node, Taint, Toleration
 from moorage.api.taints import find_untolerated
+from moorage.framework import points
 from moorage.framework.changes import Change, RemedyingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.points import (
-    Attachable,
-    EnqueueExtensions,
-    FilterNodePlugin,
-    FilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScoreExtensions,
-    ScorePlugin,
-    Signature,
-)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.default_normalize import NoPreScoreError, default_normalize
@@ -63,28 +51,28 @@ CONDITIONS: Final[Mapping[str, str]] = {
 }
 
 
-def tolerations_of(pod: PodInfo) -> Signature:
+def tolerations_of(pod: PodInfo) -> points.Signature:
     """Return what the plugins that judge by taints read of a pod."""
     return {"spec.tolerations": pod.spec.tolerations}
 
 
 class TaintToleration(
-    FilterPlugin[PodInfo],
-    FilterNodePlugin[PodInfo],
-    PreScorePlugin[tuple[Toleration, ...]],
-    ScorePlugin[tuple[Toleration, ...]],
-    ScoreExtensions[tuple[Toleration, ...]],
+    points.FilterPlugin[PodInfo],
+    points.FilterNodePlugin[PodInfo],
+    points.PreScorePlugin[tuple[Toleration, ...]],
+    points.ScorePlugin[tuple[Toleration, ...]],
+    points.ScoreExtensions[tuple[Toleration, ...]],
     ExplainingPlugin[object],
     TermsPlugin[object],
     RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     """The plugin. It is never skipped at scoring, so in a cluster without taints every node gets 100."""
 
     name = "TaintToleration"
-    reuse = Reuse(Scope.NODE, tolerations_of, signature_reads=())
+    reuse = points.Reuse(points.Scope.NODE, tolerations_of, signature_reads=())
 
     def __init__(self) -> None:
         self._numeric = False

@@ -20,25 +20,13 @@ from msgspec import structs
 
 from moorage.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.errors import AttemptError, Fault
+from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail, ExplainingPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    Attachable,
-    EnqueueExtensions,
-    FilterPlugin,
-    PreBindPlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ReservePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-    ScorePlugin,
-)
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
@@ -132,15 +120,15 @@ class Reserved:
 
 
 class BoundVolumes(
-    PreFilterPlugin[VolumeBindingState],
-    FilterPlugin[VolumeBindingState],
-    ReservePlugin[VolumeBindingState],
-    PreBindPlugin[VolumeBindingState],
+    points.PreFilterPlugin[VolumeBindingState],
+    points.FilterPlugin[VolumeBindingState],
+    points.ReservePlugin[VolumeBindingState],
+    points.PreBindPlugin[VolumeBindingState],
     ExplainingPlugin[VolumeBindingState],
     RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     """VolumeBinding without its score. Subclasses for other releases override its texts and options.
 
@@ -148,7 +136,7 @@ class BoundVolumes(
     """
 
     name = "VolumeBinding"
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=(), rests_when_skipped=True)
+    reuse = points.Reuse(points.Scope.NODE, signature=volume_signature, signature_reads=(), rests_when_skipped=True)
     reasons: tuple[str, str, str, str] = (UNREACHABLE, UNMATCHED, NO_ROOM, LOST)
 
     def __init__(self, bind_timeout_s: int) -> None:
@@ -269,7 +257,7 @@ class BoundVolumes(
         yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room, by_shape=True)
 
 
-class VolumeBinding(BoundVolumes, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
+class VolumeBinding(BoundVolumes, points.PreScorePlugin[VolumeBindingState], points.ScorePlugin[VolumeBindingState]):
     Args = VolumeBindingArgs
     reuse = BoundVolumes.reuse
 

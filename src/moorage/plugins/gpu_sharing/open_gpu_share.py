@@ -19,22 +19,11 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.errors import StateError
+from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.effects import Amend, Effect
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.handle import Handle
-from moorage.framework.points import (
-    Attachable,
-    EnqueueExtensions,
-    FilterNodePlugin,
-    FilterPlugin,
-    PreBindPlugin,
-    PreFilterPlugin,
-    ReservePlugin,
-    Reusable,
-    Reuse,
-    Scope,
-)
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.gpu_sharing.devices import (
     GPU_COUNT,
@@ -72,20 +61,20 @@ class OpenGpuShareArgs(PluginArgs, frozen=True):
 
 
 class OpenGpuShare(
-    PreFilterPlugin[GpuRequest],
-    FilterPlugin[GpuRequest],
-    FilterNodePlugin[GpuRequest],
-    ReservePlugin[GpuRequest],
-    PreBindPlugin[GpuRequest],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
+    points.PreFilterPlugin[GpuRequest],
+    points.FilterPlugin[GpuRequest],
+    points.FilterNodePlugin[GpuRequest],
+    points.ReservePlugin[GpuRequest],
+    points.PreBindPlugin[GpuRequest],
+    points.EnqueueExtensions,
+    points.Attachable,
+    points.Reusable,
 ):
     name = "OpenGpuShare"
     #: PreBind writes an annotation of the pod.
     writes_pods: ClassVar[bool] = True
     Args = OpenGpuShareArgs
-    reuse = Reuse(Scope.NODE_PODS, signature=gpu_signature, rests_when_skipped=True)
+    reuse = points.Reuse(points.Scope.NODE_PODS, signature=gpu_signature, rests_when_skipped=True)
 
     def __init__(self, args: OpenGpuShareArgs | None = None) -> None:
         self._args = args or OpenGpuShareArgs()

@@ -17,20 +17,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from moorage.errors import Fault
+from moorage.framework import points
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    FilterPlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    ScoreExtensions,
-    ScorePlugin,
-)
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
@@ -62,20 +53,20 @@ class InterPodAffinityArgsV121(PluginArgs, frozen=True):
 
 
 class InterPodAffinityV121(
-    PreFilterPlugin[AffinityCounts],
-    PreFilterExtensions[AffinityCounts],
-    FilterPlugin[AffinityCounts],
-    PreScorePlugin[AffinityWeights],
-    ScorePlugin[AffinityWeights],
-    ScoreExtensions[AffinityWeights],
+    points.PreFilterPlugin[AffinityCounts],
+    points.PreFilterExtensions[AffinityCounts],
+    points.FilterPlugin[AffinityCounts],
+    points.PreScorePlugin[AffinityWeights],
+    points.ScorePlugin[AffinityWeights],
+    points.ScoreExtensions[AffinityWeights],
     ExplainingPlugin[AffinityCounts],
     TermsPlugin[AffinityCounts],
     RemedyingPlugin[AffinityCounts],
-    Reusable,
+    points.Reusable,
 ):
     name = "InterPodAffinity"
     Args = InterPodAffinityArgsV121
-    reuse = Reuse(signature=today.signature_of, signature_reads=())
+    reuse = points.Reuse(signature=today.signature_of, signature_reads=())
 
     def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
         self._hard_weight = (args or InterPodAffinityArgsV121()).hard_pod_affinity_weight

@@ -24,20 +24,10 @@ from msgspec import structs
 
 from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
+from moorage.framework import points
 from moorage.framework.changes import Remedies, RemedyingPlugin
 from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import (
-    FilterPlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reusable,
-    Reuse,
-    ScoreExtensions,
-    ScorePlugin,
-    Signature,
-)
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
@@ -120,16 +110,16 @@ class _Preference:
 
 
 class PodTopologySpreadV121(
-    PreFilterPlugin[tuple[_Spread, ...]],
-    PreFilterExtensions[tuple[_Spread, ...]],
-    FilterPlugin[tuple[_Spread, ...]],
-    PreScorePlugin[_Preference],
-    ScorePlugin[_Preference],
-    ScoreExtensions[_Preference],
+    points.PreFilterPlugin[tuple[_Spread, ...]],
+    points.PreFilterExtensions[tuple[_Spread, ...]],
+    points.FilterPlugin[tuple[_Spread, ...]],
+    points.PreScorePlugin[_Preference],
+    points.ScorePlugin[_Preference],
+    points.ScoreExtensions[_Preference],
     ExplainingPlugin[tuple[_Spread, ...]],
     TermsPlugin[tuple[_Spread, ...]],
     RemedyingPlugin[tuple[_Spread, ...]],
-    Reusable,
+    points.Reusable,
 ):
     name = "PodTopologySpread"
     Args = PodTopologySpreadArgsV121
@@ -219,10 +209,10 @@ class PodTopologySpreadV121(
         return normalize_spread(scores)
 
     @property
-    def reuse(self) -> Reuse:
-        return Reuse(signature=self._signature, signature_reads=())
+    def reuse(self) -> points.Reuse:
+        return points.Reuse(signature=self._signature, signature_reads=())
 
-    def _signature(self, pod: PodInfo) -> Signature:
+    def _signature(self, pod: PodInfo) -> points.Signature:
         return today.signature(pod, self._own(pod))
 
 

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from moorage.api.cel import types
 from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.call_estimates import DeclaredSize, product, total
 from moorage.api.cel.functions.times import duration_of, timestamp_of
-from moorage.api.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.api.cel.values import Map, Value
 from moorage.api.validation.faults import forbidden
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
@@ -90,8 +90,8 @@ _RESERVED: Final = frozenset(
 _NAME: Final = re.compile(r"[A-Za-z_.\-/][A-Za-z0-9_.\-/]*")
 _ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 #: Formats of strings that CEL represents by another type.
-_FORMATS: Final = {"byte": BYTES, "date": TIMESTAMP, "date-time": TIMESTAMP, "duration": DURATION}
-_SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
+_FORMATS: Final = {"byte": types.BYTES, "date": types.TIMESTAMP, "date-time": types.TIMESTAMP, "duration": types.DURATION}
+_SCALARS: Final = {"boolean": types.BOOL, "integer": types.INT, "number": types.DOUBLE}
 _TEXT: Final[Schema] = {"type": "string"}
 #: The fields of every object that rules can use.
 _HEAD: Final[Mapping[str, Schema]] = {
@@ -106,8 +106,8 @@ _UNKNOWN: Final = "\0"
 class Declared(NamedTuple):
     """The type of a value, and the fields of all struct types in it."""
 
-    type: Type
-    fields: Mapping[str, Mapping[str, Type]]
+    type: types.Type
+    fields: Mapping[str, Mapping[str, types.Type]]
 
 
 def escaped(name: str) -> str | None:
@@ -121,43 +121,47 @@ def escaped(name: str) -> str | None:
 
 def declared_type(schema: Schema, *, is_root: bool = False) -> Declared | None:
     """Return the CEL type of a schema's values; None if rules cannot use them."""
-    fields: dict[str, dict[str, Type]] = {}
+    fields: dict[str, dict[str, types.Type]] = {}
     found = _type(schema, "self", fields, is_resource=is_root)
     return None if found is None else Declared(found, fields)
 
 
-def _type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], *, is_resource: bool = False) -> Type | None:
+def _type(
+    schema: Schema, name: str, fields: dict[str, dict[str, types.Type]], *, is_resource: bool = False
+) -> types.Type | None:
     if schema.get(INT_OR_STRING):
-        return DYN
+        return types.DYN
     match schema.get("type"):
         case "string":
-            return _FORMATS.get(schema.get("format", ""), STRING)
+            return _FORMATS.get(schema.get("format", ""), types.STRING)
         case "array":
             element = _type(schema["items"], f"{name}.@items", fields) if isinstance(schema.get("items"), Mapping) else None
-            return None if element is None else list_of(element)
+            return None if element is None else types.list_of(element)
         case "object":
             return _object_type(schema, name, fields, is_resource=is_resource)
         case kind:
             return _SCALARS.get(kind or "")
 
 
-def _object_type(schema: Schema, name: str, fields: dict[str, dict[str, Type]], *, is_resource: bool) -> Type | None:
+def _object_type(
+    schema: Schema, name: str, fields: dict[str, dict[str, types.Type]], *, is_resource: bool
+) -> types.Type | None:
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
         value = _type(additional, f"{name}.@values", fields)
-        return None if value is None else map_of(STRING, value)
+        return None if value is None else types.map_of(types.STRING, value)
     return _struct(name, fields, visible_properties(schema, is_resource=is_resource))
 
 
-def _struct(name: str, fields: dict[str, dict[str, Type]], properties: Mapping[str, Schema]) -> Type:
-    made: dict[str, Type] = {}
+def _struct(name: str, fields: dict[str, dict[str, types.Type]], properties: Mapping[str, Schema]) -> types.Type:
+    made: dict[str, types.Type] = {}
     for field_name, inner in properties.items():
         found = _type(inner, f"{name}.{field_name}", fields)
         identifier = escaped(field_name)
         if found is not None and identifier is not None:
             made[identifier] = found
     fields[name] = made
-    return Type("struct", name)
+    return types.Type("struct", name)
 
 
 def visible_properties(schema: Schema, *, is_resource: bool) -> Mapping[str, Schema]:

@@ -193,6 +193,6 @@ def _own(template: Document) -> Document:
 
 def _reference(job: Document) -> dict[str, str]:
     return {
-        "apiVersion": k8s.JOBS.api_version, "kind": "Job", "name": k8s.name_of(job), "namespace": k8s.namespace_of(job), "uid": k8s.uid_of(job),
-        "resourceVersion": job["metadata"].get("resourceVersion", ""),
+        "apiVersion": k8s.JOBS.api_version, "kind": "Job", "name": k8s.name_of(job), "namespace": k8s.namespace_of(job),
+        "uid": k8s.uid_of(job), "resourceVersion": job["metadata"].get("resourceVersion", ""),
     }  # fmt: skip

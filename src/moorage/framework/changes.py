@@ -26,11 +26,22 @@ from msgspec import Struct
 
 from moorage.api.core import Taint
 from moorage.api.meta import Value
-from moorage.framework.points import Plugin
+from moorage.framework.explaining import ExplainingPlugin
+from moorage.framework.points import EnqueueExtensions, FilterPlugin, Plugin, Reusable
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Change", "ChangeValue", "Owner", "Remedies", "RemedyingPlugin", "port_text", "taint_text", "term_text"]
+__all__ = [
+    "Change",
+    "ChangeValue",
+    "Owner",
+    "RefusingPlugin",
+    "Remedies",
+    "RemedyingPlugin",
+    "port_text",
+    "taint_text",
+    "term_text",
+]
 
 
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -72,6 +83,14 @@ Remedies: TypeAlias = Change | tuple[Change, ...]
 class RemedyingPlugin(Plugin, Protocol[S_contra]):
     @abstractmethod
     def remedies(self, state: S_contra, pod: PodInfo, node: NodeView, /) -> Iterable[Remedies]: ...
+
+
+class RefusingPlugin(
+    FilterPlugin[S_contra], ExplainingPlugin[S_contra], RemedyingPlugin[S_contra], EnqueueExtensions, Reusable,
+    Protocol[S_contra],
+):  # fmt: skip
+    """What most built-in plugins are: a Filter that explains its refusals, says what lifts them and what wakes the pod, and
+    whose answers can be reused."""
 
 
 # -- change values -----------------------------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selecto
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import Duration, PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
@@ -129,17 +129,13 @@ _FIT = RequestOptions(use_status=False)
 class DynamicResources(
     points.PreEnqueuePlugin,
     points.PreFilterPlugin[PodDevices],
-    points.FilterPlugin[PodDevices],
+    RefusingPlugin[PodDevices],
     points.PostFilterPlugin,
     points.ScorePlugin[PodDevices | PodInfo],
     points.ScoreExtensions[PodDevices | PodInfo],
     points.ReservePlugin[PodDevices],
     points.PreBindPlugin[PodDevices],
-    ExplainingPlugin[PodDevices],
-    RemedyingPlugin[object],
-    points.EnqueueExtensions,
     points.Attachable,
-    points.Reusable,
 ):
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs

@@ -24,9 +24,9 @@ from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import FollowedScores
 from moorage.framework.args import Int32, PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
@@ -114,23 +114,20 @@ def _idle(pod: PodInfo, snapshot: Snapshot) -> points.Idle:
 class InterPodAffinity(
     points.PreFilterPlugin[AffinityCounts],
     points.PreFilterExtensions[AffinityCounts],
-    points.FilterPlugin[AffinityCounts],
+    RefusingPlugin[AffinityCounts],
     points.PreScorePlugin[AffinityWeights],
     points.ScorePlugin[AffinityWeights],
     points.ScoreExtensions[AffinityWeights],
-    ExplainingPlugin[AffinityCounts],
     TermsPlugin[AffinityCounts],
-    RemedyingPlugin[AffinityCounts],
-    points.EnqueueExtensions,
     points.Attachable,
-    points.Reusable,
 ):
     """The plugin. Its Filter state counts pods by domain; its Score state sums weights by domain."""
 
     name = "InterPodAffinity"
     Args = InterPodAffinityArgs
     reuse = points.Reuse(
-        points.Scope.DOMAIN, signature_of, signature_reads=(), domains=points.Domains(_closed_domains, _domain_scores), idle=_idle,
+        points.Scope.DOMAIN, signature_of, signature_reads=(), idle=_idle,
+        domains=points.Domains(_closed_domains, _domain_scores),
         ignores=AffinityCounts.ignores, ignores_all=AffinityCounts.ignores_all,
     )  # fmt: skip
 

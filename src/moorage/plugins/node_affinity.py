@@ -23,9 +23,9 @@ from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_no
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.affinity.node_affinity_reasons import (
@@ -118,16 +118,12 @@ def _without_affinity(pod: PodInfo) -> core.Pod:
 
 class NodeAffinity(
     points.PreFilterPlugin[PodInfo],
-    points.FilterPlugin[PodInfo],
+    RefusingPlugin[PodInfo],
     points.FilterNodePlugin[PodInfo],
     points.PreScorePlugin[tuple[PreferredTerm, ...]],
     points.ScorePlugin[tuple[PreferredTerm, ...] | PodInfo],
     points.ScoreExtensions[object],
-    ExplainingPlugin[object],
     TermsPlugin[object],
-    RemedyingPlugin[object],
-    points.EnqueueExtensions,
-    points.Reusable,
 ):
     """The plugin. Its Filter state is the pod itself: the pod's affinity is compiled once for all equal pods."""
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, PodSpec
 from moorage.framework import points
-from moorage.framework.changes import Change, Remedies, RemedyingPlugin
+from moorage.framework.changes import Change, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.state.cluster import Snapshot
@@ -42,15 +42,7 @@ def _signature(pod: PodInfo) -> points.Signature:
     return {"neededFeatures": needed} if needed else points.NOTHING_TO_DO
 
 
-class NodeDeclaredFeatures(
-    points.PreFilterPlugin[Features],
-    points.FilterPlugin[Features],
-    ExplainingPlugin[Features],
-    RemedyingPlugin[Features],
-    points.EnqueueExtensions,
-    points.Attachable,
-    points.Reusable,
-):
+class NodeDeclaredFeatures(points.PreFilterPlugin[Features], RefusingPlugin[Features], points.Attachable):
     name = "NodeDeclaredFeatures"
     reuse = points.Reuse(points.Scope.NODE, _signature, signature_reads=())
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.framework import points
-from moorage.framework.changes import Change, RemedyingPlugin
+from moorage.framework.changes import Change, RefusingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -29,14 +29,7 @@ def _signature(pod: PodInfo) -> points.Signature:
     return {"spec.nodeName": pod.spec.node_name} if pod.spec.node_name else points.NOTHING_TO_DO
 
 
-class NodeName(
-    points.FilterPlugin[PodInfo],
-    points.FilterNodePlugin[PodInfo],
-    ExplainingPlugin[object],
-    RemedyingPlugin[object],
-    points.EnqueueExtensions,
-    points.Reusable,
-):
+class NodeName(RefusingPlugin[PodInfo], points.FilterNodePlugin[PodInfo]):
     name = "NodeName"
     reuse = points.Reuse(points.Scope.NODE, _signature, signature_reads=())
 

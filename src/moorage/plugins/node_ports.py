@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.framework import points
-from moorage.framework.changes import Change, Remedies, RemedyingPlugin, port_text
+from moorage.framework.changes import Change, RefusingPlugin, Remedies, port_text
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.evictions import evict_all
 from moorage.plugins.shared.term_names import port_name
@@ -35,15 +35,7 @@ def _signature(pod: PodInfo) -> points.Signature:
     return {"hostPorts": pod.host_ports} if pod.host_ports else points.NOTHING_TO_DO
 
 
-class NodePorts(
-    points.PreFilterPlugin[Ports],
-    points.FilterPlugin[Ports],
-    ExplainingPlugin[Ports],
-    TermsPlugin[Ports],
-    RemedyingPlugin[Ports],
-    points.EnqueueExtensions,
-    points.Reusable,
-):
+class NodePorts(points.PreFilterPlugin[Ports], RefusingPlugin[Ports], TermsPlugin[Ports]):
     name = "NodePorts"
     reuse = points.Reuse(points.Scope.NODE_PODS, _signature, signature_reads=())
 

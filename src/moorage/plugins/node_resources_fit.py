@@ -29,9 +29,9 @@ from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.registry import Handle
@@ -123,19 +123,15 @@ def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> li
 
 class NodeResourcesFit(
     points.PreFilterPlugin[tuple[RequestedResource, ...]],
-    points.FilterPlugin[tuple[RequestedResource, ...]],
+    RefusingPlugin[tuple[RequestedResource, ...]],
     points.FilterNodePlugin[tuple[RequestedResource, ...]],
     points.PreScorePlugin[ScoredDemands],
     points.ScorePlugin[ScoredDemands],
     points.ScoreNodePlugin[ScoredDemands],
     points.PlacementScorePlugin,
-    ExplainingPlugin[tuple[RequestedResource, ...]],
     TermsPlugin[tuple[RequestedResource, ...]],
     ShortfallPlugin[tuple[RequestedResource, ...]],
-    RemedyingPlugin[tuple[RequestedResource, ...]],
-    points.EnqueueExtensions,
     points.Attachable,
-    points.Reusable,
 ):
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, Taint
 from moorage.api.taints import find_untolerated
-from moorage.framework.changes import Change, RemedyingPlugin
+from moorage.framework.changes import Change, RefusingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
-from moorage.framework.points import Attachable, EnqueueExtensions, FilterNodePlugin, FilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.explaining import Detail, TermsPlugin
+from moorage.framework.points import Attachable, FilterNodePlugin, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.taint_remedies import remedies_of_cordon
@@ -34,16 +34,7 @@ NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_N
 TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
 
 
-class NodeUnschedulable(
-    FilterPlugin[PodInfo],
-    FilterNodePlugin[PodInfo],
-    ExplainingPlugin[object],
-    TermsPlugin[object],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
-):
+class NodeUnschedulable(RefusingPlugin[PodInfo], FilterNodePlugin[PodInfo], TermsPlugin[object], Attachable):
     name = "NodeUnschedulable"
     reuse = Reuse(Scope.NODE, tolerations_of, signature_reads=())
 

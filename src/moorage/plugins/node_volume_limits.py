@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.points import Attachable, PreFilterPlugin, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
@@ -46,15 +46,7 @@ _ALL: Final = in_tree_plugins()
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-class NodeVolumeLimits(
-    PreFilterPlugin[NeededVolumes],
-    FilterPlugin[NeededVolumes],
-    ExplainingPlugin[NeededVolumes],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
-):
+class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolumes], Attachable):
     name = "NodeVolumeLimits"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     #: The index that counts the volumes on nodes.

@@ -29,9 +29,9 @@ from moorage.api.selectors import Selector, SelectorError
 from moorage.errors import Fault, PluginError
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
@@ -144,17 +144,13 @@ def _domain_scores(preference: SpreadPreference, nodes: NodeView) -> tuple[str, 
 class PodTopologySpread(
     points.PreFilterPlugin[tuple[Spread, ...]],
     points.PreFilterExtensions[tuple[Spread, ...]],
-    points.FilterPlugin[tuple[Spread, ...]],
+    RefusingPlugin[tuple[Spread, ...]],
     points.PreScorePlugin[SpreadPreference],
     points.ScorePlugin[SpreadPreference],
     points.ScoreExtensions[SpreadPreference],
-    ExplainingPlugin[tuple[Spread, ...]],
     TermsPlugin[tuple[Spread, ...]],
     ShortfallPlugin[tuple[Spread, ...]],
-    RemedyingPlugin[tuple[Spread, ...]],
-    points.EnqueueExtensions,
     points.Attachable,
-    points.Reusable,
 ):
     """The plugin. Its Filter state is one ``Spread`` for each DoNotSchedule constraint."""
 

@@ -17,9 +17,9 @@ import numpy as np
 from moorage.api.core import Node, Taint, Toleration
 from moorage.api.taints import find_untolerated
 from moorage.framework import points
-from moorage.framework.changes import Change, RemedyingPlugin
+from moorage.framework.changes import Change, RefusingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.default_normalize import NoPreScoreError, default_normalize
@@ -57,17 +57,13 @@ def tolerations_of(pod: PodInfo) -> points.Signature:
 
 
 class TaintToleration(
-    points.FilterPlugin[PodInfo],
+    RefusingPlugin[PodInfo],
     points.FilterNodePlugin[PodInfo],
     points.PreScorePlugin[tuple[Toleration, ...]],
     points.ScorePlugin[tuple[Toleration, ...]],
     points.ScoreExtensions[tuple[Toleration, ...]],
-    ExplainingPlugin[object],
     TermsPlugin[object],
-    RemedyingPlugin[object],
-    points.EnqueueExtensions,
     points.Attachable,
-    points.Reusable,
 ):
     """The plugin. It is never skipped at scoring, so in a cluster without taints every node gets 100."""
 

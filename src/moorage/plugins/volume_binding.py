@@ -22,10 +22,10 @@ from moorage.api.storage import CSIDriver, CSINode, CSIStorageCapacity, Persiste
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
@@ -121,14 +121,10 @@ class Reserved:
 
 class BoundVolumes(
     points.PreFilterPlugin[VolumeBindingState],
-    points.FilterPlugin[VolumeBindingState],
+    RefusingPlugin[VolumeBindingState],
     points.ReservePlugin[VolumeBindingState],
     points.PreBindPlugin[VolumeBindingState],
-    ExplainingPlugin[VolumeBindingState],
-    RemedyingPlugin[object],
-    points.EnqueueExtensions,
     points.Attachable,
-    points.Reusable,
 ):
     """VolumeBinding without its score. Subclasses for other releases override its texts and options.
 

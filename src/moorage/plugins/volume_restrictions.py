@@ -12,15 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.points import (
-    EnqueueExtensions,
-    FilterPlugin,
     PreFilterExtensions,
     PreFilterPlugin,
-    Reusable,
     Reuse,
     Scope,
 )
@@ -53,13 +50,7 @@ class RestrictedVolumes(NamedTuple):
 
 
 class VolumeRestrictions(
-    PreFilterPlugin[RestrictedVolumes],
-    PreFilterExtensions[RestrictedVolumes],
-    FilterPlugin[RestrictedVolumes],
-    ExplainingPlugin[RestrictedVolumes],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Reusable,
+    PreFilterPlugin[RestrictedVolumes], PreFilterExtensions[RestrictedVolumes], RefusingPlugin[RestrictedVolumes]
 ):
     name = "VolumeRestrictions"
     #: The reason while another pod uses a claim that allows a single pod.

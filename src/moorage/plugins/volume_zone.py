@@ -16,10 +16,10 @@ import numpy as np
 
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.explaining import Detail
+from moorage.framework.points import PreFilterPlugin, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volumes.pod_claims import (
     claim_not_found,
@@ -61,14 +61,7 @@ class ZoneRequirement(NamedTuple):
     values: frozenset[str]
 
 
-class VolumeZone(
-    PreFilterPlugin[tuple[ZoneRequirement, ...]],
-    FilterPlugin[tuple[ZoneRequirement, ...]],
-    ExplainingPlugin[tuple[ZoneRequirement, ...]],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Reusable,
-):
+class VolumeZone(PreFilterPlugin[tuple[ZoneRequirement, ...]], RefusingPlugin[tuple[ZoneRequirement, ...]]):
     name = "VolumeZone"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 

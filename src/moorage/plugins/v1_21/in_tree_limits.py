@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.points import Attachable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
@@ -36,14 +36,7 @@ TOO_MANY: Final = "node(s) exceed max volume count"
 NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
-class DiskLimits(
-    FilterPlugin[PodInfo],
-    ExplainingPlugin[object],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
-):
+class DiskLimits(RefusingPlugin[PodInfo], Attachable):
     """The plugin for the kind of disk that a subclass names."""
 
     name: ClassVar[str]

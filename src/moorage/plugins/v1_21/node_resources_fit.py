@@ -20,11 +20,11 @@ import numpy.typing as npt
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
+from moorage.framework.explaining import Detail, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import EnqueueExtensions, FilterPlugin, PreFilterPlugin, Reusable, Reuse, Scope, Signature
+from moorage.framework.points import PreFilterPlugin, Reuse, Scope, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, RequestedResource, ignored_faults
 from moorage.plugins.resources.fit_reasons import (
@@ -59,13 +59,9 @@ def _signature(pod: PodInfo) -> Signature:
 
 class NodeResourcesFitV121(
     PreFilterPlugin[tuple[RequestedResource, ...]],
-    FilterPlugin[tuple[RequestedResource, ...]],
-    ExplainingPlugin[tuple[RequestedResource, ...]],
+    RefusingPlugin[tuple[RequestedResource, ...]],
     TermsPlugin[tuple[RequestedResource, ...]],
     ShortfallPlugin[tuple[RequestedResource, ...]],
-    RemedyingPlugin[tuple[RequestedResource, ...]],
-    EnqueueExtensions,
-    Reusable,
 ):
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgsV121

@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
+from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import Attachable, EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.points import Attachable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_volume_limits import TOO_MANY
@@ -54,14 +54,7 @@ def limit_key(driver: str) -> str:
     return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
-class NodeVolumeLimitsV121(
-    FilterPlugin[PodInfo],
-    ExplainingPlugin[object],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Attachable,
-    Reusable,
-):
+class NodeVolumeLimitsV121(RefusingPlugin[PodInfo], Attachable):
     name = "NodeVolumeLimits"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 

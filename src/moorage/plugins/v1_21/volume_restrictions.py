@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.framework.changes import Remedies, RemedyingPlugin
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.explaining import Detail
+from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins.volume_restrictions import DISK_TAKEN, clashing_pods, disk_remedies, rows_taken
 from moorage.plugins.volumes.pod_claims import volume_signature
@@ -24,13 +24,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 
-class VolumeRestrictionsV121(
-    FilterPlugin[PodInfo],
-    ExplainingPlugin[object],
-    RemedyingPlugin[object],
-    EnqueueExtensions,
-    Reusable,
-):
+class VolumeRestrictionsV121(RefusingPlugin[PodInfo]):
     name = "VolumeRestrictions"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 

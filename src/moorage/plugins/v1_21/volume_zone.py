@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from moorage.framework.changes import Remedies, RemedyingPlugin
-from moorage.framework.explaining import Detail, ExplainingPlugin
-from moorage.framework.points import EnqueueExtensions, FilterPlugin, Reusable, Reuse, Scope
+from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.explaining import Detail
+from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
 from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, volume_of, zone_requirements
@@ -30,7 +30,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 
-class VolumeZoneV121(FilterPlugin[PodInfo], ExplainingPlugin[object], RemedyingPlugin[object], EnqueueExtensions, Reusable):
+class VolumeZoneV121(RefusingPlugin[PodInfo]):
     name = "VolumeZone"
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     wakes_on = today.VolumeZone.wakes_on

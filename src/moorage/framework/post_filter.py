@@ -53,6 +53,7 @@ class PostFilterResult:
     ``nominated``  the node to nominate the pod to; "" clears an earlier nomination, None leaves it unchanged
     ``victims``    pods to preempt, in that order; none of them is being deleted already
     ``displaced``  pending pods whose nomination to the node ends, so that they are retried at once
+    ``disruptions``, ``violations``  for metrics: groups, or pods of groups, among the victims; how many violate a budget
     """
 
     code: Code
@@ -61,6 +62,8 @@ class PostFilterResult:
     victims: tuple[PodInfo, ...] = ()
     effects: tuple[Effect, ...] = ()
     displaced: tuple[PodInfo, ...] = ()
+    disruptions: int = 0
+    violations: int = 0
 
 
 @dataclass(frozen=True, slots=True)

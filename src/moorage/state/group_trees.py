@@ -104,6 +104,11 @@ def entry_key(group: AnyGroup) -> str:
     return f"{_COMPOSITE}{group.key}" if isinstance(group, CompositePodGroup) else group.key
 
 
+def is_composite(entry: str) -> bool:
+    """Return whether this is an ``entry_key`` of a composite group."""
+    return entry.startswith(_COMPOSITE)
+
+
 def root_of(group: AnyGroup, snapshot: Snapshot) -> AnyGroup | None:
     """Return the group without a parent above this one; None if one in between is unknown, or above itself."""
     composites = snapshot.objects(CompositePodGroup)

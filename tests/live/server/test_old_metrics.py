@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
+from moorage.core.engine.facts import Phase
 from moorage.core.groups.group_cycle import GroupReport
 from moorage.framework.feature_gates import FeatureGates
 from moorage.live.server.plugin_metrics import Filter, Gauge
@@ -81,24 +82,71 @@ def test_the_metrics_of_1_37():
     assert {name for name in after if after[name].deprecated} == {"scheduler_preemption_goroutines_duration_seconds"}
 
 
+def shown_by(metrics):
+    """Return the values of counters, and the counts and sums of histograms: metric without ``scheduler_`` → labels → value."""
+    found = {}
+    for family in metrics.families:
+        values = (
+            family.values if hasattr(family, "values") else {k: (sum(c.counts), c.total) for k, c in family.children.items()}
+        )
+        if any(value not in {0, (0, 0)} for value in values.values()):
+            found[family.spec.name.removeprefix("scheduler_")] = dict(values)
+    return found
+
+
 def test_the_metrics_of_groups_in_1_37():
     gates = FeatureGates.parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "1.37.1")
     metrics = SchedulerMetrics(lambda: 0.0, gates)
     placements = {"generated": 4, "feasible": 1, "infeasible": 3}
+    waits = "waiting_on_preemption"
     report = GroupReport(
-        "default/g", "s", "waiting_on_preemption", "", 0, 2, placements=placements, preempted="Success", victims=5
-    )
+        "default/g", "s", "unschedulable", "", 0, 2, placements=placements, preempted="Success", victims=5,
+        of_root=waits, disruptions=2, violations=3, preemptor="compositepodgroup",
+    )  # fmt: skip
     metrics.grouped(report, 0.5)
-    families = {family.spec.name.removeprefix("scheduler_"): family for family in metrics.families}
-    assert families["generated_placements_total"].values == {("s",): 4}
-    assert families["placement_evaluations_total"].values == {("feasible", "s"): 1, ("infeasible", "s"): 3}
-    assert families["workload_preemption_attempts_total"].values == {("Success",): 1}
-    assert sum(families["workload_preemption_victims"].children[()].counts) == 1
+    metrics.grouped(GroupReport("default/h", "s", waits, "", 0, 2), 0.5)  # another group of the tree
+    metrics.worked(Phase.PREEMPT, "s", 0.25, None, "podgroup")
+    assert shown_by(metrics) == {
+        "generated_placements_total": {("s",): 4},
+        "placement_evaluations_total": {("feasible", "s"): 1, ("infeasible", "s"): 3},
+        "podgroup_schedule_attempts_total": {(waits, "s"): 1},
+        "podgroup_scheduling_attempt_duration_seconds": {(waits, "s"): (1, 0.5)},
+        "podgroup_scheduling_algorithm_duration_seconds": {(): (1, 0.5)},
+        "workload_preemption_attempts_total": {("Success",): 1},
+        "workload_preemption_victims": {(): (1, 5)},
+        "preemption_workload_disruptions": {("compositepodgroup",): (1, 2)},
+        "preemption_pdb_violations_total": {("compositepodgroup",): 3},
+        "preemption_execution_duration_seconds": {("podgroup", "success"): (1, 0.25)},
+        "preemption_goroutines_duration_seconds": {("success",): (1, 0.25)},
+        "preemption_goroutines_execution_total": {("success",): 1},
+    }
     before = SchedulerMetrics(lambda: 0.0, FeatureGates.parse("GenericWorkload=true", "1.36.2"))
     before.grouped(report, 0.5)
     shown = {metric.name for metric in registry_of(before.families, Filter(), "1.36.2")[0].collect()}
     assert "scheduler_podgroup_schedule_attempts" in shown
     assert not any("placement" in name or "workload" in name for name in shown)
+
+
+#: An event of the queue → its name in 1.37, in metrics of the queue and of hints, and in those of event handlers.
+EVENT_NAMES = {
+    "UnschedulablePodAdd": ("UnscheduledPodAdd", "UnscheduledPodAdd"),
+    "UnschedulablePodDelete": ("UnscheduledPodDelete", "UnscheduledPodDelete"),
+    "UnschedulablePodUpdatePodLabel": ("TargetPodUpdatePodLabel", "UnscheduledPodUpdatePodLabel"),
+    "AssignedPodUpdate": ("AssignedPodUpdate", "AssignedPodUpdate"),
+    "NodeAdd": ("NodeAdd", "NodeAdd"),
+}
+
+
+@pytest.mark.parametrize("event", EVENT_NAMES)
+def test_events_have_the_names_of_the_release(event):
+    """Source  kube-scheduler 1.37, framework/types.go, EventResource (#135905)."""
+    for release, expected in (("1.36.2", (event, event)), ("1.37.1", EVENT_NAMES[event])):
+        metrics = SchedulerMetrics(lambda: 0.0, FeatureGates.parse("", release))
+        metrics.hinted("Fit", event, "Queue", 0.5)
+        metrics.handled(event, [0.5])
+        shown = shown_by(metrics)
+        (hinted,), (handled,) = shown["queueing_hint_execution_duration_seconds"], shown["event_handling_duration_seconds"]
+        assert (hinted[1], handled[0]) == expected
 
 
 #: The metrics of 1.22, without ``scheduler_``, from its source; and what each release after it added and removed.

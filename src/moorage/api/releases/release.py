@@ -166,6 +166,8 @@ class Release:
     retries_binds: bool = False
     #: A pod that PreEnqueue gates keeps the room on the node that its status nominates it to.
     nominates_gated_pods: bool = False
+    #: Metrics tell the events of a pod itself (``TargetPod``) from those of other pods (``UnscheduledPod``).
+    names_target_pods: bool = False
     #: A configuration has the extension points of placements.
     has_placement_points: bool = True
 

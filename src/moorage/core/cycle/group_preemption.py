@@ -5,7 +5,8 @@ important first; those that leave too little room are the victims. A group that 
 (``disruptionMode: PodGroup``, or ``all`` since 1.37) is removed or reprieved as one unit.
 
 The caller passes ``fits``, which checks the group against the table as it stands; its method ``beside``, if it has one, does so
-knowing that the group fitted before some pods came back. The table is restored at the end.
+knowing that the group fitted before some pods came back. Its ``cost``, if it has one, gets the numbers of ``GroupReport``. The
+table is restored at the end.
 
 Source  kube-scheduler, framework/preemption/podgrouppreemption.go, types.go
 """
@@ -53,6 +54,7 @@ def group_victims(
         return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
     stage = _Stage(snapshot.table)
     beside: Callable[[list[tuple[int, PodInfo]]], Asking[Status]] | None = getattr(fits, "beside", None)
+    cost: list[int] = getattr(fits, "cost", [])
     try:
         for unit in lesser:
             stage.remove(unit)
@@ -63,15 +65,18 @@ def group_victims(
         violating = budgets.violating(lesser, first_only=not earliest)
         turns = sorted(zip(lesser, violating, strict=True), key=lambda turn: not turn[1])
         gone: list[Unit] = []
-        for unit, _ in turns:
+        violations = 0
+        for unit, over in turns:
             stage.put_back(unit)
             status = yield from (fits() if beside is None else beside(unit.pods))
             if status.code is not Code.SUCCESS:
                 stage.remove(unit)
                 gone.append(unit)
+                violations += len(over)
     finally:
         stage.restore()
     gone.sort(key=lambda unit: unit.importance)
+    cost[:] = sum(unit.pods[0][1].spec.scheduling_group is not None for unit in gone), violations
     return tuple(pod for unit in gone for pod in unit)
 
 

@@ -130,9 +130,11 @@ class EventHandlers:
             self._wake(object_events(old, obj), old, obj)
 
     def _regroup(self, obj: Object) -> None:
-        """Queue pods with the right tree after a group changed, where groups may be parts of trees."""
+        """Queue pods with the right tree after a group changed, where groups may be parts of trees, or without it."""
         if self._has_trees and isinstance(obj, (PodGroup, CompositePodGroup)):
             self._queue.regroup(self._state.now)
+        if isinstance(obj, PodGroup) and obj.key not in self._cluster.snapshot.objects(PodGroup):
+            self._queue.end_without(obj.key, self._state.now)
 
     def add_placed(self, pods: Sequence[Pod]) -> bool:
         """Do the same as ``handle`` for many pods on nodes that have not ended, if all are new and the queue is empty.

@@ -127,6 +127,7 @@ class GroupAttempt:
         self._refusal = refusal
         self._settled = False
         self._placements: Mapping[str, int] = {}
+        self._cost: list[int] = []
 
     @property
     def key(self) -> str:
@@ -262,6 +263,7 @@ class GroupAttempt:
         cycle.note_demands()
 
         fits = _Fitting(cycle, outcome, as_one, snapshot, group.profile)
+        self._cost = fits.cost
         found: tuple[PodInfo, ...] | Status = yield from step.call(known, group.info.pods, snapshot, fits)
         return found
 
@@ -292,11 +294,21 @@ class GroupAttempt:
             self._set_condition(of.info.key, part.status)
             report = _report(of, part, of_part)
             if not at:
-                of_all = "" if outcome.preempted is None else outcome.preempted.value
-                report = replace(
-                    report, placements=self._placements, preempted=of_all, victims=len(outcome.victims)
-                )  # fmt: skip
+                report = self._of_all(report, outcome)
             self._state.outbox.put(GroupAttempted(report))
+
+    def _of_all(self, report: GroupReport, outcome: GroupOutcome) -> GroupReport:
+        """Return the first report of an attempt with what is said once for all groups of a tree."""
+        tree, preempted = self._group.info.tree, outcome.preempted
+        return replace(
+            report,
+            of_root=_result_of(outcome),
+            placements=self._placements,
+            preempted="" if preempted is None else preempted.value,
+            victims=len(outcome.victims),
+            preemptor="podgroup" if tree is None or isinstance(tree.group, PodGroup) else "compositepodgroup",
+            **dict(zip(("disruptions", "violations"), self._cost, strict=False)),
+        )
 
     def _settle_part(self, group: QueuedGroup, outcome: GroupOutcome) -> list[Decision]:
         """Start the binding cycles of a group's pods, or requeue them. Returns the decisions that were reported."""
@@ -366,6 +378,8 @@ class _Fitting:
     ) -> None:
         self._cycle, self._outcome, self._as_one, self._table = cycle, outcome, as_one, snapshot.table
         self._placed: dict[int, list[MemberAttempt]] = {}
+        #: How many groups are evicted as one, or pods of other groups, and how many victims violate a budget.
+        self.cost: list[int] = []
         #: Whether the pods of the group may depend on what happens on nodes other than their own.
         self._looks_around = bool(snapshot.objects(DeviceClass)) or any(
             step.name not in _LOOK_AT_ONE_NODE for step in profile.at("filter")

@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
+from moorage.api.pod_groups import PodGroup
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
@@ -36,7 +37,7 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
 from moorage.state.cluster import ClusterState, Snapshot
-from moorage.state.group_trees import tree_of
+from moorage.state.group_trees import root_of, tree_of
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -83,6 +84,7 @@ class Scheduler:
         )
         if gates.serves("CompositePodGroup"):
             state.queue.entry_of = self._entry_of
+        state.queue.knows_group = self._knows_group
         self.failure_handler = FailureHandler(state, self.preemption)
         self.binding_cycle = BindingCycle(state, cycle, self.failure_handler)
         self.event_handlers = EventHandlers(state, self.binding_cycle)
@@ -99,6 +101,10 @@ class Scheduler:
     def _entry_of(self, pod: PodInfo) -> str | None:
         tree = tree_of(pod, self.snapshot)
         return group_key(pod) if tree is None else tree.entry
+
+    def _knows_group(self, pod: PodInfo) -> bool:
+        group = self.snapshot.objects(PodGroup).get(group_key(pod) or "")
+        return group is not None and (not self.gates.serves("CompositePodGroup") or root_of(group, self.snapshot) is not None)
 
     # -- what plugins may reach (framework.registry.Handle) and drivers may read -----------------------------------------
 

@@ -119,9 +119,12 @@ class GroupOutcome(Struct, eq=False):
 class GroupReport(Struct, frozen=True):
     """An attempt for a group, for logs and metrics. ``result`` is the label that kube-scheduler's metrics have for it.
 
+    ``of_root``     for the whole tree, on the first report of an attempt; "" on those of its other groups
     ``scheduled``, ``unscheduled``  how many of its pods were placed and not placed; ``could_go``: how many had found a node
     ``placements``  how many were ``generated``, ``feasible`` and ``infeasible``, for preemption too
     ``preempted``   the result of preemption for the group, "" without; ``victims``: how many pods it evicts
+    ``disruptions``, ``violations``  how many groups, or pods of groups, it evicts as one; how often it violates a budget
+    ``preemptor``   ``podgroup`` or ``compositepodgroup``
     """
 
     key: str
@@ -134,6 +137,10 @@ class GroupReport(Struct, frozen=True):
     placements: Mapping[str, int] = {}
     preempted: str = ""
     victims: int = 0
+    of_root: str = ""
+    disruptions: int = 0
+    violations: int = 0
+    preemptor: str = "podgroup"
 
 
 # -- group cycle -------------------------------------------------------------------------------------------------------

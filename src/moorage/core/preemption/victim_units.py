@@ -89,6 +89,11 @@ class Units:
         whole = [one for one in self._and_above(group) if one.disrupted_as_one] if group is not None else []
         return whole[-1] if whole else None
 
+    def disruptions(self, victims: Iterable[PodInfo]) -> int:
+        """Return how many groups that are evicted as a whole, and single pods of other groups, these pods are."""
+        grouped = (pod for pod in victims if pod.spec.scheduling_group is not None)
+        return len({pod.uid if (whole := self._whole(pod)) is None else entry_key(whole) for pod in grouped})
+
     def all(self) -> list[Unit]:
         """Return all placed pods and groups as units, in the order of the nodes and of the pods on them."""
         units: dict[str, Unit] = {}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from moorage.core.queue.backoff import ActiveQueue, BackoffQueue
 from moorage.core.queue.hints import Hints, HintTimer
 from moorage.core.queue.in_flight import InFlight
+from moorage.core.queue.queued_groups import GroupEntry
 from moorage.core.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
 from moorage.core.queue.unschedulable_pods import Unschedulable
+from moorage.state.group_trees import is_composite
 
 _POD_POPPED = "PodPopped"
 
@@ -23,6 +25,12 @@ class QueueInspection:
     _parked: Unschedulable
     _in_flight: InFlight
     _hints: Hints
+    # As in ``GroupsOfPods``.
+    incomplete: Iterator[QueuedPod]
+    incoming: dict[tuple[str, str], int]
+    members_in: Counter[tuple[str, str]]
+    groups_in: Counter[tuple[str, str]]
+    _groups: dict[str, GroupEntry] | None
 
     def __len__(self) -> int:
         """Count the pods in all places, including those in flight."""
@@ -42,10 +50,29 @@ class QueueInspection:
             QueuePlace.IN_FLIGHT: len(self._in_flight),
         }
 
+    def counts_of_groups(self) -> dict[str, int]:
+        """Return how many pods lack a group, and how many wait for the end of an attempt of theirs; {} in other releases."""
+        if self._groups is None:
+            return {}
+        returned = sum(len(group.returned) for group in self._groups.values())
+        return {"incomplete": sum(1 for _ in self.incomplete), "pending": returned}
+
+    def incoming_entities(self) -> Iterable[tuple[tuple[str, str, str], int]]:
+        """Yield how many pods without a group, and how many groups, entered each place: (place, event, kind) → number."""
+        for place, count in self.incoming.items():
+            if count > self.members_in[place]:
+                yield (*place, "pod"), count - self.members_in[place]
+        yield from (((*place, "podgroup"), count) for place, count in self.groups_in.items())
+
     def entities(self) -> Mapping[tuple[QueuePlace, str], int]:
-        """Return how many pods and groups wait: (place, ``pod`` or ``podgroup``) → number, if groups are queued as one."""
+        """Return how many pods and groups wait: (place, ``pod`` or ``podgroup``) → number, if groups are queued as one.
+
+        Neither trees of groups nor groups that do not exist count.
+        """
+        missing = {queued.entry for queued in self.incomplete}
         waiting = {(queued.place, queued.entry or queued.uid, bool(queued.entry)) for queued in self._pods.values()}
-        return Counter((place, "podgroup" if grouped else "pod") for place, _, grouped in waiting)
+        kinds = ((place, grouped) for place, key, grouped in waiting if key not in missing and not is_composite(key))
+        return Counter((place, "podgroup" if grouped else "pod") for place, grouped in kinds)
 
     @property
     def logged_events(self) -> int:
@@ -59,8 +86,10 @@ class QueueInspection:
         return counts
 
     def rejections(self) -> Mapping[tuple[str, str], int]:
-        """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods."""
-        waiting = (queued for queued in self._pods.values() if queued.place is not QueuePlace.IN_FLIGHT)
+        """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods; not those ``incomplete``."""
+        missing = {queued.uid for queued in self.incomplete}
+        away = QueuePlace.IN_FLIGHT
+        waiting = (queued for queued in self._pods.values() if queued.place is not away and queued.uid not in missing)
         return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters if plugin)
 
     def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:

@@ -3,14 +3,16 @@
 A group has a place in the order, a count of failed attempts and a backoff of its own; its pods carry copies of them. If a
 plugin gates one pod, the others wait with it. A pod that is added, or that failed to be bound, joins its group where it waits.
 After an attempt the pods that came back wait together for the group's backoff, whatever events happened. But if the attempt
-succeeded for others of the group, they are active at once and keep their turn, so that the group may preempt for them.
+succeeded for others of the group, they are active at once and keep their turn, so that the group may preempt for them. The pods
+of a group that does not exist, or of a tree without its root, are gated and counted apart: they are incomplete.
 
 Source  kube-scheduler 1.37, backend/queue/scheduling_queue.go, addPodGroupMember, AddAttemptedPodGroupIfNeeded
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -23,6 +25,7 @@ from moorage.state.pod_info import PodInfo
 
 _ATTEMPT_FAILED = "ScheduleAttemptFailure"
 _REGROUPED = "PodGroupUpdate"
+_LABELS = {QueuePlace.ACTIVE: "active", QueuePlace.BACKOFF: "backoff"}
 
 
 class GroupEntry(Struct, eq=False):
@@ -53,13 +56,22 @@ class GroupEntry(Struct, eq=False):
 
 
 class GroupsOfPods:
-    """The part of a scheduling queue that moves groups. ``_groups`` is None while pods of groups are queued one by one."""
+    """The part of a scheduling queue that moves groups. ``_groups`` is None while pods of groups are queued one by one.
 
+    ``members_in`` counts pods of groups as ``incoming`` counts all: a pod that joins or leaves a group lets all its pods come
+    anew. ``groups_in`` counts the groups, trees aside, that came from another place.
+    """
+
+    incoming: dict[tuple[str, str], int]
+    members_in: Counter[tuple[str, str]]
+    groups_in: Counter[tuple[str, str]]
     _groups: dict[str, GroupEntry] | None
     _gates: Gates
     _backoff: BackoffQueue
     #: Returns the key of the group that a pod is queued with: that of its group, or of the root of its group's tree.
     entry_of: Callable[[PodInfo], str | None] = staticmethod(group_key)
+    #: Returns whether the group of a pod and those above it exist.
+    knows_group: Callable[[PodInfo], bool] = staticmethod(lambda pod: True)
 
     def _next_order(self) -> int:
         raise NotImplementedError
@@ -96,34 +108,65 @@ class GroupsOfPods:
         group.take(queued)
         if place is QueuePlace.GATED:
             self._gate_with(group, (queued,), label)
+            self._count(group, label, place)
         elif self._gates.hold(queued):
             self._take_all_out(group, queued)
             self._gate_with(group, group.members.values(), label)
+            self._count(group, label, place)
         elif place is not QueuePlace.BACKOFF:
             self._make_active(queued, label, now)
+            self._count(group, label, place)
         elif self._backoff.holds(queued, now):
             self._begin_backoff(queued, label)
+            self._count(group, label, place)
         else:  # the group's backoff is over, and it was not moved yet
             self._take_all_out(group, queued)
-            self._move_group(group, label, now, active=True)
+            self._move_group(group, place, label, now, active=True)
         return queued.place
 
-    def _move_group(self, group: GroupEntry, label: str, now: float, *, active: bool, checked: bool = False) -> None:
-        """Make the waiting pods of a group active, or begin their backoff.
+    def _move_group(
+        self, group: GroupEntry, origin: QueuePlace | None, label: str, now: float, *, active: bool, checked: bool = False
+    ) -> None:
+        """Make the waiting pods of a group active, or begin their backoff. ``origin``: their place before, if they had one.
 
         All wait if PreEnqueue gates one of them; it does not run again for pods that it has ``checked``.
         """
         members = list(group.members.values())
         if not checked and len([member for member in members if not self._gates.hold(member)]) < len(members):
             self._gate_with(group, members, label)
-            return
-        for member in members:
-            if active:
+        elif active:
+            for member in members:
                 self._make_active(member, label, now)
-            else:
+        else:
+            for member in members:
                 self._begin_backoff(member, label)
+        if origin is not QueuePlace.GATED or group.place is not origin:
+            self._count(group, label, origin)
 
-    def _take_all_out(self, group: GroupEntry, but: QueuedPod) -> None:
+    def _count(self, group: GroupEntry, label: str, origin: QueuePlace | None) -> None:
+        """Count a group and its pods where they wait now.
+
+        Source  backend/queue/scheduling_queue.go, recordIncomingEntitiesMetrics
+        """
+        first = next(iter(group.members.values()))
+        if not self.knows_group(first.pod):
+            return
+        place = _LABELS.get(first.place, "unschedulable"), label
+        self.incoming[place] += len(group.members)
+        self.members_in[place] += len(group.members)
+        if first.entry == group_key(first.pod) and (origin is None or place[0] != _LABELS.get(origin, "unschedulable")):
+            self.groups_in[place] += 1
+
+    def _pop_together(self, group: GroupEntry, first: QueuedPod, label: str, now: float) -> None:
+        """Make the others of a group active whose ``first`` pod was popped from backoff."""
+        self._take_all_out(group, first)
+        first.place = QueuePlace.ACTIVE
+        for member in group.members.values():
+            if member is not first:
+                self._make_active(member, label, now)
+        self._count(group, label, QueuePlace.BACKOFF)
+
+    def _take_all_out(self, group: GroupEntry, but: QueuedPod | None = None) -> None:
         """Remove the waiting pods of a group from their place, without ``but``, which is in none."""
         for member in group.members.values():
             if member is not but:
@@ -146,8 +189,11 @@ class GroupsOfPods:
             del self._groups[queued.entry]
         elif group.place is QueuePlace.ACTIVE or group.place is QueuePlace.BACKOFF:
             waits = group.place is QueuePlace.BACKOFF and self._backoff.holds(next(iter(group.members.values())), now)
+            place = group.place
             self._take_all_out(group, queued)
-            self._move_group(group, label, now, active=not waits)
+            self._move_group(group, place, label, now, active=not waits)
+        elif group.members:
+            self._count(group, label, group.place)
 
     def regroup(self, now: float) -> None:
         """Move the waiting pods whose trees of groups have another root than before to their new groups."""
@@ -158,6 +204,20 @@ class GroupsOfPods:
             self._leave_group(queued, _REGROUPED, now)
             queued.entry = ""
             self._join(queued, _REGROUPED, now)
+
+    def end_without(self, key: str, now: float) -> None:
+        """Gate the waiting pods of a group that exists no more."""
+        group = (self._groups or {}).get(key)
+        if group is not None and group.place in _LABELS:
+            self._take_all_out(group)
+            self._move_group(group, None, _REGROUPED, now, active=True)
+
+    @property
+    def incomplete(self) -> Iterator[QueuedPod]:
+        """The waiting pods whose group does not exist, or one above it."""
+        for group in (self._groups or {}).values():
+            if group.place is QueuePlace.GATED and not self.knows_group(next(iter(group.members.values())).pod):
+                yield from group.members.values()
 
     def _begin_group(self, queued: QueuedPod) -> None:
         """Record that a pod leaves its group's place for an attempt."""
@@ -177,12 +237,13 @@ class GroupsOfPods:
         group.trying = False
         returned, group.returned = group.returned, {}
         if code is Code.SUCCESS:
-            group.consecutive_errors = 0
-        else:
+            group.unschedulable_count = group.consecutive_errors = 0
+        if code is not Code.SUCCESS or not returned:
+            group.timestamp, group.order = now, self._next_order()
+        if code is not Code.SUCCESS:
             rejected = code is not Code.ERROR
             group.unschedulable_count += rejected
             group.consecutive_errors = 0 if rejected else group.consecutive_errors + 1
-            group.timestamp, group.order = now, self._next_order()
             failures = group.consecutive_errors or group.unschedulable_count
             group.backoff_until = self._backoff.ends(now, failures, len(returned) + len(group.members))
         for queued in (*group.members.values(), *returned.values()):
@@ -191,7 +252,7 @@ class GroupsOfPods:
             del self._groups[key]
             return
         waits = code is not Code.SUCCESS and self._backoff.holds(next(iter(group.members.values())), now)
-        self._move_group(group, _ATTEMPT_FAILED, now, active=not waits)
+        self._move_group(group, None, _ATTEMPT_FAILED, now, active=not waits)
 
     def _save_groups(self) -> Callable[[], None]:
         """Return a function that restores the groups; the fields of their pods are saved with the pods."""

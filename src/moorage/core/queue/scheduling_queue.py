@@ -57,7 +57,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     ``profiles``   by scheduler name
     ``on_fault``   receives the error of every plugin that fails here; the pod stays gated, or is retried
     ``start``      when the scheduler started; scans for pods that waited too long are timed from then
-    ``incoming``   (place, event) → number of pods that entered it, as ``queue_incoming_pods_total`` counts them
+    ``incoming``   (place, event) → number of pods that entered it, as ``queue_incoming_pods_total`` counts them; of these
+                   ``members_in`` are pods of groups that are queued as one, and ``groups_in`` counts such groups
     """
 
     def __init__(
@@ -93,6 +94,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         self._no_early_pop_in = -1
         self._start = self._next_scan = start
         self.incoming: dict[tuple[str, str], int] = Counter()
+        self.members_in: Counter[tuple[str, str]] = Counter()
+        self.groups_in: Counter[tuple[str, str]] = Counter()
 
     # -- add, update and delete pods ----------------------------------------------------------------------------------
 
@@ -210,7 +213,10 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             queued = self._pop_early(state)
             if queued is None:
                 return None
-            self.incoming["active", _POPPED_EARLY] += 1
+            if (group := self._group_of(queued)) is not None:
+                self._pop_together(group, queued, _POPPED_EARLY, now)
+            else:
+                self.incoming["active", _POPPED_EARLY] += 1
         self._begin_attempt(queued)
         return queued
 
@@ -475,7 +481,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores the whole queue; takes time in proportion to the waiting pods."""
-        pods, incoming = self._pods.copy(), self.incoming.copy()
+        pods, incoming = self._pods.copy(), (self.incoming.copy(), self.members_in.copy(), self.groups_in.copy())
         numbers = self._order, self._no_early_pop_in, self._next_scan
         places: tuple[Any, ...] = (self._active, self._backoff, self._parked, self._in_flight, self._nominator, self._asleep)
         saved = [*(queued.save() for queued in pods.values()), *(place.save() for place in places), self._save_groups()]
@@ -484,7 +490,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             self._pods.clear()
             self._pods.update(pods)
             self._order, self._no_early_pop_in, self._next_scan = numbers
-            self.incoming = incoming
+            self.incoming, self.members_in, self.groups_in = incoming
             for undo in saved:
                 undo()
 
@@ -533,7 +539,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         checked = from_backoff and self._pop_from_backoff
         if (group := self._group_of(queued)) is not None:
             self._take_all_out(group, queued)
-            self._move_group(group, label, now, active=True, checked=checked)
+            self._move_group(group, queued.place, label, now, active=True, checked=checked)
             return queued.place
         if not checked and self._gates.hold(queued):
             return self._park(queued, label)
@@ -545,7 +551,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         queued.place = QueuePlace.ACTIVE
         self._asleep.discard(queued.pod.uid)
         self._active.push(queued)
-        self.incoming["active", label] += 1
+        if not queued.entry:
+            self.incoming["active", label] += 1
         pod = queued.pod
         if label in (_POD_ADDED, _POD_UPDATED) and (pod.status.nominated_node_name or pod.uid in self._nominator.node_by_uid):
             self._nominator.nominate(pod, None)
@@ -554,7 +561,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     def _to_backoff(self, queued: QueuedPod, label: str, now: float) -> QueuePlace:
         if (group := self._group_of(queued)) is not None:
             self._take_all_out(group, queued)
-            self._move_group(group, label, now, active=False, checked=not self._pop_from_backoff)
+            self._move_group(group, queued.place, label, now, active=False, checked=not self._pop_from_backoff)
             return queued.place
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)
@@ -565,11 +572,12 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         self._asleep.add(queued)
         self._no_early_pop_in = -1
         self._backoff.push(queued)
-        self.incoming["backoff", label] += 1
+        if not queued.entry:
+            self.incoming["backoff", label] += 1
         return QueuePlace.BACKOFF
 
     def _park(self, queued: QueuedPod, label: str) -> QueuePlace:
-        if not queued.parked:
+        if not queued.parked and not queued.entry:
             self.incoming["unschedulable", label] += 1
         queued.place = QueuePlace.GATED if queued.gated else QueuePlace.UNSCHEDULABLE
         self._parked.add(queued)

@@ -22,6 +22,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue import object_events
 from moorage.core.queue.queued_pod import QueuedPod
+from moorage.framework.effects import Evict
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Code
 from moorage.state.pod_info import PodInfo
@@ -104,8 +105,8 @@ class Measures(Protocol):
     def permitted(self, result: str, seconds: float) -> None:
         """Record how long Permit held a pod; ``result`` is the status it ended with."""
 
-    def worked(self, phase: Phase, profile: str, seconds: float, error: str | None) -> None:
-        """Record the end of a piece of work."""
+    def worked(self, phase: Phase, profile: str, seconds: float, error: str | None, preemptor: str = "") -> None:
+        """Record the end of a piece of work; ``preemptor``: of evictions, ``pod``, ``podgroup`` or ``compositepodgroup``."""
 
     def handled(self, event: str, seconds: Sequence[float]) -> None:
         """Record that the engine processed facts, with the time that each took."""
@@ -163,7 +164,7 @@ _UNSCHEDULED = _Kind(Resource.UNSCHEDULED_POD, "unscheduled pod", "pod")
 ASSIGNED_ADDED, UNSCHEDULED_ADDED = _ASSIGNED.labels["add"], _UNSCHEDULED.labels["add"]
 
 #: The record of work that is not under way.
-_NO_WORK: tuple[Phase, PodInfo | None, str, float] = (Phase.BIND, None, "", 0.0)
+_NO_WORK: tuple[Phase, PodInfo | None, str, float, str] = (Phase.BIND, None, "", 0.0, "")
 
 
 class _Trip(Struct):
@@ -183,7 +184,7 @@ class AttemptObserver:
         self._cluster, self._queue, self._profiles = scheduler.cluster, scheduler.queue, scheduler.profiles
         self._trips: dict[str, _Trip] = {}
         #: Ticket → phase, pod, node and start of the work under way.
-        self._works: dict[int, tuple[Phase, PodInfo, str, float]] = {}
+        self._works: dict[int, tuple[Phase, PodInfo, str, float, str]] = {}
 
     @property
     def under_way(self) -> dict[Phase, int]:
@@ -217,7 +218,7 @@ class AttemptObserver:
         for binding in run:
             decision, pod = binding.decision, binding.decision.pod
             trips[pod.uid] = _Trip(decision, binding.queued, began, None)
-            works[binding.ticket or 0] = (Phase.BIND, pod, binding.node, now)
+            works[binding.ticket or 0] = (Phase.BIND, pod, binding.node, now, "")
         if self._log.shows(3):
             for binding in run:
                 self._log.info(3, "Attempting to schedule pod", pod=ref(binding.pod))
@@ -291,7 +292,8 @@ class AttemptObserver:
 
     def started(self, work: Work, now: float) -> None:
         """Record the start of work."""
-        self._works[work.ticket] = (work.phase, work.pod, work.node, now)
+        preemptor = _preemptor(work) if work.phase is Phase.PREEMPT else ""
+        self._works[work.ticket] = (work.phase, work.pod, work.node, now, preemptor)
         trip = self._trips.get(work.pod.uid)
         if trip is not None:
             self._permitted(trip, Code.SUCCESS.value, now)
@@ -303,14 +305,14 @@ class AttemptObserver:
 
     def done(self, fact: Done, now: float) -> None:
         """Record the end of work, after the engine has processed the fact."""
-        phase, pod, node, since = self._works.pop(fact.ticket, _NO_WORK)
+        phase, pod, node, since, preemptor = self._works.pop(fact.ticket, _NO_WORK)
         if pod is None:
             return
         uid = pod.uid
         # The pod may already be deleted when its bind is answered.
         bound = phase is Phase.BIND and (fact.error is None or self._scheduler.cluster.node_of(uid) == node)
         if self._measures is not None:
-            self._measures.worked(phase, pod.spec.scheduler_name, now - since, None if bound else fact.error)
+            self._measures.worked(phase, pod.spec.scheduler_name, now - since, None if bound else fact.error, preemptor)
         if bound and self._scheduler.binding_of(uid) is None:
             trip = self._trips.pop(uid, None)
             if trip is not None:
@@ -320,7 +322,7 @@ class AttemptObserver:
         """Record binds that succeeded, after the engine has processed the fact."""
         bindings, ended = self._scheduler.state.bindings.by_uid, list[BoundPod]()
         for ticket in tickets:
-            _, pod, _, since = self._works.pop(ticket, _NO_WORK)
+            _, pod, _, since, _ = self._works.pop(ticket, _NO_WORK)
             trip = None if pod is None or pod.uid in bindings else self._trips.pop(pod.uid, None)
             if trip is not None:
                 first = trip.queued.initial_attempt
@@ -404,3 +406,9 @@ class AttemptObserver:
         if self._measures is not None:
             for label, seconds in took.items():
                 self._measures.handled(label, seconds)
+
+
+def _preemptor(work: Work) -> str:
+    """Return the kind of object that evictions make room for, as metrics name it."""
+    group = next((effect.group for effect in work.effects if isinstance(effect, Evict)), None)
+    return "pod" if group is None else type(group).__name__.lower()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -20,11 +22,13 @@ from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
 from moorage.api.quantity import QuantityError, milli_value
 from moorage.api.releases import STABLE, TODAY
 from moorage.api.releases.metrics import Spec, metrics_of, own_metrics
+from moorage.api.releases.release import Release
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
+from moorage.framework.events import Resource
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.live.runtime.attempt_metrics import AttemptObserver, BoundPod
@@ -80,6 +84,14 @@ _PLACES = {
 }  # fmt: skip
 
 
+def _event_name(event: str, release: Release, of_itself: str = "Unscheduled") -> str:
+    """Return a release's name of an event; ``of_itself``: what it calls the pod in updates of the one that they may help."""
+    action = event.removeprefix(Resource.UNSCHEDULED_POD)
+    if not release.names_target_pods or action == event:
+        return event
+    return f"{of_itself if action.startswith('Update') else 'Unscheduled'}Pod{action}"
+
+
 def specs_of(release: str) -> Mapping[str, Spec]:
     """Return the metrics of a release, and Moorage's own."""
     return {**metrics_of(release), **OWN}
@@ -128,6 +140,9 @@ class SchedulerMetrics:
         self._placement_results = counter("scheduler_placement_evaluations_total")
         self._group_preemptions = counter("scheduler_workload_preemption_attempts_total")
         self._group_victims = histogram("scheduler_workload_preemption_victims")
+        self._disruptions = histogram("scheduler_preemption_workload_disruptions")
+        self._violations = counter("scheduler_preemption_pdb_violations_total")
+        self._execution_s = histogram("scheduler_preemption_execution_duration_seconds")
         self._requests = counter("rest_client_requests_total")
         self._request_s = histogram("rest_client_request_duration_seconds")
         self._turn_s = histogram("rest_client_rate_limiter_duration_seconds")
@@ -165,6 +180,7 @@ class SchedulerMetrics:
             self._preemptions.inc()
             if outcome.victims:
                 self._victims.observe(len(outcome.victims))
+                self._cost("pod", outcome.disruptions, outcome.violations)
 
     def placed(self, decisions: Sequence[Decision], seconds: float) -> None:
         profiles: dict[str, int] = {}
@@ -211,9 +227,11 @@ class SchedulerMetrics:
         self._attempt_s.observe(seconds, result, profile)
 
     def grouped(self, report: GroupReport, seconds: float) -> None:
+        if not report.of_root:
+            return
         self._group_algorithm_s.observe(seconds)
-        self._group_attempts.inc(report.result, report.profile)
-        self._group_attempt_s.observe(seconds, report.result, report.profile)
+        self._group_attempts.inc(report.of_root, report.profile)
+        self._group_attempt_s.observe(seconds, report.of_root, report.profile)
         for result, count in report.placements.items():
             if result == "generated":
                 self._placements.inc(report.profile, by=count)
@@ -223,27 +241,35 @@ class SchedulerMetrics:
             self._group_preemptions.inc(report.preempted)
         if report.victims:
             self._group_victims.observe(report.victims)
+            self._cost(report.preemptor, report.disruptions, report.violations)
+
+    def _cost(self, preemptor: str, disruptions: int, violations: int) -> None:
+        if disruptions:
+            self._disruptions.observe(disruptions, preemptor)
+        if violations:
+            self._violations.inc(preemptor, by=violations)
 
     def permitted(self, result: str, seconds: float) -> None:
         self._permit_s.observe(seconds, result)
 
-    def worked(self, phase: Phase, profile: str, seconds: float, error: str | None) -> None:
+    def worked(self, phase: Phase, profile: str, seconds: float, error: str | None, preemptor: str = "") -> None:
         if phase is Phase.PREEMPT:
             result = "success" if error is None else "error"
             self._evicting_s.observe(seconds, result)
             self._evicting.inc(result)
+            self._execution_s.observe(seconds, preemptor, result)
         elif phase in _WORK:
             status = _SUCCESS if error is None else _ERROR
             self._points.observe(seconds, _WORK[phase], status, profile)
 
     def handled(self, event: str, seconds: Sequence[float]) -> None:
-        self._event_s.observe_all(seconds, event)
+        self._event_s.observe_all(seconds, _event_name(event, self._gates.emulated))
 
     # -- reported by others ---------------------------------------------------------------------------------------------
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Record the duration of a queueing hint."""
-        self._hint_s.observe(seconds, plugin, event, hint)
+        self._hint_s.observe(seconds, plugin, _event_name(event, self._gates.emulated, "Target"), hint)
 
     def requested(self, method: str, host: str, status: int, seconds: Sequence[float]) -> None:
         """Record requests to the API server with their durations; status 0 means no response."""
@@ -273,11 +299,13 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
     """Return the gauges that read the engine."""
     release = scheduler.gates.emulated
     specs = specs_of(release.name)
+    named = partial(_event_name, release=release, of_itself="Target")
 
     def pending() -> Iterator[tuple[Labels, float]]:
-        counts = scheduler.queue.counts()
-        shown = (item for item in _PLACES.items() if item[1] != "gated" or release.has_pre_enqueue)
-        return (((word,), float(counts[place])) for place, word in shown)
+        counts, of_groups = scheduler.queue.counts(), scheduler.queue.counts_of_groups()
+        counts[QueuePlace.GATED] -= of_groups.get("incomplete", 0)
+        shown = ((word, counts[place]) for place, word in _PLACES.items() if word != "gated" or release.has_pre_enqueue)
+        return (((word,), float(count)) for word, count in chain(shown, of_groups.items()))
 
     def entities() -> Iterator[tuple[Labels, float]]:
         for (place, kind), count in scheduler.queue.entities().items():
@@ -298,13 +326,17 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
         return [(("binding",), float(binding)), (("preemption",), float(counts.get(Phase.PREEMPT, 0)))]
 
     def incoming() -> Iterable[tuple[Labels, float]]:
-        return [(kind, float(count)) for kind, count in scheduler.queue.incoming.items()]
+        return [((place, named(event)), float(count)) for (place, event), count in scheduler.queue.incoming.items()]
+
+    def incoming_entities() -> Iterable[tuple[Labels, float]]:
+        rows = scheduler.queue.incoming_entities()
+        return [((place, named(event), kind), float(count)) for (place, event, kind), count in rows]
 
     def rejected() -> Iterable[tuple[Labels, float]]:
         return [(kind, float(count)) for kind, count in scheduler.queue.rejections().items()]
 
     def logged() -> Iterable[tuple[Labels, float]]:
-        return [((label,), float(count)) for label, count in scheduler.queue.logged_labels().items()]
+        return [((named(label),), float(count)) for label, count in scheduler.queue.logged_labels().items()]
 
     gauges: list[Family] = [
         Gauge(specs["scheduler_pending_pods"], pending),
@@ -316,6 +348,7 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
     ]
     if "scheduler_queued_entities" in specs:
         gauges.append(Gauge(specs["scheduler_queued_entities"], entities))
+        gauges.append(Gauge(specs["scheduler_queue_incoming_entities_total"], incoming_entities, counts=True))
     return _registered(gauges, scheduler.gates)
 
 

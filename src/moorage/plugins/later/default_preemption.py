@@ -47,7 +47,14 @@ class DefaultPreemptionV137(DefaultPreemption):
 
     def nominate(self, pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
         found = super().nominate(pod, attempt, best)
-        return replace(found, reasons=(FOUND.format(found.nominated, len(best.victims.pods)),))
+        victims = best.victims
+        units = Units(attempt.snapshot, earliest=True, trees=self._trees) if self._for_groups else None
+        return replace(
+            found,
+            reasons=(FOUND.format(found.nominated, len(victims.pods)),),
+            disruptions=0 if units is None else units.disruptions(victims.pods),
+            violations=victims.violations,
+        )
 
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits

@@ -182,11 +182,33 @@ def of_gang(name):
     return POD.replace("name: train,", f"name: {name},").replace("spec:\n", "spec:\n  schedulingGroup: {podGroupName: gang}\n")
 
 
-def test_a_group_has_one_claim_that_its_pods_use(lab):
+ORDERS = {"group first": (GROUP, TEMPLATE), "template last": (GROUP,), "group last": (TEMPLATE,)}
+
+
+def lab_for_groups(lab):
     gates = "GenericWorkload=true,DRAWorkloadResourceClaims=true"
     made = lab(ResourceClaims(for_groups=True), GarbageCollector(), PodGroupProtection(), gates=gates, release="1.37.1")
     made.schedules = False
-    for text in (GROUP, of_gang("a"), TEMPLATE, of_gang("b")):
+    return made
+
+
+def test_a_pod_of_a_group_without_claims_waits_for_its_group_and_has_claims_of_its_own(lab):
+    made = lab_for_groups(lab)
+    made.apply(TEMPLATE)
+    made.apply(of_gang("a"))
+    made.advance(5)
+    assert made.all("resourceclaims") == []
+    made.apply(GROUP.replace("  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]\n", ""))
+    made.advance(1)
+    (claim,) = made.all("resourceclaims")
+    assert claim["metadata"]["ownerReferences"][0]["name"] == "a"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_group_has_one_claim_that_its_pods_use(lab, order):
+    made = lab_for_groups(lab)
+    before = ORDERS[order]
+    for text in (*before, of_gang("a"), *(one for one in (TEMPLATE, GROUP) if one not in before), of_gang("b")):
         made.apply(text)
         made.advance(1)
     (claim,) = made.all("resourceclaims")

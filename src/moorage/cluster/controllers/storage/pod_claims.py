@@ -1,9 +1,9 @@
 """Claims of pods: for ephemeral volumes, and for devices that are requested by template.
 
 The pod owns its claims, so they are deleted with it. A pod group owns the claims that it requests itself (gate
-DRAWorkloadResourceClaims), and its pods use those. This controller removes deleted and ended pods and deleted groups from the
-reservations of resource claims, and deallocates claims without reservations. Devices with binding conditions become ready at
-once, because no driver runs.
+DRAWorkloadResourceClaims), and its pods use those; a pod waits until its group exists. The controller removes deleted and ended
+pods and deleted groups from the reservations of resource claims, and deallocates claims without reservations. Devices with
+binding conditions become ready at once, because no driver runs.
 
 Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controller/resourceclaim/controller.go
 """
@@ -119,11 +119,20 @@ class ResourceClaims:
             yield from _with_claims("pod", k8s.PODS, k8s.namespace_of(event.latest), world)
             if self._for_groups:
                 yield from _with_claims("group", k8s.POD_GROUPS, k8s.namespace_of(event.latest), world)
-        elif event.kind is k8s.POD_GROUPS and self._for_groups and k8s.spec_of(group := event.latest).get("resourceClaims"):
-            yield f"group:{k8s.key_of(group)}"
-            for claim in world.all(k8s.RESOURCE_CLAIMS, k8s.namespace_of(group)) if event.new is None else ():
-                if any(user.get("uid") == k8s.uid_of(group) for user in k8s.status_of(claim).get("reservedFor") or ()):
-                    yield f"claim:{k8s.key_of(claim)}"
+        elif event.kind is k8s.POD_GROUPS and self._for_groups:
+            yield from self._keys_of_group(event, world)
+
+    def _keys_of_group(self, event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
+        group, namespace = event.latest, k8s.namespace_of(event.latest)
+        if event.old is None:  # its pods waited for it
+            waiting = (pod for pod in world.all(k8s.PODS, namespace) if _group_name(pod) == k8s.name_of(group))
+            yield from (f"pod:{k8s.key_of(pod)}" for pod in waiting if k8s.spec_of(pod).get("resourceClaims"))
+        if not k8s.spec_of(group).get("resourceClaims"):
+            return
+        yield f"group:{k8s.key_of(group)}"
+        for claim in world.all(k8s.RESOURCE_CLAIMS, namespace) if event.new is None else ():
+            if any(user.get("uid") == k8s.uid_of(group) for user in k8s.status_of(claim).get("reservedFor") or ()):
+                yield f"claim:{k8s.key_of(claim)}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, place = key.partition(":")
@@ -131,7 +140,8 @@ class ResourceClaims:
             pod = world.find(k8s.PODS, place)
             if pod is not None and k8s.is_active(pod):
                 group = _group_of(pod, world) if self._for_groups else None
-                yield from _claims_for(pod, k8s.PODS, group, world)
+                if group is not None or not self._for_groups or not _group_name(pod):
+                    yield from _claims_for(pod, k8s.PODS, group, world)
             return
         if what == "group":
             group = world.find(k8s.POD_GROUPS, place)

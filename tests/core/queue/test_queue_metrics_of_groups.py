@@ -59,7 +59,7 @@ def test_a_group_that_is_deleted_leaves_its_waiting_pods_without_one():
     assert sorted(run.steps()) == [("a", "n"), ("b", "n")]
 
 
-def test_a_pod_that_joins_lets_all_pods_of_its_group_come_anew():
+def test_a_pod_that_joins_counts_all_pods_of_its_group_again():
     run = driven()
     run.see(node(cpu="0"), gang(least=1), member("a"), member("b"), member("c"), pod("p"))
     queue = run.engine.queue

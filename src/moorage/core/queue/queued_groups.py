@@ -59,7 +59,7 @@ class GroupsOfPods:
     """The part of a scheduling queue that moves groups. ``_groups`` is None while pods of groups are queued one by one.
 
     ``members_in`` counts pods of groups as ``incoming`` counts all: a pod that joins or leaves a group lets all its pods come
-    anew. ``groups_in`` counts the groups, trees aside, that came from another place.
+    again. ``groups_in`` counts the groups, trees aside, that came from another place.
     """
 
     incoming: dict[tuple[str, str], int]

@@ -68,6 +68,7 @@ class CounterSet(Value):
 class DeviceCounterConsumption(Value):
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(Value):

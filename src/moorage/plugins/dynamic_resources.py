@@ -43,6 +43,7 @@ from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earli
 from moorage.plugins.devices.group_claims import is_reserved_for, release_from_group, users_of
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pod_devices import PodDevices
+from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.cluster import Snapshot
@@ -156,6 +157,7 @@ class DynamicResources(
         gates = self._gates
         args = self._args.completed(gates)
         conditions = gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
+        compatible = gates.serves("DRADeviceCompatibilityGroups")
         self._options = DeviceGates(
             consumable_capacity=gates["DRAConsumableCapacity"],
             binding_conditions=conditions,
@@ -167,7 +169,8 @@ class DynamicResources(
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
             names_subrequests=self.rules.names_subrequests,
             names_devices=self.rules.names_devices,
-            pool_rule=self.rules.pools,
+            pool_rule=PoolRule.UNGROUPED if self.rules.knows_compatibility and not compatible else self.rules.pools,
+            compatibility=compatible,
             takes_shares_again=self.rules.takes_shares_again,
             undoes_refusals=self.rules.undoes_refusals,
             shares_counters=self.rules.shares_counters,

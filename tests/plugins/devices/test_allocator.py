@@ -15,7 +15,9 @@ from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedP
 from moorage.plugins.devices.claim_requests import AskError, DeviceGates, parse_claim
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.meter import Meter
+from moorage.plugins.devices.pools import PoolRule
 from moorage.testing.builders import a_cluster, a_node
+from tests.core.engine.test_groups_as_one import driven
 
 DRIVER = "gpu.example.com"
 SIZES = ("small", "large")
@@ -403,3 +405,89 @@ def test_the_incremental_state_equals_a_recomputed_one(steps):
         for n in range(4):
             device = (DRIVER, "a", f"d{n}")
             assert kept.is_used(device) == recomputed.is_used(device)
+
+
+# -- compatibility groups -------------------------------------------------------------------------------------------------
+
+#: Groups of the devices in use and of those requested, on the counters of one set → whether they are allocated.
+#: Source  structured/internal/experimental/compatibility_groups.go; enhancement proposal 5963
+AGREEING = {
+    "nothing in use": ([], [["mig"]], True),
+    "none has a group": ([[]], [[]], True),
+    "the same group": ([["mig"]], [["mig"]], True),
+    "another group": ([["mig"]], [["vgpu"]], False),
+    "a device without groups beside one with": ([["mig"]], [[]], False),
+    "a device with groups beside one without": ([[]], [["mig"]], False),
+    "one of several groups": ([["mig", "vgpu"]], [["vgpu", "time"]], True),
+    "all have to share a group": ([["a", "b"], ["b", "c"]], [["a", "c"]], False),
+    "all share one": ([["a", "b"], ["b", "c"]], [["b"]], True),
+    "two of one claim": ([], [["mig"], ["mig"]], True),
+    "two of one claim that differ": ([], [["mig"], ["vgpu"]], False),
+}
+
+
+def sharing(groups, at, counter_set="whole"):
+    use = {"counterSet": counter_set, "counters": {"units": {"value": "1"}}, "compatibilityGroups": groups}
+    return {"name": f"d{at}", "consumesCounters": [use]}
+
+
+def pool_of(*devices):
+    counters = [{"name": name, "counters": {"units": {"value": "9"}}} for name in ("whole", "other")]
+    return [
+        a_slice([], "counters", count=2, sharedCounters=counters),
+        a_slice(list(devices), "devices", count=2),
+    ]
+
+
+@pytest.mark.parametrize("case", AGREEING)
+@pytest.mark.parametrize("gate", [True, False])
+def test_devices_on_the_same_counters_agree_in_their_groups(case, gate):
+    used, wanted, fits = AGREEING[case]
+    devices = [sharing(groups, at) for at, groups in enumerate([*used, *wanted])]
+    held = [holding(*(f"d{at}" for at in range(len(used))))] if used else []
+    found = search(
+        pool_of(*devices), [a_claim([exactly(count=len(wanted))])], held, options=DeviceGates(compatibility=gate)
+    ).run()
+    assert (found is not None) == (fits or not gate)
+
+
+def test_devices_on_other_counters_need_not_agree():
+    slices = pool_of(sharing(["mig"], 0), sharing(["vgpu"], 1, "other"))
+    found = search(slices, [a_claim([exactly(count=2)])], options=DeviceGates(compatibility=True)).run()
+    assert names(found) == [["d0", "d1"]]
+
+
+def test_a_group_that_leads_nowhere_is_given_back():
+    """The first device is of another group than the two others, of which both are needed."""
+    slices = pool_of(sharing(["mig"], 0), sharing(["vgpu"], 1), sharing(["vgpu"], 2))
+    found = search(slices, [a_claim([exactly(count=2)])], options=DeviceGates(compatibility=True)).run()
+    assert names(found) == [["d1", "d2"]]
+
+
+@pytest.mark.parametrize(("rule", "usable"), [(PoolRule.COMPLETE, True), (PoolRule.UNGROUPED, False)])
+def test_while_the_gate_is_closed_slices_with_groups_are_ignored(rule, usable):
+    cluster = a_cluster([a_node("a")])
+    counters = [{"name": "whole", "counters": {"units": {"value": "9"}}}]
+    for one in (
+        a_slice([], "counters", count=3, sharedCounters=counters), a_slice([sharing(["mig"], 0)], "grouped", count=3),
+        a_slice([{"name": "plain"}], "plain", count=3),
+    ):  # fmt: skip
+        cluster.set_object(one)
+    state = cluster.snapshot.index(DeviceState)
+    state.follow()
+    (pool,) = state.catalog.pools_of(cluster.snapshot.table.nodes[0], True, rule).pools
+    assert pool.is_usable == usable
+
+
+@pytest.mark.parametrize(
+    ("release", "gates", "rule", "compatibility"),
+    [
+        ("1.36", "", PoolRule.COMPLETE, False),
+        ("1.37", "", PoolRule.UNGROUPED, False),
+        ("1.37", "DRADeviceCompatibilityGroups=true", PoolRule.COMPLETE, True),
+    ],
+)
+def test_the_gate_of_groups_is_read(release, gates, rule, compatibility):
+    (profile,) = driven(gates, release).engine.profiles.values()
+    options = profile.plugins["DynamicResources"]._options
+    assert (options.pool_rule, options.compatibility) == (rule, compatibility)

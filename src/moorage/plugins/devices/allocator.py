@@ -37,10 +37,13 @@ class Counters:
     """The counters left in each pool, and those consumed in one search. Keyed by ``_place``: see ``allocator``.
 
     ``charges_shares``  counters of devices that others hold by shares are in use
+    ``compatibility``   devices on the same counters must agree in their compatibility groups
     """
 
-    def __init__(self, ledger: Ledger, *, charges_shares: bool) -> None:
+    def __init__(self, ledger: Ledger, *, charges_shares: bool, compatibility: bool = False) -> None:
         self._is_charged = ledger.is_used if charges_shares else partial(ledger.is_held, shares=True)
+        #: Place and counter set → the groups of each device on it, those in use before the search first.
+        self._groups: dict[tuple[str, str], list[frozenset[str]]] | None = {} if compatibility else None
         self._left: dict[str, _Counts] = {}
         self._taken: dict[str, _Counts] = {}
 
@@ -58,12 +61,34 @@ class Counters:
         for set_name, counters in left.items():
             in_set = taken.get(set_name, {})
             if any(amount < in_set.get(counter, 0) for counter, amount in counters.items()):
-                self.release(candidate)
+                self._give_back(candidate)
                 return False
-        return True
+        if self._groups is None:
+            return True
+        found = [(self._members(self._groups, candidate, set_name), groups) for set_name, groups in _groups_of(candidate.offer)]
+        if all(_agree(members, groups) for members, groups in found):
+            for members, groups in found:
+                members.append(groups)
+            return True
+        self._give_back(candidate)
+        return False
 
     def release(self, candidate: DeviceCandidate) -> None:
         """Undo a successful ``take``."""
+        for set_name, groups in () if self._groups is None else _groups_of(candidate.offer):
+            self._members(self._groups or {}, candidate, set_name).remove(groups)
+        self._give_back(candidate)
+
+    def _members(
+        self, known: dict[tuple[str, str], list[frozenset[str]]], candidate: DeviceCandidate, set_name: str
+    ) -> list[frozenset[str]]:
+        key, pool = (_place(candidate), set_name), candidate.pool
+        if key not in known:
+            in_use = (offer for offer in (*pool.offers, *pool.others) if self._is_charged(offer.id))
+            known[key] = [groups for offer in in_use for name, groups in _groups_of(offer) if name == set_name]
+        return known[key]
+
+    def _give_back(self, candidate: DeviceCandidate) -> None:
         taken = self._taken.get(_place(candidate), {})
         for set_name, counters in candidate.offer.counters.items():
             in_set = taken.setdefault(set_name, {})
@@ -86,6 +111,20 @@ class Counters:
                         if counter in in_set:
                             in_set[counter] -= amount
         return left
+
+
+def _groups_of(offer: SliceDevice) -> list[tuple[str, frozenset[str]]]:
+    return [(use.counter_set, frozenset(use.compatibility_groups)) for use in offer.device.consumes_counters]
+
+
+def _agree(members: list[frozenset[str]], groups: frozenset[str]) -> bool:
+    """Return whether a device of these groups may be used beside others: all share a group, or none has any.
+
+    Source  structured/internal/experimental/compatibility_groups.go, admits
+    """
+    if not members or not members[0] or not groups:
+        return not members or not (members[0] or groups)
+    return bool(groups.intersection(*filter(None, members)))
 
 
 def _place(candidate: DeviceCandidate) -> str:
@@ -173,7 +212,7 @@ class DeviceSearch:
         self._chosen: dict[tuple[int, int], int] = {}
         self._taking: dict[DeviceId, set[int]] = {}
         self._sharing: dict[DeviceId, dict[str, int]] = {}
-        self._counters = Counters(ledger, charges_shares=options.charges_shares)
+        self._counters = Counters(ledger, charges_shares=options.charges_shares, compatibility=options.compatibility)
 
     def run(self) -> FoundDevices | None:
         """Return the devices found, or None.

@@ -79,6 +79,7 @@ class DeviceGates(NamedTuple):
     charges_shares: bool = True
     group_claims: bool = False
     keeps_to_devices: bool = False
+    compatibility: bool = False
 
     @property
     def knows_shares(self) -> bool:

@@ -139,6 +139,11 @@ class SliceOffers:
             SliceDevice(device, source, known.get(device.name), taints) for device in spec.devices
         )
 
+    @cached_property
+    def has_groups(self) -> bool:
+        """Whether a device has compatibility groups."""
+        return any(use.compatibility_groups for offer in self.offers for use in offer.device.consumes_counters)
+
     @property
     def generation(self) -> int:
         return self.source.spec.pool.generation
@@ -198,9 +203,10 @@ def _matcher(selector: NodeSelector) -> NodeSelectorMatcher:
 
 
 class PoolRule(StrEnum):
-    """Which pools can be used: those with all their slices, or, up to 1.34, any."""
+    """Which pools can be used: those with all their slices, none with compatibility groups, or, up to 1.34, any."""
 
     COMPLETE = "complete"
+    UNGROUPED = "ungrouped"
     ANY = "any"
 
 
@@ -262,11 +268,13 @@ def gather(
     node and of all its slices.
     """
     found: dict[PoolId, list[SliceOffers]] = {}
+    ungrouped = rule is PoolRule.UNGROUPED
     try:
         for held in slices:
-            if _matters(held, node, partitions, rule):
+            if not (ungrouped and held.has_groups) and _matters(held, node, partitions, rule):
                 _add(found, held)
-        pools = _in_order([_RULES[rule](of, held, slices_of(of), partitions) for of, held in found.items()])
+        everywhere = {of: [one for one in slices_of(of) if not (ungrouped and one.has_groups)] for of in found}
+        pools = _in_order([_RULES[rule](of, held, everywhere[of], partitions) for of, held in found.items()])
     except (SelectionError, QuantityError) as error:
         return NodePools((), (), error=f"gather pool information: {error}")
     candidates = tuple([DeviceCandidate(offer, pool) for pool in pools if not pool.flaw for offer in pool.offers])
@@ -331,7 +339,7 @@ def _any_pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[S
     return Pool(pool_id, offers, by_slice=by_slice, is_incomplete=is_incomplete, flaw=flaw)
 
 
-_RULES: Final = {PoolRule.COMPLETE: _complete_pool, PoolRule.ANY: _any_pool}
+_RULES: Final = {PoolRule.COMPLETE: _complete_pool, PoolRule.UNGROUPED: _complete_pool, PoolRule.ANY: _any_pool}
 
 
 def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffers], partitions: bool) -> Pool:

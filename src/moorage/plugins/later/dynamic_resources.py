@@ -1,8 +1,11 @@
 """DynamicResources of 1.37: the text about a selector that fails names the device, and gives a hint if a key is missing.
 
-A pod of a group goes only where the devices that another one reserved for a claim of both can be used.
+A pod of a group goes only where the devices that another one reserved for a claim of both can be used. Devices that consume
+counters of the same set may have compatibility groups: those in use together share one, or all have none. With the gate
+DRADeviceCompatibilityGroups closed, slices with such devices are ignored, which leaves their pools incomplete.
 
-Source    dynamic-resource-allocation 1.37, structured/internal/incubating/allocator_incubating.go; cel/errors.go
+Source    dynamic-resource-allocation 1.37, structured/internal/incubating/allocator_incubating.go; cel/errors.go;
+          structured/internal/experimental/compatibility_groups.go
 """
 
 from __future__ import annotations
@@ -11,5 +14,5 @@ from moorage.plugins.dynamic_resources import DynamicResources
 
 
 class DynamicResourcesV137(DynamicResources):
-    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True)
+    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True, knows_compatibility=True)
     reuse = DynamicResources.reuse

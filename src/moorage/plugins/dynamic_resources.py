@@ -169,7 +169,7 @@ class DynamicResources(
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
             names_subrequests=self.rules.names_subrequests,
             names_devices=self.rules.names_devices,
-            pool_rule=PoolRule.UNGROUPED if self.rules.knows_compatibility and not compatible else self.rules.pools,
+            pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
             takes_shares_again=self.rules.takes_shares_again,
             undoes_refusals=self.rules.undoes_refusals,

@@ -63,7 +63,7 @@ def test_a_pod_that_joins_counts_all_pods_of_its_group_again():
     run = driven()
     run.see(node(cpu="0"), gang(least=1), member("a"), member("b"), member("c"), pod("p"))
     queue = run.engine.queue
-    assert queue.incoming["active", ADDED] == 1 + 2 + 3 + 1
+    assert (queue.members_in["active", ADDED], queue.incoming["active", ADDED]) == (1 + 2 + 3, 1)
     assert dict(queue.incoming_entities()) == {("active", ADDED, "pod"): 1, ("active", ADDED, "podgroup"): 1}
 
 

@@ -59,10 +59,8 @@ class QueueInspection:
 
     def incoming_entities(self) -> Iterable[tuple[tuple[str, str, str], int]]:
         """Yield how many pods without a group, and how many groups, entered each place: (place, event, kind) → number."""
-        for place, count in self.incoming.items():
-            if count > self.members_in[place]:
-                yield (*place, "pod"), count - self.members_in[place]
-        yield from (((*place, "podgroup"), count) for place, count in self.groups_in.items())
+        for kind, counts in (("pod", self.incoming), ("podgroup", self.groups_in)):
+            yield from (((*place, kind), count) for place, count in counts.items())
 
     def entities(self) -> Mapping[tuple[QueuePlace, str], int]:
         """Return how many pods and groups wait: (place, ``pod`` or ``podgroup``) → number, if groups are queued as one.

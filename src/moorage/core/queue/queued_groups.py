@@ -58,11 +58,10 @@ class GroupEntry(Struct, eq=False):
 class GroupsOfPods:
     """The part of a scheduling queue that moves groups. ``_groups`` is None while pods of groups are queued one by one.
 
-    ``members_in`` counts pods of groups as ``incoming`` counts all: a pod that joins or leaves a group lets all its pods come
-    again. ``groups_in`` counts the groups, trees aside, that came from another place.
+    ``members_in`` counts pods of groups by (place, event): a pod that joins or leaves a group lets all its pods come again.
+    ``groups_in`` counts the groups, trees aside, that came from another place.
     """
 
-    incoming: dict[tuple[str, str], int]
     members_in: Counter[tuple[str, str]]
     groups_in: Counter[tuple[str, str]]
     _groups: dict[str, GroupEntry] | None
@@ -108,20 +107,18 @@ class GroupsOfPods:
         group.take(queued)
         if place is QueuePlace.GATED:
             self._gate_with(group, (queued,), label)
-            self._count(group, label, place)
         elif self._gates.hold(queued):
             self._take_all_out(group, queued)
             self._gate_with(group, group.members.values(), label)
-            self._count(group, label, place)
         elif place is not QueuePlace.BACKOFF:
             self._make_active(queued, label, now)
-            self._count(group, label, place)
         elif self._backoff.holds(queued, now):
             self._begin_backoff(queued, label)
-            self._count(group, label, place)
         else:  # the group's backoff is over, and it was not moved yet
             self._take_all_out(group, queued)
             self._move_group(group, place, label, now, active=True)
+            return queued.place
+        self._count(group, label, place)
         return queued.place
 
     def _move_group(
@@ -152,19 +149,9 @@ class GroupsOfPods:
         if not self.knows_group(first.pod):
             return
         place = _LABELS.get(first.place, "unschedulable"), label
-        self.incoming[place] += len(group.members)
         self.members_in[place] += len(group.members)
         if first.entry == group_key(first.pod) and (origin is None or place[0] != _LABELS.get(origin, "unschedulable")):
             self.groups_in[place] += 1
-
-    def _pop_together(self, group: GroupEntry, first: QueuedPod, label: str, now: float) -> None:
-        """Make the others of a group active whose ``first`` pod was popped from backoff."""
-        self._take_all_out(group, first)
-        first.place = QueuePlace.ACTIVE
-        for member in group.members.values():
-            if member is not first:
-                self._make_active(member, label, now)
-        self._count(group, label, QueuePlace.BACKOFF)
 
     def _take_all_out(self, group: GroupEntry, but: QueuedPod | None = None) -> None:
         """Remove the waiting pods of a group from their place, without ``but``, which is in none."""

@@ -57,8 +57,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     ``profiles``   by scheduler name
     ``on_fault``   receives the error of every plugin that fails here; the pod stays gated, or is retried
     ``start``      when the scheduler started; scans for pods that waited too long are timed from then
-    ``incoming``   (place, event) → number of pods that entered it, as ``queue_incoming_pods_total`` counts them; of these
-                   ``members_in`` are pods of groups that are queued as one, and ``groups_in`` counts such groups
+    ``incoming``   (place, event) → number of pods that entered it, as ``queue_incoming_pods_total`` counts them; without those
+                   of groups that are queued as one, which are ``members_in``; ``groups_in`` counts these groups
     """
 
     def __init__(
@@ -214,7 +214,9 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             if queued is None:
                 return None
             if (group := self._group_of(queued)) is not None:
-                self._pop_together(group, queued, _POPPED_EARLY, now)
+                self._take_all_out(group, queued)
+                self._move_group(group, QueuePlace.BACKOFF, _POPPED_EARLY, now, active=True, checked=True)
+                self._active.discard(queued)
             else:
                 self.incoming["active", _POPPED_EARLY] += 1
         self._begin_attempt(queued)

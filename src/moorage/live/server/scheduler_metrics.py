@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -326,7 +327,8 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
         return [(("binding",), float(binding)), (("preemption",), float(counts.get(Phase.PREEMPT, 0)))]
 
     def incoming() -> Iterable[tuple[Labels, float]]:
-        return [((place, named(event)), float(count)) for (place, event), count in scheduler.queue.incoming.items()]
+        counts = Counter(scheduler.queue.incoming) + scheduler.queue.members_in
+        return [((place, named(event)), float(count)) for (place, event), count in counts.items()]
 
     def incoming_entities() -> Iterable[tuple[Labels, float]]:
         rows = scheduler.queue.incoming_entities()

@@ -42,8 +42,9 @@ class Counters:
 
     def __init__(self, ledger: Ledger, *, charges_shares: bool, compatibility: bool = False) -> None:
         self._is_charged = ledger.is_used if charges_shares else partial(ledger.is_held, shares=True)
+        self._compatibility = compatibility
         #: Place and counter set → the groups of each device on it, those in use before the search first.
-        self._groups: dict[tuple[str, str], list[frozenset[str]]] | None = {} if compatibility else None
+        self._members: dict[tuple[str, str], list[frozenset[str]]] = {}
         self._left: dict[str, _Counts] = {}
         self._taken: dict[str, _Counts] = {}
 
@@ -58,35 +59,23 @@ class Counters:
             in_set = taken.setdefault(set_name, {})
             for counter, amount in counters.items():
                 in_set[counter] = in_set.get(counter, 0) + amount
-        for set_name, counters in left.items():
-            in_set = taken.get(set_name, {})
-            if any(amount < in_set.get(counter, 0) for counter, amount in counters.items()):
-                self._give_back(candidate)
-                return False
-        if self._groups is None:
-            return True
-        found = [(self._members(self._groups, candidate, set_name), groups) for set_name, groups in _groups_of(candidate.offer)]
-        if all(_agree(members, groups) for members, groups in found):
-            for members, groups in found:
-                members.append(groups)
-            return True
-        self._give_back(candidate)
-        return False
+        grouped = _groups_of(candidate.offer) if self._compatibility else []
+        if any(
+            amount < taken.get(set_name, {}).get(counter, 0)
+            for set_name, counters in left.items()
+            for counter, amount in counters.items()
+        ) or not all(_agree(self._members.get((name, set_name), ()), groups) for set_name, groups in grouped):
+            self._give_back(candidate)
+            return False
+        for set_name, groups in grouped:
+            self._members.setdefault((name, set_name), []).append(groups)
+        return True
 
     def release(self, candidate: DeviceCandidate) -> None:
         """Undo a successful ``take``."""
-        for set_name, groups in () if self._groups is None else _groups_of(candidate.offer):
-            self._members(self._groups or {}, candidate, set_name).remove(groups)
+        for set_name, groups in _groups_of(candidate.offer) if self._compatibility else ():
+            self._members[_place(candidate), set_name].remove(groups)
         self._give_back(candidate)
-
-    def _members(
-        self, known: dict[tuple[str, str], list[frozenset[str]]], candidate: DeviceCandidate, set_name: str
-    ) -> list[frozenset[str]]:
-        key, pool = (_place(candidate), set_name), candidate.pool
-        if key not in known:
-            in_use = (offer for offer in (*pool.offers, *pool.others) if self._is_charged(offer.id))
-            known[key] = [groups for offer in in_use for name, groups in _groups_of(offer) if name == set_name]
-        return known[key]
 
     def _give_back(self, candidate: DeviceCandidate) -> None:
         taken = self._taken.get(_place(candidate), {})
@@ -105,6 +94,8 @@ class Counters:
         left = {set_name: dict(counters) for set_name, counters in counter_sets.items()}
         for offer in offers:
             if offer.device.consumes_counters and self._is_charged(offer.id):
+                for set_name, groups in _groups_of(offer) if self._compatibility else ():
+                    self._members.setdefault((_place(candidate), set_name), []).append(groups)
                 for set_name, counters in offer.counters.items():
                     in_set = left.get(set_name, {})
                     for counter, amount in counters.items():
@@ -117,7 +108,7 @@ def _groups_of(offer: SliceDevice) -> list[tuple[str, frozenset[str]]]:
     return [(use.counter_set, frozenset(use.compatibility_groups)) for use in offer.device.consumes_counters]
 
 
-def _agree(members: list[frozenset[str]], groups: frozenset[str]) -> bool:
+def _agree(members: Sequence[frozenset[str]], groups: frozenset[str]) -> bool:
     """Return whether a device of these groups may be used beside others: all share a group, or none has any.
 
     Source  structured/internal/experimental/compatibility_groups.go, admits

@@ -23,7 +23,6 @@ class DeviceRules(NamedTuple):
     ``charges_shares``     counters that the shares of earlier pods need are in use
     ``backing``            how devices back extended resources
     ``shares_in_group``    a pod of a group uses the devices that another one reserved for a claim of both
-    ``knows_compatibility``  devices on the same counters may have groups that exclude each other
     ``keeps_to_devices``   and goes only where these devices can be used
     """
 
@@ -39,4 +38,3 @@ class DeviceRules(NamedTuple):
     backing: ResourceBacking = ResourceBacking()
     shares_in_group: bool = True
     keeps_to_devices: bool = False
-    knows_compatibility: bool = False

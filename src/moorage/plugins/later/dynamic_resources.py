@@ -10,9 +10,10 @@ Source    dynamic-resource-allocation 1.37, structured/internal/incubating/alloc
 
 from __future__ import annotations
 
+from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources
 
 
 class DynamicResourcesV137(DynamicResources):
-    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True, knows_compatibility=True)
+    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True, pools=PoolRule.UNGROUPED)
     reuse = DynamicResources.reuse

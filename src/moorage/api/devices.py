@@ -172,6 +172,7 @@ class ExactDeviceRequest(Value):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[Any, ...] = ()
 
 
 class DeviceSubRequest(Value):
@@ -182,6 +183,7 @@ class DeviceSubRequest(Value):
     count: int = 1
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[Any, ...] = ()
 
 
 class DeviceRequest(Value):

@@ -171,6 +171,7 @@ class DynamicResources(
             names_devices=self.rules.names_devices,
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
+            derived_attributes=gates.serves("DRADerivedAttributes"),
             takes_shares_again=self.rules.takes_shares_again,
             undoes_refusals=self.rules.undoes_refusals,
             shares_counters=self.rules.shares_counters,

@@ -76,3 +76,47 @@ def test_an_inert_gate_may_come_again():
     """The gate has the spans 1.27 to 1.31, and from 1.36 on."""
     having = [series for series in ("1.26", "1.27", "1.31", "1.32", "1.35", "1.36", "1.37") if GATE in gates_of(series).inert]
     assert having == ["1.27", "1.31", "1.36", "1.37"]
+
+
+#: The gates of the scheduler in 1.36 and 1.37: stage and default, ``!`` if locked; "-" if the release does not have it.
+#: Source  kubernetes, pkg/features/kube_features.go of the 1.37 cycle; the page of feature gates of 1.37
+GATES_OF_1_37 = """
+CompositePodGroup - alpha                        DRAAdminAccess ga! ga!
+DRAConsumableCapacity beta beta                  DRADerivedAttributes - alpha
+DRADeviceBindingConditions beta beta             DRADeviceCompatibilityGroups - alpha
+DRADeviceTaintRules beta-off ga                  DRADeviceTaints beta ga
+DRAExtendedResource beta ga!                     DRAListTypeAttributes alpha alpha
+DRANodeAllocatableResources alpha alpha          DRAPartitionableDevices beta beta
+DRAPrioritizedList ga ga!                        DRAResourceClaimDeviceStatus beta ga!
+DRASchedulerFilterTimeout beta beta              DRAWorkloadResourceClaims alpha beta-off
+DynamicResourceAllocation ga! ga!                GenericWorkload alpha beta-off
+InPlacePodLevelResourcesVerticalScaling beta beta  InPlacePodVerticalScaling ga! ga!
+MatchLabelKeysInPodTopologySpread beta beta      NodeDeclaredFeatures beta ga!
+NodeInclusionPolicyInPodTopologySpread ga! ga!   NominatedNodeNameForExpectation beta beta
+OpportunisticBatching beta beta                  PodGroupPreemptionPolicy - alpha
+PodLevelResources beta beta                      SchedulerAsyncAPICalls beta-off beta-off
+SchedulerAsyncPreemption beta beta               SchedulerPopFromBackoffQ beta beta
+StorageCapacityScoring alpha beta                TaintTolerationComparisonOperators alpha alpha
+TopologyAwareWorkloadScheduling alpha alpha      VolumeAttributesClass ga! ga!
+VolumeLimitScaling alpha beta
+"""
+#: Gates of 1.37 that change no decision here.
+OTHERS_OF_1_37 = (
+    "DRAFractionalCapacityRange DRAOptionalNodeOperations InPlacePodVerticalScalingSchedulerPreemption "
+    "InterPodAffinityHostnameFastPath SchedulerPreQueueingHints VolumeBindMountOptions DRAPartitionableDevicesType"
+)
+
+
+@pytest.mark.parametrize("series", ["1.36", "1.37"])
+def test_the_gates_of_1_37_are_those_of_its_source(series):
+    def shown(gate):
+        if gate is None:
+            return "-"
+        off = "-off" if gate.stage == BETA and not gate.default else ""
+        return f"{gate.stage.lower()}{off}{'!' * gate.locked}"
+
+    words = GATES_OF_1_37.split()
+    expected = dict(zip(words[::3], words[1 + (series == "1.37") :: 3], strict=True))
+    deciding = gates_of(series).deciding
+    assert {name: shown(deciding.get(name)) for name in expected} == expected
+    assert set(OTHERS_OF_1_37.split()) <= gates_of("1.37").inert

@@ -491,3 +491,11 @@ def test_the_gate_of_groups_is_read(release, gates, rule, compatibility):
     (profile,) = driven(gates, release).engine.profiles.values()
     options = profile.plugins["DynamicResources"]._options
     assert (options.pool_rule, options.compatibility) == (rule, compatibility)
+
+
+def test_derived_attributes_are_refused_with_the_gate_alone():
+    """Constraints cannot name them: no device would have them."""
+    claim = a_claim([exactly(derivedAttributes=[{"name": "numa"}])])
+    assert names(search([a_slice([{"name": "a"}])], [claim]).run()) == [["a"]]
+    with pytest.raises(AskError, match="derived attributes"):
+        search([a_slice([{"name": "a"}])], [claim], options=DeviceGates(derived_attributes=True)).run()

@@ -80,6 +80,7 @@ class DeviceGates(NamedTuple):
     group_claims: bool = False
     keeps_to_devices: bool = False
     compatibility: bool = False
+    derived_attributes: bool = False
 
     @property
     def knows_shares(self) -> bool:
@@ -262,6 +263,8 @@ def _fault(
         return f", request {name}: could not retrieve device class {asked.device_class_name}: {missing}"
     if asked.allocation_mode not in {"All", "ExactCount"}:
         return f", request {name}: unsupported count mode {asked.allocation_mode}"
+    if options.derived_attributes and asked.derived_attributes:
+        return f", request {name}: derived attributes (gate DRADerivedAttributes) are not computed here"
     return ""
 
 

@@ -35,7 +35,7 @@ from moorage.report.moves import (
 )
 from moorage.simulator.descheduler.cycle import run_cycle
 from moorage.simulator.descheduler.evictor import DefaultEvictor, Evictor
-from moorage.simulator.descheduler.policy import DefaultEvictorArgs, DeschedulerPolicy
+from moorage.simulator.descheduler.policy import DeschedulerPolicy, DeschedulerProfile
 from moorage.simulator.descheduler.scene import PodReport, Scene
 from moorage.simulator.pod_books import State
 
@@ -182,9 +182,8 @@ class _Run:
 
     def _note_protected(self, scene: Scene) -> None:
         """Count why DefaultEvictor of the first profile protects pods on nodes, whether or not a plugin wants them."""
-        given = self._policy.profiles[0].args("DefaultEvictor") if self._policy.profiles else DefaultEvictorArgs()
-        assert isinstance(given, DefaultEvictorArgs)
-        judge = DefaultEvictor(given, scene)
+        profile = self._policy.profiles[0] if self._policy.profiles else DeschedulerProfile()
+        judge = DefaultEvictor(profile.args("DefaultEvictor"), scene)
         self._protected.update(why for pod in scene.pods if pod.spec.node_name and (why := judge.why_not(pod)))
 
     def _follow(self, one: Evicting, begun_s: float) -> None:

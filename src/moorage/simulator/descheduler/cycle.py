@@ -14,19 +14,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from moorage.api.core import Node, Pod, TopologySpreadConstraint
-from moorage.api.meta import LabelSelector
+from moorage.api.defaults import merged_constraint
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.errors import InputError
 from moorage.simulator.descheduler.evictor import DefaultEvictor, EvictionOutcome, Evictor, PluginRun
-from moorage.simulator.descheduler.policy import (
-    DefaultEvictorArgs,
-    DeschedulerPolicy,
-    HighNodeUtilizationArgs,
-    LowNodeUtilizationArgs,
-    NamespaceLists,
-    RemoveDuplicatesArgs,
-    RemovePodsViolatingTopologySpreadConstraintArgs,
-)
+from moorage.simulator.descheduler.policy import DeschedulerPolicy, PluginArgs
 from moorage.simulator.descheduler.removals import (
     failed_pods,
     in_namespaces,
@@ -54,11 +46,12 @@ _Shares = Mapping[str, float]
 
 @dataclass
 class _Used:
-    """A node with what its pods use. ``room``: the amounts up to the upper threshold."""
+    """A node with what its pods use, also in percent. ``room``: the amounts up to the upper threshold."""
 
     node: Node
     used: _Amounts
     room: _Amounts
+    shares: _Shares
 
 
 @dataclass
@@ -92,12 +85,11 @@ class _Usage:
         return self.scene.pod_usage.get(pod.key) if self.source else requested(pod)
 
 
-def low_node_utilization(run: PluginRun, args: LowNodeUtilizationArgs, nodes: Sequence[Node]) -> None:
+def low_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """LowNodeUtilization: evict from nodes above ``targetThresholds`` while nodes below ``thresholds`` have room."""
     metrics = args.metrics_utilization
     source = "" if metrics is None else "KubernetesMetrics" if metrics.metrics_server else metrics.source
-    names = list(args.thresholds) if source == "Prometheus" else list(dict.fromkeys((*args.thresholds, *_BASIC)))
-    usage = _Usage(run.scene, names, source)
+    usage = _Usage(run.scene, list(dict.fromkeys((*args.thresholds, *(() if source == "Prometheus" else _BASIC)))), source)
     used = {node.name: usage.node(node.name) for node in nodes}
     shares = {node.name: _percent(used[node.name], node) for node in nodes}
     low, high = dict(args.thresholds), dict(args.target_thresholds)
@@ -107,77 +99,82 @@ def low_node_utilization(run: PluginRun, args: LowNodeUtilizationArgs, nodes: Se
         high = {name: _clamped(value + args.target_thresholds.get(name, 0)) for name, value in average.items()}
     cool, hot = [], []
     for node in nodes:
-        held = _Used(node, used[node.name], _capped(node, high, names))
-        if not node.spec.unschedulable and _is_below(shares[node.name], low):
+        held = _Used(node, used[node.name], _capped(node, high, usage.names), shares[node.name])
+        if not node.spec.unschedulable and _is_below(held.shares, low):
             cool.append(held)
-        elif not _is_below(shares[node.name], high):
+        elif not _is_below(held.shares, high):
             hot.append(held)
-    if not cool or len(cool) <= args.number_of_nodes or len(cool) == len(nodes) or not hot:
-        return
-
-    def goes_on(held: _Used, left: _Amounts) -> bool:
-        above = any(held.room[name] < amount for name, amount in held.used.items())
-        return above and all(amount > 0 for amount in left.values())
-
     hot.sort(key=lambda held: -sum(held.used.values()))
+
+    def is_hot(held: _Used) -> bool:
+        return any(held.room[name] < amount for name, amount in held.used.items())
+
     limit = args.eviction_limits.node if args.eviction_limits is not None else None
-    _Moves(run, usage, args.evictable_namespaces, goes_on, limit).run(hot, cool, run.filter)
+    if _is_worthwhile(args, nodes, cool, hot):
+        _Moves(run, usage, args.evictable_namespaces, is_hot, limit).run(hot, cool, run.filter)
 
 
-def high_node_utilization(run: PluginRun, args: HighNodeUtilizationArgs, nodes: Sequence[Node]) -> None:
+def high_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """HighNodeUtilization: evict from nodes below ``thresholds`` while other nodes have room."""
-    names = list(dict.fromkeys((*args.thresholds, *_BASIC)))
-    usage = _Usage(run.scene, names)
+    usage = _Usage(run.scene, list(dict.fromkeys((*args.thresholds, *_BASIC))))
     cool, others = [], []
     for node in nodes:
-        held = _Used(node, usage.node(node.name), _capped(node, dict.fromkeys(args.thresholds, 100.0), names))
-        if _is_below(_percent(held.used, node), args.thresholds):
+        used, full = usage.node(node.name), dict.fromkeys(args.thresholds, 100.0)
+        held = _Used(node, used, _capped(node, full, usage.names), _percent(used, node))
+        if _is_below(held.shares, args.thresholds):
             cool.append(held)
         elif not node.spec.unschedulable:
             others.append(held)
-    if not cool or len(cool) <= args.number_of_nodes or len(cool) == len(nodes) or not others:
-        return
+    cool.sort(key=lambda held: sum(held.used.values()))
 
     def may_go(pod: Pod) -> bool:
         containers = (*pod.spec.containers, *pod.spec.init_containers)
         strict = "OnlyThresholdingResources" in args.eviction_modes
-        asks = any(name in one.resources.requests for one in containers for name in args.thresholds)
-        return run.filter(pod) and (asks or not strict)
+        return run.filter(pod) and (
+            not strict or any(name in one.resources.requests for one in containers for name in args.thresholds)
+        )
 
-    cool.sort(key=lambda held: sum(held.used.values()))
-    moves = _Moves(run, usage, args.evictable_namespaces, lambda _, left: all(amount > 0 for amount in left.values()))
-    moves.run(cool, others, may_go)
+    if _is_worthwhile(args, nodes, cool, others):
+        _Moves(run, usage, args.evictable_namespaces).run(cool, others, may_go)
+
+
+def _is_worthwhile(args: PluginArgs, nodes: Sequence[Node], cool: Sequence[_Used], others: Sequence[_Used]) -> bool:
+    return args.number_of_nodes < len(cool) < len(nodes) and bool(cool and others)
 
 
 @dataclass
 class _Moves:
-    """Evicts pods of nodes while ``goes_on`` holds; ``limit``: the most evictions on a node."""
+    """Evicts pods of nodes while ``goes_on`` holds and targets have room; ``limit``: the most evictions on a node."""
 
     run_: PluginRun
     usage: _Usage
-    spaces: NamespaceLists | None
-    goes_on: Callable[[_Used, _Amounts], bool]
+    spaces: Any
+    goes_on: Callable[[_Used], bool] = lambda _: True
     limit: int | None = None
 
     def run(self, sources: Iterable[_Used], targets: Sequence[_Used], may_go: Callable[[Pod], bool]) -> None:
-        left = {name: sum(held.room[name] - held.used[name] for held in targets) for name in self.usage.names}
-        taints = [held.node.spec.taints for held in targets]
+        self._left = {name: sum(held.room[name] - held.used[name] for held in targets) for name in self.usage.names}
+        self._taints = [held.node.spec.taints for held in targets]
         for held in sources:
-            pods = by_priority(pod for pod in self.usage.scene.running(held.node.name) if may_go(pod))
-            if pods and self.goes_on(held, left):
-                self._empty(held, pods, left, taints)
+            pods = by_priority(filter(may_go, self.usage.scene.running(held.node.name)))
+            if pods and self._is_open(held):
+                self._empty(held, pods)
 
-    def _empty(self, held: _Used, pods: Iterable[Pod], left: _Amounts, taints: Sequence[Sequence[object]]) -> None:
-        count = 0
-        for pod in pods:
+    def _is_open(self, held: _Used) -> bool:
+        return self.goes_on(held) and all(amount > 0 for amount in self._left.values())
+
+    def _may_go(self, pod: Pod) -> bool:
+        """Return True for a pod that targets tolerate. As in the descheduler, the numbers of taints are compared first."""
+        fits = any(len(pod.spec.tolerations) >= len(one) and tolerates_all(pod, one) for one in self._taints)
+        return fits and self.run_.pre_eviction_filter(pod) and in_namespaces(pod, self.spaces)
+
+    def _empty(self, held: _Used, pods: Iterable[Pod]) -> None:
+        count, by_metric = 0, self.usage.source == "Prometheus"
+        for pod in filter(self._may_go, pods):
             if self.limit is not None and count >= self.limit:
                 return
-            # like the descheduler, compare the numbers of taints and tolerations first
-            fits = any(len(pod.spec.tolerations) >= len(one) and tolerates_all(pod, one) for one in taints)  # type: ignore[arg-type]
-            if not fits or not self.run_.pre_eviction_filter(pod) or not in_namespaces(pod, self.spaces):
-                continue
             asked = self.usage.pod(pod)
-            if asked is None and self.usage.source != "Prometheus":
+            if asked is None and not by_metric:
                 continue
             outcome = self.run_.evict(pod)
             if outcome is EvictionOutcome.LIMITED:
@@ -185,15 +182,11 @@ class _Moves:
             if outcome is EvictionOutcome.FAILED:
                 continue
             count += 1
-            if self.usage.source == "Prometheus":
-                if self.limit is None:
-                    return
-                continue
-            for name in left:
+            for name in () if by_metric else self._left:
                 less = 1 if name == "pods" else (asked or {}).get(name, 0)
                 held.used[name] -= less
-                left[name] -= less
-            if not self.goes_on(held, left):
+                self._left[name] -= less
+            if self.limit is None if by_metric else not self._is_open(held):
                 return
 
 
@@ -237,7 +230,7 @@ def _clamped(value: float) -> float:
 _Owner = tuple[str, str, str, str]
 
 
-def duplicates(run: PluginRun, args: RemoveDuplicatesArgs, nodes: Sequence[Node]) -> None:
+def duplicates(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemoveDuplicates: pods of one owner beyond an even share of the nodes on which they could be."""
     scene = run.scene
     found: dict[_Owner, dict[str, list[Pod]]] = {}
@@ -296,18 +289,13 @@ class _Spread(Struct, frozen=True):
 
     @classmethod
     def of(cls, given: TopologySpreadConstraint, pod: Pod) -> _Spread:
-        labels = pod.metadata.labels
-        extra = LabelSelector(match_labels={key: labels[key] for key in given.match_label_keys if key in labels})
-        selector = compile_label_selector(given.label_selector)
-        if extra.match_labels and not selector.matches_nothing:
-            selector = Selector((*selector.requirements, *compile_label_selector(extra).requirements))
+        selector = compile_label_selector(merged_constraint(given, pod.metadata.labels).label_selector)
         affinity, taints = given.node_affinity_policy != "Ignore", given.node_taints_policy == "Honor"
         held = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
         required = held and held.required_during_scheduling_ignored_during_execution
         return cls(
             given.max_skew, given.topology_key, selector, affinity, taints,
-            (pod.spec.node_selector, required) if affinity else None,
-            pod.spec.tolerations if taints else None,
+            (pod.spec.node_selector, required) if affinity else None, pod.spec.tolerations if taints else None,
         )  # fmt: skip
 
     def counts(self, node: Node, pod: Pod) -> bool:
@@ -316,7 +304,7 @@ class _Spread(Struct, frozen=True):
         return not self.honours_taints or tolerates_all(pod, node.spec.taints, HARD)
 
 
-def violating_spread(run: PluginRun, args: RemovePodsViolatingTopologySpreadConstraintArgs, nodes: Sequence[Node]) -> None:
+def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemovePodsViolatingTopologySpreadConstraint: pods of domains that have too many, as far as emptier ones take them."""
     wanted = wanted_by(args)
     allowed = args.constraints or ("DoNotSchedule",)
@@ -431,7 +419,7 @@ _PLUGINS: Final[Mapping[str, Callable[..., None]]] = {
 _FEWEST_NODES: Final = 2
 
 
-def run_plugin(run: PluginRun, args: Any, nodes: Sequence[Node]) -> None:
+def run_plugin(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """Run the plugin that a run names.
 
     Raises  InputError if metrics that it needs are missing
@@ -454,9 +442,9 @@ def run_cycle(policy: DeschedulerPolicy, see: Callable[[], Scene], ask: Callable
     for point in ("deschedule", "balance"):
         for profile in policy.profiles:
             for name in getattr(profile.plugins, point).enabled:
-                scene, given = see(), profile.args("DefaultEvictor")
-                assert isinstance(given, DefaultEvictorArgs)
-                run = PluginRun(scene, DefaultEvictor(given, scene), evictor, name, profile.name)
+                scene = see()
+                judge = DefaultEvictor(profile.args("DefaultEvictor"), scene)
+                run = PluginRun(scene, judge, evictor, name, profile.name)
                 try:
                     run_plugin(run, profile.args(name), scene.ready_nodes(policy.node_selector or ""))
                 except InputError as error:

@@ -18,7 +18,7 @@ from moorage.api.core import Node, Pod
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import compile_label_selector
 from moorage.errors import InputError
-from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, DefaultEvictorArgs
+from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, PluginArgs, protections
 from moorage.simulator.descheduler.scene import NO_EVICTION, Scene
 from moorage.simulator.owners import is_mirror
 
@@ -80,9 +80,9 @@ class Evictor:
 class DefaultEvictor:
     """The plugin DefaultEvictor of one profile, for one scene."""
 
-    def __init__(self, args: DefaultEvictorArgs, scene: Scene) -> None:
+    def __init__(self, args: PluginArgs, scene: Scene) -> None:
         self._args, self._scene = args, scene
-        self._protects = args.protections()
+        self._protects = protections(args)
         self._labels = compile_label_selector(args.label_selector) if args.label_selector is not None else None
         spaces = args.namespace_label_selector
         self._spaces = compile_label_selector(spaces) if spaces is not None else None
@@ -173,7 +173,7 @@ class DefaultEvictor:
                 yield f'pod using protected storage class "{name}"'
 
 
-def _threshold(args: DefaultEvictorArgs, classes: Mapping[str, int]) -> int:
+def _threshold(args: PluginArgs, classes: Mapping[str, int]) -> int:
     given = args.priority_threshold
     if given is None or (given.value is None and not given.name):
         return SYSTEM_CRITICAL

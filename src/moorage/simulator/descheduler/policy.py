@@ -1,13 +1,16 @@
 """``DeschedulerPolicy`` v1alpha2 with the arguments of the default plugins, read and validated as the descheduler does.
 
+The fields of arguments are in ``policy.toml``; what can be wrong with them is in ``_FAULTS``, in the descheduler's words.
+
 Source  descheduler 0.36, pkg/api/v1alpha2, pkg/descheduler/policyconfig.go, pkg/framework/plugins/*/{types,validation}.go
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,298 +19,242 @@ from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.meta import LabelSelector
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import SelectorError, compile_label_selector, parse_selector
+from moorage.basis import table_of
 from moorage.errors import InputError
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
+#: Arguments of a plugin: a struct with the fields of ``policy.toml``.
+PluginArgs: TypeAlias = Any
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+_TABLE: Final = table_of("moorage.simulator.descheduler", "policy.toml")
+_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+#: The types of fields, with the defaults.
+_TYPES: Final[dict[str, tuple[Any, Any]]] = {
+    "text": (str, ""), "integer": (int, 0), "flag": (bool, False), "shares": (Mapping[str, float], {}),
+    "labels": (LabelSelector, None),
+}  # fmt: skip
+
+
+def _field(json_name: str, kind: str) -> tuple[str, Any, Any]:
+    given, default = _TYPES[kind.strip("[]?")]
+    if kind.startswith("["):
+        given, default = tuple[given, ...], ()  # type: ignore[valid-type]
+    given, default = (given | None, None) if kind.endswith("?") else (given, default)
+    return _WORD.sub("_", json_name).lower(), given, msgspec.field(default=default, name=json_name)
+
+
+def _struct(name: str, fields: Mapping[str, str]) -> type[Struct]:
+    made = msgspec.defstruct(
+        name, [_field(*one) for one in fields.items()], frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+    _TYPES[name] = made, made()
+    return made
+
+
+_PARTS: Final = {name: _struct(name, fields) for name, fields in _TABLE["parts"].items()}
+#: The default plugins by extension point, and the arguments of each. ``apiVersion`` and ``kind`` may be given, as for every
+#: API object.
+EVICTOR, DESCHEDULE, BALANCE = (
+    {name: _struct(name, {"apiVersion": "text", "kind": "text", **fields}) for name, fields in _TABLE[point].items()}
+    for point in ("evictor", "deschedule", "balance")
+)
+ARGS: Final[Mapping[str, type[Struct]]] = {**DESCHEDULE, **BALANCE, **EVICTOR}
+
+
+def args_of(name: str, given: Mapping[str, Any]) -> PluginArgs:
+    """Return a plugin's arguments.
+
+    Raises  InputError that names the field
+    """
+    try:
+        return msgspec.json.decode(json.dumps(given), type=ARGS[name], strict=True)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error)) from None
+
+
+_PROTECTIONS: Final = ("PodsWithLocalStorage", "SystemCriticalPods", "FailedBarePods", "DaemonSetPods")
+_EXTRA_PROTECTIONS: Final = ("PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims")
+#: Deprecated fields of DefaultEvictor, with the protection that each turns off, or on.
+_OFF: Final = dict(zip(
+    ("evict_local_storage_pods", "evict_system_critical_pods", "evict_failed_bare_pods", "evict_daemon_set_pods"), _PROTECTIONS,
+    strict=True,
+))  # fmt: skip
+_ON: Final = {"ignore_pvc_pods": "PodsWithPVC", "ignore_pods_without_pdb": "PodsWithoutPDB"}
+
+
+def protections(args: PluginArgs) -> frozenset[str]:
+    """Return the protections of DefaultEvictor that are in force. ``podProtections`` replaces the deprecated fields."""
+    given = args.pod_protections
+    if given.default_disabled or given.extra_enabled:
+        return frozenset(_PROTECTIONS) - set(given.default_disabled) | set(given.extra_enabled)
+    kept = {name for field, name in _OFF.items() if not getattr(args, field)}
+    return frozenset(kept | {name for field, name in _ON.items() if getattr(args, field)})
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+#: What is wrong with arguments: True or False, or each of several things, which the text then names.
+_Fault: TypeAlias = tuple[str, Callable[[PluginArgs], Any]]
 _STATES: Final = tuple(sorted((
     "Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown",
     "UnexpectedAdmissionError", "PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff",
     "CreateContainerConfigError", "ErrImagePull", "CreateContainerError", "InvalidImageName", "OOMKilled", "Error",
     "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun", "StartError",
 )))  # fmt: skip
-_PROTECTIONS: Final = ("PodsWithLocalStorage", "SystemCriticalPods", "FailedBarePods", "DaemonSetPods")
-_EXTRA_PROTECTIONS: Final = ("PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims")
-_ONE_LIST: Final = "only one of Include/Exclude %s can be set"
+_RESTARTING: Final = ("CrashLoopBackOff", "Running")
+_SPREADS: Final = ("DoNotSchedule", "ScheduleAnyway")
+_METRICS: Final = "KubernetesMetrics"
+_UNMET: Final = _PARTS["PodConditionFilter"]()
+
+
+def _both(lists: Any) -> bool:
+    return lists is not None and bool(lists.include and lists.exclude)
+
+
+def _unreadable(args: PluginArgs, *fields: str) -> list[str]:
+    """Return the errors of label selectors."""
+    found = []
+    for field in fields:
+        try:
+            compile_label_selector(getattr(args, field, None))
+        except SelectorError as error:
+            found.append(str(error))
+    return found
+
+
+def _unreadable_texts(args: PluginArgs) -> list[str]:
+    try:
+        duration_seconds(args.min_pod_age or "0s")
+        parse_selector(args.node_selector)
+    except (DurationError, SelectorError) as error:
+        return [str(error)]
+    return []
+
+
+def _unnamed_classes(args: PluginArgs) -> list[int]:
+    given = args.pod_protections
+    if given.config is None or given.config.pods_with_pvc is None or "PodsWithPVC" not in given.extra_enabled:
+        return []
+    return [at for at, one in enumerate(given.config.pods_with_pvc.protected_storage_classes) if not one.name]
+
+
+def _thresholds(field: str, prefix: str = "") -> tuple[_Fault, _Fault]:
+    return (
+        (f"{prefix}no resource threshold is configured", lambda args: not getattr(args, field)),
+        (f"{prefix}{{}} threshold not in [0, 100] range",
+         lambda args: [name for name, value in getattr(args, field).items() if not 0 <= value <= 100]),
+    )  # fmt: skip
+
+
+def _repeated(names: Iterable[str]) -> bool:
+    held = list(names)
+    return len({*held}) < len(held)
+
+
+_EVERY: Final[tuple[_Fault, ...]] = (
+    ("only one of Include/Exclude namespaces can be set", lambda args: _both(getattr(args, "namespaces", None))),
+    ("failed to get label selectors from strategy's params: {}",
+     lambda args: _unreadable(args, "label_selector", "namespace_label_selector")),
+)  # fmt: skip
+_EXCLUSION: Final[_Fault] = (
+    "only Exclude namespaces can be set, inclusion is not supported",
+    lambda args: args.evictable_namespaces is not None and args.evictable_namespaces.include,
+)
+_PROTECTION: Final = 'invalid pod protection policy in {0}: "{{}}". Valid options are: [{1}]'.format
+_FAULTS: Final[Mapping[str, tuple[_Fault, ...]]] = {
+    "DefaultEvictor": (
+        ("priority threshold misconfigured, only one of priorityThreshold fields can be set",
+         lambda args: (held := args.priority_threshold) is not None and held.value is not None and held.name),
+        ('noEvictionPolicy accepts only ["Preferred" "Mandatory"] values',
+         lambda args: args.no_eviction_policy not in ("", "Preferred", "Mandatory")),
+        ("cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled",
+         lambda args: any(getattr(args, field) for field in (*_OFF, *_ON))
+         and (args.pod_protections.extra_enabled or args.pod_protections.default_disabled)),
+        (_PROTECTION("ExtraEnabled", " ".join(_EXTRA_PROTECTIONS)),
+         lambda args: [one for one in args.pod_protections.extra_enabled if one not in _EXTRA_PROTECTIONS]),
+        (_PROTECTION("DefaultDisabled", " ".join(_PROTECTIONS)),
+         lambda args: [one for one in args.pod_protections.default_disabled if one not in _PROTECTIONS]),
+        ("PodProtections.DefaultDisabled contains duplicate entries",
+         lambda args: _repeated(args.pod_protections.default_disabled)),
+        ("PodProtections.ExtraEnabled contains duplicate entries", lambda args: _repeated(args.pod_protections.extra_enabled)),
+        ("PodProtections.Config.PodsWithPVC.ProtectedStorageClasses[{}] name cannot be empty", _unnamed_classes),
+        ("minPodAge or nodeSelector: {}", _unreadable_texts),
+    ),
+    "RemovePodsViolatingNodeAffinity": (("nodeAffinityType needs to be set", lambda args: not args.node_affinity_type),),
+    "RemovePodsViolatingNodeTaints": (
+        ("either includedTaints or excludedTaints can be set, but not both",
+         lambda args: args.excluded_taints and args.included_taints),
+    ),
+    "RemovePodsViolatingTopologySpreadConstraint": (
+        (f"constraint {{}} is not one of {' '.join(_SPREADS)}",
+         lambda args: [one for one in args.constraints if one not in _SPREADS]),
+    ),
+    "RemovePodsHavingTooManyRestarts": (
+        ("invalid PodsHavingTooManyRestarts threshold", lambda args: args.pod_restart_threshold < 1),
+        (f"states must be one of {' '.join(_RESTARTING)}", lambda args: not {*args.states} <= {*_RESTARTING}),
+    ),
+    "PodLifeTime": (
+        ("only one of Include/Exclude ownerKinds can be set", lambda args: _both(args.owner_kinds)),
+        (f"states must be one of {' '.join(_STATES)}", lambda args: not {*args.states} <= {*_STATES}),
+        ("conditions[{}]: at least one of type, status, reason, or minTimeSinceLastTransitionSeconds must be set",
+         lambda args: [at for at, one in enumerate(args.conditions) if one == _UNMET]),
+        ("at least one filtering criterion must be specified (maxPodLifeTimeSeconds, states, conditions, or exitCodes)",
+         lambda args: args.max_pod_life_time_seconds is None and not (args.states or args.conditions or args.exit_codes)),
+    ),
+    "HighNodeUtilization": (
+        _EXCLUSION, *_thresholds("thresholds"),
+        ("invalid eviction mode {}", lambda args: [one for one in args.eviction_modes if one != "OnlyThresholdingResources"]),
+    ),
+    "LowNodeUtilization": (
+        _EXCLUSION, *_thresholds("thresholds", "thresholds config is not valid: "),
+        *_thresholds("target_thresholds", "targetThresholds config is not valid: "),
+        ("thresholds and targetThresholds configured different resources",
+         lambda args: args.thresholds.keys() != args.target_thresholds.keys()),
+        ("thresholds' {} percentage is greater than targetThresholds'",
+         lambda args: [name for name, low in args.thresholds.items()
+                       if low > args.target_thresholds.get(name, low) and not args.use_deviation_thresholds]),
+        (f'it is not allowed to set both "{_METRICS}" source and metricsServer',
+         lambda args: (held := args.metrics_utilization) and held.source == _METRICS and held.metrics_server),
+        (f'prometheus configuration is not allowed to set when source is set to "{_METRICS}"',
+         lambda args: (held := args.metrics_utilization) and held.source == _METRICS and held.prometheus is not None),
+        ('prometheus query is required when metrics source is set to "Prometheus"',
+         lambda args: (held := args.metrics_utilization) and held.source == "Prometheus"
+         and not (held.prometheus and held.prometheus.query)),
+        (f"metricsUtilization: source is neither {_METRICS} nor Prometheus",
+         lambda args: (held := args.metrics_utilization) and not held.metrics_server
+         and held.source not in (_METRICS, "Prometheus")),
+    ),
+}  # fmt: skip
+#: Plugins that report their first fault alone.
+_FIRST_ALONE: Final = frozenset({"HighNodeUtilization", "LowNodeUtilization"})
+
+
+def faults_of(args: PluginArgs) -> list[str]:
+    """Return what is wrong with arguments, in the descheduler's words where it has some."""
+    name = type(args).__name__
+    own = list(_found(_FAULTS.get(name, ()), args))
+    return [*_found(_EVERY, args), *(own[:1] if name in _FIRST_ALONE else own)]
+
+
+def _found(rules: Iterable[_Fault], args: PluginArgs) -> Iterable[str]:
+    for text, wrong in rules:
+        found = wrong(args)
+        yield from map(text.format, found) if isinstance(found, list) else [text] if found else []
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
 
 
 class _Strict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     pass
 
 
-class NamespaceLists(_Strict, frozen=True):
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-
-class DeschedulerPluginArgs(_Strict, frozen=True):
-    """Arguments of a plugin. ``apiVersion`` and ``kind`` may be given, as for every API object."""
-
-    api_version: str = ""
-    kind: str = ""
-
-
-class PodFilterArgs(DeschedulerPluginArgs, frozen=True):
-    """The pods that most plugins are limited to."""
-
-    namespaces: NamespaceLists | None = None
-    label_selector: LabelSelector | None = None
-
-
-class PriorityThreshold(_Strict, frozen=True):
-    name: str = ""
-    value: int | None = None
-
-
-class StorageClassName(_Strict, frozen=True):
-    name: str = ""
-
-
-class PodsWithPVC(_Strict, frozen=True):
-    protected_storage_classes: tuple[StorageClassName, ...] = ()
-
-
-class ProtectionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    pods_with_pvc: PodsWithPVC | None = msgspec.field(name="PodsWithPVC", default=None)
-
-
-class PodProtections(_Strict, frozen=True):
-    extra_enabled: tuple[str, ...] = ()
-    default_disabled: tuple[str, ...] = ()
-    config: ProtectionsConfig | None = None
-
-
-class DefaultEvictorArgs(DeschedulerPluginArgs, frozen=True):
-    node_selector: str = ""
-    label_selector: LabelSelector | None = None
-    namespace_label_selector: LabelSelector | None = None
-    priority_threshold: PriorityThreshold | None = None
-    node_fit: bool = False
-    min_replicas: int = 0
-    min_pod_age: str | None = None
-    no_eviction_policy: str = ""
-    pod_protections: PodProtections = PodProtections()
-    evict_local_storage_pods: bool = False
-    evict_daemon_set_pods: bool = False
-    evict_system_critical_pods: bool = False
-    ignore_pvc_pods: bool = False
-    ignore_pods_without_pdb: bool = msgspec.field(name="ignorePodsWithoutPDB", default=False)
-    evict_failed_bare_pods: bool = False
-
-    def protections(self) -> frozenset[str]:
-        """Return the protections in force. ``podProtections`` replaces the deprecated fields."""
-        given = self.pod_protections
-        if given.default_disabled or given.extra_enabled:
-            return frozenset(_PROTECTIONS) - set(given.default_disabled) | set(given.extra_enabled)
-        return frozenset(name for name, holds in (
-            ("PodsWithLocalStorage", not self.evict_local_storage_pods), ("DaemonSetPods", not self.evict_daemon_set_pods),
-            ("SystemCriticalPods", not self.evict_system_critical_pods), ("FailedBarePods", not self.evict_failed_bare_pods),
-            ("PodsWithPVC", self.ignore_pvc_pods), ("PodsWithoutPDB", self.ignore_pods_without_pdb),
-        ) if holds)  # fmt: skip
-
-    def faults(self) -> list[str]:
-        found, given, threshold = [], self.pod_protections, self.priority_threshold
-        if threshold is not None and threshold.value is not None and threshold.name:
-            found.append("priority threshold misconfigured, only one of priorityThreshold fields can be set")
-        if self.no_eviction_policy not in ("", "Preferred", "Mandatory"):
-            found.append('noEvictionPolicy accepts only ["Preferred" "Mandatory"] values')
-        deprecated = (
-            self.evict_local_storage_pods, self.evict_daemon_set_pods, self.evict_system_critical_pods, self.ignore_pvc_pods,
-            self.evict_failed_bare_pods, self.ignore_pods_without_pdb,
-        )  # fmt: skip
-        if any(deprecated) and (given.extra_enabled or given.default_disabled):
-            found.append("cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled")
-        lists = (
-            ("ExtraEnabled", given.extra_enabled, _EXTRA_PROTECTIONS),
-            ("DefaultDisabled", given.default_disabled, _PROTECTIONS),
-        )
-        for name, names, known in lists:
-            unknown = [one for one in names if one not in known]
-            valid = " ".join(known)
-            found += [f'invalid pod protection policy in {name}: "{one}". Valid options are: [{valid}]' for one in unknown]
-        found += [
-            f"PodProtections.{name} contains duplicate entries" for name, names, _ in lists[::-1] if len({*names}) < len(names)
-        ]
-        claims = given.config.pods_with_pvc if given.config is not None and "PodsWithPVC" in given.extra_enabled else None
-        for at, one in enumerate(claims.protected_storage_classes if claims is not None else ()):
-            if not one.name:
-                found.append(f"PodProtections.Config.PodsWithPVC.ProtectedStorageClasses[{at}] name cannot be empty")
-        try:
-            duration_seconds(self.min_pod_age or "0s")
-            parse_selector(self.node_selector)
-        except (DurationError, SelectorError) as error:
-            found.append(f"minPodAge or nodeSelector: {error}")
-        return found
-
-
-class RemoveDuplicatesArgs(DeschedulerPluginArgs, frozen=True):
-    namespaces: NamespaceLists | None = None
-    exclude_owner_kinds: tuple[str, ...] = ()
-
-
-class RemovePodsViolatingNodeAffinityArgs(PodFilterArgs, frozen=True):
-    node_affinity_type: tuple[str, ...] = ()
-
-    def faults(self) -> list[str]:
-        return [] if self.node_affinity_type else ["nodeAffinityType needs to be set"]
-
-
-class RemovePodsViolatingNodeTaintsArgs(PodFilterArgs, frozen=True):
-    include_prefer_no_schedule: bool = False
-    excluded_taints: tuple[str, ...] = ()
-    included_taints: tuple[str, ...] | None = None
-
-    def faults(self) -> list[str]:
-        both = self.excluded_taints and self.included_taints
-        return ["either includedTaints or excludedTaints can be set, but not both"] if both else []
-
-
-class RemovePodsViolatingTopologySpreadConstraintArgs(PodFilterArgs, frozen=True):
-    constraints: tuple[str, ...] = ()
-    topology_balance_node_fit: bool | None = None
-
-    def faults(self) -> list[str]:
-        known = ("DoNotSchedule", "ScheduleAnyway")
-        return [f"constraint {one} is not one of {' '.join(known)}" for one in self.constraints if one not in known]
-
-
-class RemovePodsHavingTooManyRestartsArgs(PodFilterArgs, frozen=True):
-    pod_restart_threshold: int = 0
-    including_init_containers: bool = False
-    states: tuple[str, ...] = ()
-
-    def faults(self) -> list[str]:
-        found = [] if self.pod_restart_threshold >= 1 else ["invalid PodsHavingTooManyRestarts threshold"]
-        allowed = {"CrashLoopBackOff", "Running"}
-        return found if allowed.issuperset(self.states) else [*found, f"states must be one of {' '.join(sorted(allowed))}"]
-
-
-class RemoveFailedPodsArgs(PodFilterArgs, frozen=True):
-    exclude_owner_kinds: tuple[str, ...] = ()
-    min_pod_lifetime_seconds: int | None = None
-    reasons: tuple[str, ...] = ()
-    exit_codes: tuple[int, ...] = ()
-    including_init_containers: bool = False
-
-
-class PodConditionFilter(_Strict, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    min_time_since_last_transition_seconds: int | None = None
-
-
-class PodLifeTimeArgs(PodFilterArgs, frozen=True):
-    owner_kinds: NamespaceLists | None = None
-    max_pod_life_time_seconds: int | None = None
-    states: tuple[str, ...] = ()
-    conditions: tuple[PodConditionFilter, ...] = ()
-    exit_codes: tuple[int, ...] = ()
-    including_init_containers: bool = False
-    including_ephemeral_containers: bool = False
-
-    def faults(self) -> list[str]:
-        found, kinds = [], self.owner_kinds
-        if kinds is not None and kinds.include and kinds.exclude:
-            found.append(_ONE_LIST % "ownerKinds")
-        if not set(_STATES).issuperset(self.states):
-            found.append(f"states must be one of {' '.join(_STATES)}")
-        for at, one in enumerate(self.conditions):
-            if one == PodConditionFilter():
-                found.append(
-                    f"conditions[{at}]: at least one of type, status, reason, or minTimeSinceLastTransitionSeconds must be set"
-                )
-        if self.max_pod_life_time_seconds is None and not (self.states or self.conditions or self.exit_codes):
-            found.append(
-                "at least one filtering criterion must be specified (maxPodLifeTimeSeconds, states, conditions, or exitCodes)"
-            )
-        return found
-
-
-class Prometheus(_Strict, frozen=True):
-    query: str = ""
-
-
-class MetricsUtilization(_Strict, frozen=True):
-    metrics_server: bool = False
-    source: str = ""
-    prometheus: Prometheus | None = None
-
-
-class EvictionLimits(_Strict, frozen=True):
-    node: int | None = None
-
-
-class HighNodeUtilizationArgs(DeschedulerPluginArgs, frozen=True):
-    thresholds: Mapping[str, float] = {}
-    number_of_nodes: int = 0
-    eviction_modes: tuple[str, ...] = ()
-    evictable_namespaces: NamespaceLists | None = None
-
-    def faults(self) -> list[str]:
-        found = [*_no_inclusion(self.evictable_namespaces), *_threshold_faults(self.thresholds)]
-        unknown = [one for one in self.eviction_modes if one != "OnlyThresholdingResources"]
-        return [*found, *(f"invalid eviction mode {one}" for one in unknown)][:1]
-
-
-class LowNodeUtilizationArgs(DeschedulerPluginArgs, frozen=True):
-    use_deviation_thresholds: bool = False
-    thresholds: Mapping[str, float] = {}
-    target_thresholds: Mapping[str, float] = {}
-    number_of_nodes: int = 0
-    metrics_utilization: MetricsUtilization | None = None
-    evictable_namespaces: NamespaceLists | None = None
-    eviction_limits: EvictionLimits | None = None
-
-    def faults(self) -> list[str]:
-        found = _no_inclusion(self.evictable_namespaces)
-        low, high = self.thresholds, self.target_thresholds
-        found += [f"thresholds config is not valid: {one}" for one in _threshold_faults(low)]
-        found += [f"targetThresholds config is not valid: {one}" for one in _threshold_faults(high)]
-        if low.keys() != high.keys():
-            found.append("thresholds and targetThresholds configured different resources")
-        found += [
-            f"thresholds' {name} percentage is greater than targetThresholds'" for name, value in low.items()
-            if value > high.get(name, value) and not self.use_deviation_thresholds
-        ]  # fmt: skip
-        return [*found, *self._metrics_faults()][:1]
-
-    def _metrics_faults(self) -> list[str]:
-        metrics = self.metrics_utilization or MetricsUtilization(source="KubernetesMetrics")
-        if metrics.source == "KubernetesMetrics" and metrics.metrics_server:
-            return ['it is not allowed to set both "KubernetesMetrics" source and metricsServer']
-        if metrics.source == "KubernetesMetrics" and metrics.prometheus is not None:
-            return ['prometheus configuration is not allowed to set when source is set to "KubernetesMetrics"']
-        if metrics.source == "Prometheus" and (metrics.prometheus is None or not metrics.prometheus.query):
-            return ['prometheus query is required when metrics source is set to "Prometheus"']
-        known = metrics.metrics_server or metrics.source in ("KubernetesMetrics", "Prometheus")
-        return [] if known else ["metricsUtilization: source is neither KubernetesMetrics nor Prometheus"]
-
-
-def _no_inclusion(given: NamespaceLists | None) -> list[str]:
-    held = given is not None and given.include
-    return ["only Exclude namespaces can be set, inclusion is not supported"] if held else []
-
-
-def _threshold_faults(given: Mapping[str, float]) -> list[str]:
-    if not given:
-        return ["no resource threshold is configured"]
-    return [f"{name} threshold not in [0, 100] range" for name, value in given.items() if not 0 <= value <= 100]
-
-
-#: The default plugins by extension point, and the arguments of each.
-DESCHEDULE: Final[Mapping[str, type[DeschedulerPluginArgs]]] = {
-    "PodLifeTime": PodLifeTimeArgs, "RemoveFailedPods": RemoveFailedPodsArgs,
-    "RemovePodsHavingTooManyRestarts": RemovePodsHavingTooManyRestartsArgs,
-    "RemovePodsViolatingInterPodAntiAffinity": PodFilterArgs,
-    "RemovePodsViolatingNodeAffinity": RemovePodsViolatingNodeAffinityArgs,
-    "RemovePodsViolatingNodeTaints": RemovePodsViolatingNodeTaintsArgs,
-}  # fmt: skip
-BALANCE: Final[Mapping[str, type[DeschedulerPluginArgs]]] = {
-    "HighNodeUtilization": HighNodeUtilizationArgs, "LowNodeUtilization": LowNodeUtilizationArgs,
-    "RemoveDuplicates": RemoveDuplicatesArgs,
-    "RemovePodsViolatingTopologySpreadConstraint": RemovePodsViolatingTopologySpreadConstraintArgs,
-}  # fmt: skip
-ARGS: Final[Mapping[str, type[DeschedulerPluginArgs]]] = {**DESCHEDULE, **BALANCE, "DefaultEvictor": DefaultEvictorArgs}
+if TYPE_CHECKING:
+    Plugins: TypeAlias = Any
+else:
+    Plugins = _PARTS["Plugins"]
 
 
 class DeschedulerPluginConfig(_Strict, frozen=True):
@@ -315,28 +262,13 @@ class DeschedulerPluginConfig(_Strict, frozen=True):
     args: Mapping[str, Any] | None = None
 
 
-class DeschedulerPluginSet(_Strict, frozen=True):
-    enabled: tuple[str, ...] = ()
-    disabled: tuple[str, ...] = ()
-
-
-class DeschedulerPlugins(_Strict, frozen=True):
-    presort: DeschedulerPluginSet = DeschedulerPluginSet()
-    sort: DeschedulerPluginSet = DeschedulerPluginSet()
-    deschedule: DeschedulerPluginSet = DeschedulerPluginSet()
-    balance: DeschedulerPluginSet = DeschedulerPluginSet()
-    filter: DeschedulerPluginSet = DeschedulerPluginSet()
-    preevictionfilter: DeschedulerPluginSet = DeschedulerPluginSet()
-    pre_eviction_filter: DeschedulerPluginSet = DeschedulerPluginSet()
-
-
 class DeschedulerProfile(_Strict, frozen=True):
     name: str = ""
     plugin_config: tuple[DeschedulerPluginConfig, ...] = ()
-    plugins: DeschedulerPlugins = DeschedulerPlugins()
+    plugins: Plugins = Plugins()
 
-    def args(self, name: str) -> DeschedulerPluginArgs:
-        """Return the arguments of a plugin; the last ones if they are given twice."""
+    def args(self, name: str) -> PluginArgs:
+        """Return the arguments of a plugin; the first ones if they are given twice."""
         given = next((one.args for one in self.plugin_config if one.name == name), None)
         return args_of(name, given or {})
 
@@ -355,32 +287,6 @@ class DeschedulerPolicy(_Strict, frozen=True):
     metrics_collector: Mapping[str, Any] | None = None
     metrics_providers: tuple[Mapping[str, Any], ...] = ()
     grace_period_seconds: int | None = None
-
-
-def args_of(name: str, given: Mapping[str, Any]) -> DeschedulerPluginArgs:
-    """Return a plugin's arguments.
-
-    Raises  InputError that names the field
-    """
-    try:
-        return msgspec.json.decode(json.dumps(given), type=ARGS[name], strict=True)
-    except msgspec.ValidationError as error:
-        raise InputError(str(error)) from None
-
-
-def faults_of(args: DeschedulerPluginArgs) -> list[str]:
-    """Return what is wrong with arguments, in the descheduler's words where it has some."""
-    found = []
-    spaces = getattr(args, "namespaces", None)
-    if spaces is not None and spaces.include and spaces.exclude:
-        found.append(_ONE_LIST % "namespaces")
-    for field in ("label_selector", "namespace_label_selector"):
-        selector = getattr(args, field, None)
-        try:
-            compile_label_selector(selector)
-        except SelectorError as error:
-            found.append(f"failed to get label selectors from strategy's params: {error}")
-    return [*found, *(args.faults() if hasattr(args, "faults") else ())]
 
 
 def read_descheduler_policy(text: bytes, where: str) -> DeschedulerPolicy:

@@ -1,6 +1,6 @@
 """The plugins that evict pods for what is wrong with each of them: the deschedule plugins.
 
-Each function yields, node by node, the pods that its plugin evicts, in the plugin's order.
+Each function evicts, node by node, the pods that are due, in the plugin's order.
 
 Source  descheduler 0.36, pkg/framework/plugins: podlifetime, removefailedpods, removepodshavingtoomanyrestarts,
         removepodsviolatinginterpodantiaffinity, removepodsviolatingnodeaffinity, removepodsviolatingnodetaints
@@ -8,24 +8,16 @@ Source  descheduler 0.36, pkg/framework/plugins: podlifetime, removefailedpods, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeAlias
 
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.selectors import compile_label_selector
 from moorage.simulator.descheduler.evictor import EvictionOutcome, PluginRun
-from moorage.simulator.descheduler.policy import (
-    NamespaceLists,
-    PodFilterArgs,
-    PodLifeTimeArgs,
-    RemoveFailedPodsArgs,
-    RemovePodsHavingTooManyRestartsArgs,
-    RemovePodsViolatingNodeAffinityArgs,
-    RemovePodsViolatingNodeTaintsArgs,
-)
+from moorage.simulator.descheduler.policy import PluginArgs
 from moorage.simulator.descheduler.scene import (
     ContainerReport,
     PodReport,
-    Scene,
     anti_affinity,
     by_priority,
     go_sorted,
@@ -34,154 +26,159 @@ from moorage.simulator.descheduler.scene import (
     tolerates_all,
 )
 
+#: Whether something is wrong with a pod on its node.
+Due: TypeAlias = Callable[[Pod, Node], bool]
 
-def in_namespaces(pod: Pod, given: NamespaceLists | None) -> bool:
+
+def in_namespaces(pod: Pod, given: Any) -> bool:
     """Return True if the lists of namespaces, if any, include a pod."""
-    if given is None:
-        return True
-    return (not given.include or pod.namespace in given.include) and pod.namespace not in given.exclude
+    return given is None or ((not given.include or pod.namespace in given.include) and pod.namespace not in given.exclude)
 
 
-def wanted_by(args: PodFilterArgs) -> Callable[[Pod], bool]:
+def wanted_by(args: PluginArgs) -> Callable[[Pod], bool]:
     """Return whether the namespaces and labels of a plugin's arguments select a pod."""
     labels = None if args.label_selector is None else compile_label_selector(args.label_selector)
     return lambda pod: in_namespaces(pod, args.namespaces) and (labels is None or labels.matches(pod.metadata.labels))
 
 
-def _evict_each(run: PluginRun, pods: Iterable[Pod]) -> None:
-    """Evict pods of one node until its limit is reached."""
-    for pod in pods:
-        if run.evict(pod) is EvictionOutcome.LIMITED:
-            return
-
-
-def pod_life_time(run: PluginRun, args: PodLifeTimeArgs, nodes: Sequence[Node]) -> None:
-    """PodLifeTime: pods that are too old, or in a state, the oldest first."""
+def _due(run: PluginRun, args: PluginArgs, nodes: Iterable[Node], due: Due, *, ended: bool = False) -> Iterable[list[Pod]]:
+    """Yield, by node, the pods that are due and may be evicted. ``ended``: also those that have finished."""
     wanted, scene = wanted_by(args), run.scene
-
-    def is_due(pod: Pod) -> bool:
-        most, kinds = args.max_pod_life_time_seconds, args.owner_kinds or NamespaceLists()
-        age = scene.age_s(pod, pod.metadata.creation_timestamp)
-        owners = {one.kind for one in pod.metadata.owner_references}
-        if most is not None and age is not None and (age < 0 or int(age) <= most):
-            return False
-        if kinds.include and not owners.intersection(kinds.include):
-            return False
-        if not kinds.include and owners.intersection(kinds.exclude):
-            return False
-        report = scene.report(pod)
-        if args.states and not _states(pod, report, args).intersection(args.states):
-            return False
-        if args.conditions and not _meets_condition(scene, pod, args):
-            return False
-        return not args.exit_codes or not _exit_codes(_containers(report, args.including_init_containers)).isdisjoint(
-            args.exit_codes
-        )
-
-    found = [
-        pod
-        for node in nodes
-        for pod in scene.by_node.get(node.name, ())
-        if wanted(pod) and run.is_evictable(pod) and is_due(pod)
-    ]
-    for pod in go_sorted(found, lambda one, other: _born(scene, one) < _born(scene, other)):
-        run.evict(pod)
+    for node in nodes:
+        there = scene.by_node.get(node.name, ()) if ended else scene.running(node.name)
+        yield [pod for pod in there if wanted(pod) and due(pod, node) and run.is_evictable(pod)]
 
 
-def _born(scene: Scene, pod: Pod) -> float:
-    return -(scene.age_s(pod, pod.metadata.creation_timestamp) or float("inf"))
+def _evict_each(run: PluginRun, by_node: Iterable[Iterable[Pod]]) -> None:
+    """Evict the pods of each node until its limit is reached."""
+    for pods in by_node:
+        for pod in pods:
+            if run.evict(pod) is EvictionOutcome.LIMITED:
+                break
 
 
-def _containers(report: PodReport, init: bool) -> tuple[ContainerReport, ...]:
-    return (*report.container_statuses, *(report.init_container_statuses if init else ()))
+def _meets(asked: Collection[Any], found: Collection[Any]) -> bool:
+    """Return True if one of what is asked for was found, or nothing is asked for."""
+    return not asked or not {*found}.isdisjoint(asked)
 
 
-def _states(pod: Pod, report: PodReport, args: PodLifeTimeArgs) -> set[str]:
-    containers = _containers(report, args.including_init_containers)
-    if args.including_ephemeral_containers:
-        containers += report.ephemeral_container_statuses
-    return {pod.status.phase, report.reason, *_reasons(containers)} - {""}
+# -- what the kubelet reports --------------------------------------------------------------------------------------------
+
+
+def _containers(report: PodReport, args: PluginArgs) -> tuple[ContainerReport, ...]:
+    return (*report.container_statuses, *(report.init_container_statuses if args.including_init_containers else ()))
 
 
 def _reasons(containers: Iterable[ContainerReport]) -> set[str]:
-    return {
-        part.reason
-        for one in containers
-        for part in (one.state.waiting, one.state.terminated)
-        if part is not None and part.reason
-    }
+    return {part.reason for one in containers for part in (one.state.waiting, one.state.terminated) if part is not None}
 
 
 def _exit_codes(containers: Iterable[ContainerReport]) -> set[int]:
     return {one.state.terminated.exit_code for one in containers if one.state.terminated is not None}
 
 
-def _meets_condition(scene: Scene, pod: Pod, args: PodLifeTimeArgs) -> bool:
-    for asked in args.conditions:
-        for one in pod.status.conditions:
-            fields = ((asked.type, one.type), (asked.status, one.status), (asked.reason, one.reason))
-            least, since = asked.min_time_since_last_transition_seconds, one.last_transition_time
-            age = scene.age_s(pod, since) if since is not None else None
-            if all(want in ("", held) for want, held in fields) and (
-                least is None or (age is not None and age >= 0 and int(age) >= least)
-            ):
-                return True
-    return False
+def pod_life_time(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
+    """PodLifeTime: pods that are too old, or in a state, the oldest first."""
+    scene, most = run.scene, args.max_pod_life_time_seconds
 
-
-def failed_pods(run: PluginRun, args: RemoveFailedPodsArgs, nodes: Sequence[Node]) -> None:
-    """RemoveFailedPods: pods in the phase Failed."""
-    wanted, scene = wanted_by(args), run.scene
-
-    def is_due(pod: Pod) -> bool:
+    def is_due(pod: Pod, _: Node) -> bool:
         age, report = scene.age_s(pod, pod.metadata.creation_timestamp), scene.report(pod)
-        if args.min_pod_lifetime_seconds is not None and age is not None and int(age) < args.min_pod_lifetime_seconds:
+        if most is not None and age is not None and (age < 0 or int(age) <= most):
             return False
-        if any(one.kind in args.exclude_owner_kinds for one in pod.metadata.owner_references):
-            return False
-        containers = _containers(report, args.including_init_containers)
-        if args.reasons and ({report.reason} - {""} | _reasons(containers)).isdisjoint(args.reasons):
-            return False
-        return not args.exit_codes or not _exit_codes(containers).isdisjoint(args.exit_codes)
-
-    for node in nodes:
-        there = [pod for pod in scene.by_node.get(node.name, ()) if pod.status.phase == "Failed" and wanted(pod)]
-        _evict_each(run, [pod for pod in there if run.is_evictable(pod) and is_due(pod)])
-
-
-def too_many_restarts(run: PluginRun, args: RemovePodsHavingTooManyRestartsArgs, nodes: Sequence[Node]) -> None:
-    """RemovePodsHavingTooManyRestarts: on each node, the pods with the most restarts first."""
-    wanted, scene = wanted_by(args), run.scene
-
-    def restarts(pod: Pod) -> int:
-        return sum(one.restart_count for one in _containers(scene.report(pod), args.including_init_containers))
-
-    def is_due(pod: Pod) -> bool:
-        if restarts(pod) < args.pod_restart_threshold:
-            return False
-        waiting = [one.state.waiting for one in _containers(scene.report(pod), args.including_init_containers)]
-        return not args.states or not {pod.status.phase, *(one.reason for one in waiting if one is not None)}.isdisjoint(
-            args.states
+        containers = _containers(report, args)
+        every = (*containers, *(report.ephemeral_container_statuses if args.including_ephemeral_containers else ()))
+        return (
+            _owned_by(pod, args.owner_kinds)
+            and _meets(args.states, {pod.status.phase, report.reason, *_reasons(every)} - {""})
+            and (not args.conditions or meets_condition(pod))
+            and _meets(args.exit_codes, _exit_codes(containers))
         )
 
-    for node in nodes:
-        there = scene.by_node.get(node.name, ())
-        due = [pod for pod in there if wanted(pod) and is_due(pod) and run.is_evictable(pod)]
-        _evict_each(run, go_sorted(due, lambda one, other: restarts(one) > restarts(other)))
+    def meets_condition(pod: Pod) -> bool:
+        for asked in args.conditions:
+            for one in pod.status.conditions:
+                fields = ((asked.type, one.type), (asked.status, one.status), (asked.reason, one.reason))
+                least, since = asked.min_time_since_last_transition_seconds, one.last_transition_time
+                age = scene.age_s(pod, since) if since is not None else None
+                if all(want in ("", held) for want, held in fields) and (
+                    least is None or (age is not None and age >= 0 and int(age) >= least)
+                ):
+                    return True
+        return False
+
+    def born(pod: Pod) -> float:
+        return -(scene.age_s(pod, pod.metadata.creation_timestamp) or float("inf"))
+
+    found = [pod for pods in _due(run, args, nodes, is_due, ended=True) for pod in pods]
+    for pod in go_sorted(found, lambda one, other: born(one) < born(other)):
+        run.evict(pod)
 
 
-def violating_anti_affinity(run: PluginRun, args: PodFilterArgs, nodes: Sequence[Node]) -> None:
+def _owned_by(pod: Pod, kinds: Any) -> bool:
+    """Return True if the lists of kinds, if any, include one of a pod's owners, or exclude none."""
+    owners = {one.kind for one in pod.metadata.owner_references}
+    if kinds is None:
+        return True
+    return not owners.isdisjoint(kinds.include) if kinds.include else owners.isdisjoint(kinds.exclude)
+
+
+def failed_pods(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
+    """RemoveFailedPods: pods in the phase Failed."""
+    least = args.min_pod_lifetime_seconds
+
+    def is_due(pod: Pod, _: Node) -> bool:
+        age, report = run.scene.age_s(pod, pod.metadata.creation_timestamp), run.scene.report(pod)
+        if pod.status.phase != "Failed" or (least is not None and age is not None and int(age) < least):
+            return False
+        containers = _containers(report, args)
+        return (
+            not any(one.kind in args.exclude_owner_kinds for one in pod.metadata.owner_references)
+            and _meets(args.reasons, {report.reason, *_reasons(containers)} - {""})
+            and _meets(args.exit_codes, _exit_codes(containers))
+        )
+
+    _evict_each(run, _due(run, args, nodes, is_due, ended=True))
+
+
+def too_many_restarts(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
+    """RemovePodsHavingTooManyRestarts: on each node, the pods with the most restarts first."""
+
+    def restarts(pod: Pod) -> int:
+        return sum(one.restart_count for one in _containers(run.scene.report(pod), args))
+
+    def is_due(pod: Pod, _: Node) -> bool:
+        waiting = [one.state.waiting for one in _containers(run.scene.report(pod), args)]
+        states = {pod.status.phase, *(one.reason for one in waiting if one is not None)}
+        return restarts(pod) >= args.pod_restart_threshold and _meets(args.states, states)
+
+    found = _due(run, args, nodes, is_due, ended=True)
+    _evict_each(run, (go_sorted(pods, lambda one, other: restarts(one) > restarts(other)) for pods in found))
+
+
+# -- rules of the scheduler that no longer hold ----------------------------------------------------------------------------
+
+
+def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemovePodsViolatingInterPodAntiAffinity: pods whose own required anti-affinity another pod breaks."""
     wanted, scene = wanted_by(args), run.scene
     known = {node.name: node for node in nodes}
     spaces: dict[str, dict[str, Pod]] = {}
     for node in nodes:
-        for pod in scene.running(node.name):
-            if wanted(pod):
-                spaces.setdefault(pod.namespace, {})[pod.name] = pod
+        for pod in filter(wanted, scene.running(node.name)):
+            spaces.setdefault(pod.namespace, {})[pod.name] = pod
+
+    def is_broken(pod: Pod, node: Node) -> bool:
+        for term, selector, names in anti_affinity(pod):
+            others = (other for space in names for other in spaces.get(space, {}).values() if other.name != pod.name)
+            nodes = [known[other.spec.node_name] for other in others if selector.matches(other.metadata.labels)]
+            value = node.labels.get(term.topology_key)
+            if any(there is node or (value is not None and value == there.labels.get(term.topology_key)) for there in nodes):
+                return True
+        return False
+
     for node in nodes:
-        for pod in by_priority(pod for pod in scene.running(node.name) if wanted(pod)):
-            if _is_broken(pod, node, spaces, known) and run.is_evictable(pod):
+        for pod in by_priority(filter(wanted, scene.running(node.name))):
+            if is_broken(pod, node) and run.is_evictable(pod):
                 outcome = run.evict(pod)
                 if outcome is EvictionOutcome.LIMITED:
                     break
@@ -189,48 +186,31 @@ def violating_anti_affinity(run: PluginRun, args: PodFilterArgs, nodes: Sequence
                     del spaces[pod.namespace][pod.name]
 
 
-def _is_broken(pod: Pod, node: Node, spaces: dict[str, dict[str, Pod]], known: dict[str, Node]) -> bool:
-    for term, selector, names in anti_affinity(pod):
-        for space in names:
-            for other in spaces.get(space, {}).values():
-                if other.name != pod.name and selector.matches(other.metadata.labels):
-                    there = known[other.spec.node_name]
-                    value = node.metadata.labels.get(term.topology_key)
-                    if there is node or (value is not None and value == there.metadata.labels.get(term.topology_key)):
-                        return True
-    return False
-
-
-def violating_node_affinity(run: PluginRun, args: RemovePodsViolatingNodeAffinityArgs, nodes: Sequence[Node]) -> None:
+def violating_node_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemovePodsViolatingNodeAffinity: pods whose node affinity their node no longer meets, or another meets better."""
-    wanted, scene = wanted_by(args), run.scene
+
+    def is_misplaced(pod: Pod, node: Node, kind: str) -> bool:
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+        if affinity is None:
+            return False
+        if kind == "requiredDuringSchedulingIgnoredDuringExecution":
+            return affinity.required_during_scheduling_ignored_during_execution is not None and not selects(pod, node)
+        return (
+            kind == "preferredDuringSchedulingIgnoredDuringExecution"
+            and bool(affinity.preferred_during_scheduling_ignored_during_execution)
+            and max((0, *(preference(pod, other) for other in nodes))) > preference(pod, node)
+        )
+
     for kind in args.node_affinity_type:
-        for node in nodes:
-            due = [
-                pod for pod in scene.running(node.name)
-                if _is_misplaced(pod, node, nodes, kind) and wanted(pod) and run.is_evictable(pod)
-                and any(scene.fits(pod, other) for other in nodes)
-            ]  # fmt: skip
-            _evict_each(run, due)
+
+        def is_due(pod: Pod, node: Node, kind: str = kind) -> bool:
+            return is_misplaced(pod, node, kind) and any(run.scene.fits(pod, other) for other in nodes)
+
+        _evict_each(run, _due(run, args, nodes, is_due))
 
 
-def _is_misplaced(pod: Pod, node: Node, nodes: Collection[Node], kind: str) -> bool:
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    if affinity is None:
-        return False
-    if kind == "requiredDuringSchedulingIgnoredDuringExecution":
-        return affinity.required_during_scheduling_ignored_during_execution is not None and not selects(pod, node)
-    if (
-        kind != "preferredDuringSchedulingIgnoredDuringExecution"
-        or not affinity.preferred_during_scheduling_ignored_during_execution
-    ):
-        return False
-    return max((0, *(preference(pod, other) for other in nodes))) > preference(pod, node)
-
-
-def violating_node_taints(run: PluginRun, args: RemovePodsViolatingNodeTaintsArgs, nodes: Sequence[Node]) -> None:
+def violating_node_taints(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemovePodsViolatingNodeTaints: pods that do not tolerate the taints of their node."""
-    wanted, scene = wanted_by(args), run.scene
     effects = {"NoSchedule", *(["PreferNoSchedule"] if args.include_prefer_no_schedule else [])}
 
     def counts(taint: Taint) -> bool:
@@ -238,11 +218,7 @@ def violating_node_taints(run: PluginRun, args: RemovePodsViolatingNodeTaintsArg
         included = args.included_taints is None or not names.isdisjoint(args.included_taints)
         return taint.effect in effects and included and names.isdisjoint(args.excluded_taints)
 
-    def due(node: Node) -> Iterator[Pod]:
-        taints = [taint for taint in node.spec.taints if counts(taint)]
-        for pod in scene.running(node.name) if taints else ():
-            if not tolerates_all(pod, taints) and wanted(pod) and run.is_evictable(pod):
-                yield pod
+    def is_due(pod: Pod, node: Node) -> bool:
+        return not tolerates_all(pod, filter(counts, node.spec.taints))
 
-    for node in nodes:
-        _evict_each(run, due(node))
+    _evict_each(run, _due(run, args, nodes, is_due))

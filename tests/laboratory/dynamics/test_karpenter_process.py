@@ -66,6 +66,18 @@ def test_a_replacement_comes_before_its_node_goes():
     assert 0.1 in [rate for _, rate in process.rates]
 
 
+def test_a_drifted_node_goes_at_once_when_its_replacement_is_there():
+    pool = a_pool(disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]})
+    web = pod("web", cpu="1", node="old", meta={"ownerReferences": [OWNER]})
+    drifted = [{"type": "Drifted", "status": "True", "lastTransitionTime": "2026-08-16T00:00:00Z"}]
+    claim = {"kind": "NodeClaim", "metadata": {"name": "old"}, "status": {"nodeName": "old", "conditions": drifted}}
+    simulation, process = started(node("old", SMALL, "general"), web, pools=[pool, claim])
+    simulation.run(until=HOUR)
+    assert [action for _, action in story(process)] == ["up", "drifted", "ready", "down"]
+    assert process.events[1].time_s == 10.0  # without the 15 seconds that consolidation waits
+    assert process.sizes() == {"general": 1}
+
+
 def test_spot_nodes_are_interrupted_by_the_seed_and_their_pods_get_others():
     def run(seed: int):
         simulation, process = started(pod("p", cpu="1", meta={"ownerReferences": [OWNER]}), seed=seed, interruptions=2.0)

@@ -27,8 +27,8 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.instance_types import PriceList, launched
 from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
-from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand
-from moorage.simulator.autoscalers.karpenter.judgement import ClaimFacts, Karpenter
+from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
+from moorage.simulator.autoscalers.karpenter.judgement import UNKNOWN, Karpenter, facts_of
 from moorage.simulator.autoscalers.karpenter.scene import (
     INITIALIZED,
     REGISTERED,
@@ -73,7 +73,7 @@ class KarpenterProcess(NodeScaler):
     ``documents``       NodePools as in a dump, and other objects, which are ignored
     ``provision_s``     from a launch until the node takes pods
     ``interruptions``   of a spot node in an hour, on average
-    ``events``          have also ``empty``, ``underutilized`` and ``interrupted``, before a node goes
+    ``events``          have also ``empty``, ``drifted``, ``underutilized`` and ``interrupted``, before a node goes
     ``start_s``         the time of day and week for the schedules of budgets: Unix seconds at the beginning of the run
     Raises  InputError without a NodePool, and for one that is not valid
     """
@@ -113,6 +113,7 @@ class KarpenterProcess(NodeScaler):
         self._nominated: dict[str, float] = {}
         self._seen: dict[str, tuple[frozenset[str], float]] = {}
         self._made = 0
+        self._claimed = facts_of(self._documents, simulation.table.nodes)
         self._existed: dict[str, ExistingNode] = {}
         self._asked: dict[str, Any] = {}
         self._told: tuple[int, Mapping[str, str]] = (-1, {})
@@ -178,7 +179,9 @@ class KarpenterProcess(NodeScaler):
                 self._seen[name] = uids, now_s if name in self._seen or now_s else -inf
             seen_s = self._seen[name][1]
             after_s = next((pool.consolidate_after_s for pool in self._pools if pool.name == nodes[-1].pool), None) or 0.0
-            facts[name] = ClaimFacts(now_s - seen_s >= after_s, 0.0 if seen_s == -inf else self._start_s + seen_s)
+            facts[name] = self._claimed.get(name, UNKNOWN)._replace(
+                consolidatable=now_s - seen_s >= after_s, seen_s=0.0 if seen_s == -inf else self._start_s + seen_s
+            )
         if len(self._asked) > 2 * (len(simulation.engine.pods) + len(self._virtual)):
             self._asked.clear()  # most of them are of pods that are gone
         nodes += [ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
@@ -277,38 +280,50 @@ class KarpenterProcess(NodeScaler):
             self._drain(name)
 
     def _disrupt(self, simulation: Simulation) -> None:
-        """Find the next command; it is validated after 15 seconds, and until then no other is looked for."""
-        state = (simulation.engine.scheduler.state.facts, simulation.pending)
-        if self._busy or state == self._idle_at:
+        """Find the next command. Unless a node is drifted, it is validated after 15 s; until then no other is looked for."""
+        if self._busy or self._stamp() == self._idle_at:
             return
         command = self._judge(self._waiting()).next_command()
         if command is None:
-            self._idle_at = state if self._is_settled() else ()
+            self._idle_at = self._stamp()
+            return
+        if command.reason == "Drifted":
+            self._run(command, command.candidates)
             return
         self._busy = True
         self._later(_VALIDATED_AFTER_S, partial(self._validate, command))
 
-    def _is_settled(self) -> bool:
-        """Return True if the passage of time alone changes no decision."""
-        after_s = max((pool.consolidate_after_s or 0.0 for pool in self._pools), default=0.0)
-        last_s = max((seen_s for _, seen_s in self._seen.values()), default=-inf)
-        return self._simulation.now_s - last_s >= after_s and not any(
-            limit.schedule for pool in self._pools for limit in pool.budgets
-        )
+    def _stamp(self) -> tuple[Any, ...]:
+        """Return what decides whether a node is disrupted, as Karpenter keeps it of clusters that are consolidated.
+
+        Source  karpenter, pkg/controllers/state/cluster.go, ConsolidationState
+        """
+        simulation, after_s = self._simulation, {pool.name: pool.consolidate_after_s or 0.0 for pool in self._pools}
+        now_s, timed = simulation.now_s, any(limit.schedule for pool in self._pools for limit in pool.budgets)
+        young = frozenset(
+            name for name, (_, seen_s) in self._seen.items()
+            if name in self._machines and now_s - seen_s < after_s.get(self._machines[name].pool, 0.0)
+        )  # fmt: skip
+        expected = frozenset(name for name, until_s in self._nominated.items() if until_s > now_s)
+        state = simulation.engine.scheduler.state.facts, simulation.pending
+        return (*state, young, expected, now_s if timed else 0.0)
 
     def _validate(self, command: DisruptionCommand) -> None:
         self._busy = False
-        left = self._judge(self._waiting()).still_valid(command)
-        launched = self._launch(command.claim) if left and command.claim is not None else None
-        if not left or (command.claim is not None and launched is None):
+        self._run(command, self._judge(self._waiting()).still_valid(command))
+
+    def _run(self, command: DisruptionCommand, left: Sequence[DisruptionCandidate]) -> None:
+        """Launch what replaces nodes, and drain them when it is there; nothing if a launch fails."""
+        launched = [self._launch(claim) for claim in command.claims] if left else []
+        if None in launched:
             return
         for held in left:
             self._note(command.reason.lower(), held.pool.name, [held.name])
             self._mark(held.name)
-        self._drain_when_ready(launched, [held.name for held in left])
+        self._drain_when_ready([name for name in launched if name is not None], [held.name for held in left])
 
-    def _drain_when_ready(self, launched: str | None, names: Sequence[str]) -> None:
-        if launched is not None and launched in self._machines and not self._machines[launched].joined:
+    def _drain_when_ready(self, launched: Sequence[str], names: Sequence[str]) -> None:
+        if any(name in self._machines and not self._machines[name].joined for name in launched):
             self._later(_IDLE_S, partial(self._drain_when_ready, launched, names))
             return
         for name in names:

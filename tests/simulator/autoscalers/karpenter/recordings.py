@@ -99,7 +99,7 @@ def _planned(plan: LaunchPlan, names: dict[str, str]) -> dict[str, Any]:
 def _command(found: DisruptionCommand | None) -> dict[str, Any]:
     if found is None or found.decision == "no-op":
         return {"decision": "no-op", "removed": [], "types": [], "why": "" if found is None else " ".join(found.why.split())}
-    types = sorted(one.name for one in found.claim.types) if found.claim is not None else []
+    types = sorted(one.name for claim in found.claims for one in claim.types)
     return {"decision": found.decision, "removed": sorted(one.name for one in found.candidates), "types": types}
 
 

@@ -115,7 +115,7 @@ def test_a_single_node(types: Any, nodes: Any, pods: list[Pod], decision: str, t
     for name in names:
         told = told.replace("default/p ", f"{name} ") if f"{name} " in found.why else told
     assert (found.decision, found.why) == (decision, told)
-    assert [held.name for held in found.claim.types] == left if found.claim is not None else left == []
+    assert list(found.types) == left
 
 
 def test_on_demand_to_spot_keeps_to_spot() -> None:
@@ -123,8 +123,7 @@ def test_on_demand_to_spot_keeps_to_spot() -> None:
     found = _judged(
         _SPOT, [node("a", _SPOT[2])], _run("a", "1"), pool(requirements=[(CAPACITY_TYPE, "In", "spot", "on-demand")])
     )
-    assert found.claim is not None
-    assert found.claim.requirements[CAPACITY_TYPE].only == "spot"
+    assert found.claims[0].requirements[CAPACITY_TYPE].only == "spot"
 
 
 def test_a_node_is_not_turned_into_two() -> None:
@@ -165,7 +164,7 @@ def test_spot_to_spot(cheaper: int, least: int, told: str, number: int) -> None:
         types, [node("a", types[cheaper], kind="spot")], _run("a", "1"), pool(requirements=asked), spot_to_spot=True
     )
     assert found.why == told
-    assert number == (len(found.claim.types) if found.claim is not None else 0)
+    assert number == len(found.types)
 
 
 def test_several_spot_nodes_need_no_fifteen_types() -> None:
@@ -173,7 +172,7 @@ def test_several_spot_nodes_need_no_fifteen_types() -> None:
     types = _types(1.0, 2.0, 3.0, offered=(("spot", "test-zone-1"),))
     nodes = [node(name, types[2], kind="spot") for name in "ab"]
     found = _judged(types, nodes, [*_run("a", "1"), *_run("b", "1")], remove=2, spot_to_spot=True)
-    assert (found.decision, [held.name for held in found.claim.types] if found.claim else []) == ("replace", ["t0", "t1", "t2"])
+    assert (found.decision, list(found.types)) == ("replace", ["t0", "t1", "t2"])
 
 
 #: Words of the pool, the node's type or None, labels that the node lacks, pods; the event that keeps the node.

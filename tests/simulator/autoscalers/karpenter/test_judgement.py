@@ -101,6 +101,47 @@ def test_why_a_node_stays(tmp_path: Path, name: str, path: str, value: Any, why:
     assert (found.decision, found.why) == ("keep" if why else "delete", why)
 
 
+_DRIFTED = {"type": "Drifted", "status": "True", "lastTransitionTime": "2026-08-20T10:00:00Z"}
+#: What changes, by object and path → whether node-2 is replaced because it is drifted.
+_DRIFTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "should replace drifted nodes": ({}, True),
+    "should ignore nodes with the drifted status condition set to false": (
+        {"NodeClaim/node-2 status/conditions": [{**_DRIFTED, "status": "False"}]}, False
+    ),
+    "should ignore nodes with the karpenter.sh/do-not-disrupt annotation set to true": (
+        {"Node/node-2 metadata/annotations": {_OWN: "true"}}, False
+    ),
+    "should drift with the karpenter.sh/do-not-disrupt annotation set to false": (
+        {"Node/node-2 metadata/annotations": {_OWN: "false"}}, True
+    ),
+    "should not drift nodes that have pods with the karpenter.sh/do-not-disrupt annotation": (
+        {"Pod/web-2 metadata/annotations": {_OWN: "true"}}, False
+    ),
+    "should drift such nodes with a terminationGracePeriod": (
+        {"Pod/web-2 metadata/annotations": {_OWN: "true"}, "NodeClaim/node-2 spec/terminationGracePeriod": "1h"}, True
+    ),
+    "should drift when consolidation is disabled": ({"NodePool/general spec/disruption/consolidateAfter": "Never"}, True),
+    "should respect budgets": ({"NodePool/general spec/disruption/budgets": [{"nodes": "0", "reasons": ["Drifted"]}]}, False),
+    "should not consider static nodepools": ({"NodePool/general spec/replicas": 3}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "drifts"), _DRIFTS.values(), ids=_DRIFTS)
+def test_which_nodes_are_replaced_because_they_are_drifted(tmp_path: Path, changes: dict[str, Any], drifts: bool) -> None:
+    documents = _documents()
+    for where, value in {"NodeClaim/node-2 status/conditions": [_DRIFTED], **changes}.items():
+        name, _, path = where.partition(" ")
+        held = documents[name]
+        *parents, last = path.split("/")
+        for part in parents:
+            held = held.setdefault(part, {})
+        held[last] = value
+    karpenter = _karpenter(tmp_path, documents)
+    command = karpenter.next_command()
+    assert (karpenter.verdict("node-2").why == "the node is drifted") is drifts
+    assert (command is not None and command.reason == "Drifted") is drifts
+
+
 def test_two_budgets_of_one_pod_hold_its_node(tmp_path: Path) -> None:
     documents = _documents()
     second = {**documents["PodDisruptionBudget/db"], "metadata": {"name": "more", "namespace": "shop"}}

@@ -191,7 +191,7 @@ def _over_time(scaler: Autoscaler, seconds: float) -> str:
 
 def _disruptions(scaler: Autoscaler) -> list[str]:
     """Return how many nodes went for which reason, as one sentence."""
-    texts = {"empty": "empty", "underutilized": "underutilized", "interrupted": "interrupted by the provider"}
+    texts = {name: name for name in ("empty", "drifted", "underutilized")} | {"interrupted": "interrupted by the provider"}
     counts = Counter(event.action for event in scaler.events)
     told = [f"{counts[action]} {text}" for action, text in texts.items() if counts[action]]
     return [f"nodes disrupted: {', '.join(told)}"] if told else []

@@ -1,7 +1,7 @@
-"""Consolidation: which nodes Karpenter deletes or replaces by a cheaper one, and why it keeps the others.
+"""Disruption: which nodes Karpenter deletes or replaces, and why it keeps the others.
 
 Source  karpenter, pkg/controllers/disruption/consolidation.go, types.go, multinodeconsolidation.go, singlenodeconsolidation.go,
-        emptiness.go, balanced.go, helpers.go; pkg/utils/disruption/disruption.go
+        emptiness.go, drift.go, balanced.go, helpers.go; pkg/utils/disruption/disruption.go
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _THRESHOLD: Final = 0.5
 
 @dataclass(frozen=True, eq=False)
 class DisruptionCandidate:
-    """A node that may be disrupted. ``price`` is 0 if its offering is unknown."""
+    """A node that may be disrupted. ``price`` is 0 if its offering is unknown; ``drifted_s``: since when it is drifted."""
 
     node: ExistingNode
     pool: ProvisioningPool
@@ -36,6 +36,7 @@ class DisruptionCandidate:
     price: float
     cost: float
     consolidatable: bool = True
+    drifted_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -52,17 +53,19 @@ class DisruptionCandidate:
 
 
 def candidate_of(
-    scene: PoolCluster, node: ExistingNode, pool: ProvisioningPool, *, consolidatable: bool = True
-) -> DisruptionCandidate:
-    """Return a node as candidate: its pods, price and cost."""
+    scene: PoolCluster, node: ExistingNode, pool: ProvisioningPool, *, consolidatable: bool = True,
+    drifted_s: float | None = None, pods: Sequence[Pod] | None = None,
+) -> DisruptionCandidate:  # fmt: skip
+    """Return a node as candidate: its pods, price and cost. ``pods``: those that leave it; None: all."""
     held = scene.prices.of_node(node.labels)
     price = held.price_in(node.labels.get(ZONE, ""), node.labels.get(CAPACITY_TYPE, "")) if held is not None else None
-    return DisruptionCandidate(node, pool, held, node.reschedulable, price or 0.0, node.disturbance, consolidatable)
+    leaving = node.reschedulable if pods is None else tuple(pods)
+    return DisruptionCandidate(node, pool, held, leaving, price or 0.0, node.disturbance, consolidatable, drifted_s)
 
 
 @dataclass
 class DisruptionCommand:
-    """What is to be done with candidates. Without ``why``: delete them, or replace them by the claim.
+    """What is to be done with candidates. Without ``why``: delete them, or replace them by the claims.
 
     ``why``     why nothing is done, by Karpenter's event where it has one
     ``errors``  by pod, why it would fit nowhere
@@ -70,22 +73,24 @@ class DisruptionCommand:
 
     candidates: tuple[DisruptionCandidate, ...]
     why: str = ""
-    claim: LaunchClaim | None = None
+    claims: Sequence[LaunchClaim] = ()
     solution: LaunchPlan = field(default_factory=LaunchPlan)
     errors: Mapping[str, str] = field(default_factory=dict)
     reason: str = "Underutilized"
 
     @property
     def decision(self) -> str:
-        return "no-op" if self.why or not self.candidates else "delete" if self.claim is None else "replace"
+        return "no-op" if self.why or not self.candidates else "replace" if self.claims else "delete"
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of the types of the replacements, the cheapest first."""
+        return tuple(dict.fromkeys(held.name for claim in self.claims for held in claim.types))
 
     def savings(self, undefined: frozenset[str]) -> float:
-        """Return what an hour costs less: the replacement counts with its cheapest type's cheapest offering."""
-        saved = sum(held.price for held in self.candidates)
-        if self.claim is not None and self.claim.types:
-            price = self.claim.types[0].cheapest(self.claim.requirements, undefined)
-            saved -= 0.0 if price == inf else price
-        return saved
+        """Return what an hour costs less: a replacement counts with its cheapest type's cheapest offering."""
+        prices = [claim.types[0].cheapest(claim.requirements, undefined) for claim in self.claims if claim.types]
+        return sum(held.price for held in self.candidates) - sum(price for price in prices if price != inf)
 
 
 def savings_pass(savings: float, cost: float, total_price: float, total_cost: float) -> bool:
@@ -111,6 +116,7 @@ class Disruptor:
     ) -> None:  # fmt: skip
         self._scene, self._totals, self._spot_to_spot, self._closed = scene, totals or {}, spot_to_spot, closed
         self._undefined = scene.prices.well_known
+        self._displaced = {pod.metadata.uid for pod in scene.displaced}
 
     # -- one command -----------------------------------------------------------------------------------------------------
 
@@ -137,37 +143,55 @@ class Disruptor:
         Source  karpenter, pkg/controllers/disruption/consolidation.go, computeConsolidation
         """
         held = tuple(candidates)
-        moving = [*(pod for one_ in held for pod in one_.pods), *self._scene.displaced]
-        uids = {pod.metadata.uid: pod for pod in moving}
-        below = sum(one_.price for one_ in held) if briefly else None
         try:
-            found = solve(
-                self._scene, [*self._scene.pending, *moving], without=[one_.name for one_ in held], closed=self._closed,
-                moving=uids.keys(), below=below,
-            )  # fmt: skip
+            found = self._without(held, self._closed, sum(one_.price for one_ in held) if briefly else None)
         except HopelessError:
             return DisruptionCommand(held, "Can't replace with a cheaper node")
+        if found.why or not found.claims:
+            return found
+        if len(found.claims) == 1:
+            return self._replaced(held, found.solution, found.claims[0])
+        uids = {pod.metadata.uid for one_ in held for pod in one_.pods} | self._displaced
+        for_others = sum(not any(pod.metadata.uid in uids for pod in claim.pods) for claim in found.claims)
+        told = f"Can't remove without creating {len(found.claims)} candidates"
+        told += f", {for_others} of them for pods that are pending anyway" if for_others else ""
+        return DisruptionCommand(held, told, solution=found.solution)
+
+    def drift(self, held: DisruptionCandidate) -> DisruptionCommand:
+        """Return what replaces a drifted node: as many nodes as its pods need, at any price.
+
+        Source  karpenter, pkg/controllers/disruption/drift.go
+        """
+        found = self._without((held,))
+        found.reason = "Drifted"
+        return found
+
+    def _without(
+        self, held: tuple[DisruptionCandidate, ...], closed: frozenset[str] = frozenset(), below: float | None = None
+    ) -> DisruptionCommand:
+        """Return where the pods of nodes go, at any price; ``why`` if one would fit nowhere.
+
+        Raises  HopelessError with ``below``
+        """
+        moving = [*(pod for one_ in held for pod in one_.pods), *self._scene.displaced]
+        uids = {pod.metadata.uid: pod for pod in moving}
+        found = solve(
+            self._scene, [*self._scene.pending, *moving], without=[one_.name for one_ in held], closed=closed,
+            moving=uids.keys(), below=below,
+        )  # fmt: skip
         errors = {f"{uids[uid].namespace}/{uids[uid].name}": told for uid, told in found.errors.items() if uid in uids}
         errors.update(self._on_starting_nodes(found))
-        if errors:
-            listed = " ".join(f"{name} => {told}" for name, told in list(errors.items())[:5])
-            more = f" and {len(errors) - 5} other(s)" if len(errors) > 5 else ""
-            return DisruptionCommand(held, f"Not all pods would schedule, {listed}{more}", errors=errors)
-        if not found.claims:
-            return DisruptionCommand(held, solution=found)
-        if len(found.claims) > 1:
-            for_others = sum(not any(pod.metadata.uid in uids for pod in claim.pods) for claim in found.claims)
-            told = f"Can't remove without creating {len(found.claims)} candidates"
-            told += f", {for_others} of them for pods that are pending anyway" if for_others else ""
-            return DisruptionCommand(held, told, solution=found)
-        return self._replaced(held, found, found.claims[0])
+        listed = " ".join(f"{name} => {told}" for name, told in list(errors.items())[:5])
+        more = f" and {len(errors) - 5} other(s)" if len(errors) > 5 else ""
+        why = f"Not all pods would schedule, {listed}{more}" if errors else ""
+        return DisruptionCommand(held, why, () if errors else found.claims, found, errors)
 
     def _on_starting_nodes(self, found: LaunchPlan) -> dict[str, str]:
-        nodes, displaced = self._scene.nodes, {pod.metadata.uid for pod in self._scene.displaced}
+        nodes = self._scene.nodes
         return {
             f"{pod.namespace}/{pod.name}": f"would schedule against uninitialized node/{name}"
             for name, pods in found.placed.items() if not nodes[self._scene.row_of[name]].initialized for pod in pods
-            if pod.metadata.uid not in displaced
+            if pod.metadata.uid not in self._displaced
         }  # fmt: skip
 
     def _replaced(self, held: tuple[DisruptionCandidate, ...], found: LaunchPlan, claim: LaunchClaim) -> DisruptionCommand:
@@ -195,7 +219,7 @@ class Disruptor:
         elif kinds.has("spot") and kinds.has("on-demand"):
             # Prices were compared with spot: a launch that falls back to on-demand could cost more.
             add_to(claim.requirements, (_SPOT,))
-        return DisruptionCommand(held, claim=claim, solution=found)
+        return DisruptionCommand(held, claims=(claim,), solution=found)
 
     def _below(self, claim: LaunchClaim, price: float) -> str:
         """Keep the types that are launched below a price. Return why none is left."""
@@ -208,9 +232,10 @@ class Disruptor:
     # -- the next command ------------------------------------------------------------------------------------------------
 
     def next_command(
-        self, candidates: Iterable[DisruptionCandidate], budgets: Mapping[str, Mapping[str, int]]
-    ) -> DisruptionCommand | None:
-        """Return the command that Karpenter runs next: empty nodes, else several nodes, else one; None if there is none.
+        self, candidates: Iterable[DisruptionCandidate], budgets: Mapping[str, Mapping[str, int]],
+        drifted: Iterable[DisruptionCandidate] = (),
+    ) -> DisruptionCommand | None:  # fmt: skip
+        """Return the command that Karpenter runs next: empty nodes, a drifted one, several, or one; None if there is none.
 
         ``budgets``  reason → pool → how many nodes may be disrupted
         """
@@ -219,6 +244,9 @@ class Disruptor:
         empty = self._within((one_ for one_ in ordered if one_.is_empty and one_.consolidatable), budgets["Empty"])
         if empty:
             return DisruptionCommand(tuple(empty), reason="Empty")
+        for one_ in sorted(drifted, key=lambda one_: (bool(one_.node.reschedulable), one_.drifted_s or 0.0)):
+            if budgets["Drifted"].get(one_.pool.name, 0) > 0 and (found := self.drift(one_)).decision != "no-op":
+                return found
         used = [one_ for one_ in ordered if not one_.is_empty and not self.refusal(one_)]
         return self._several(self._within(used, budgets["Underutilized"])) or self._single(used, budgets["Underutilized"])
 
@@ -238,18 +266,16 @@ class Disruptor:
         while least <= most:
             middle = (least + most) // 2
             found = self.compute(candidates[: middle + 1], briefly=True)
-            if found.claim is not None:
-                self._cheaper_than_same(found)
+            if found.claims:
+                self._cheaper_than_same(found, found.claims[0])
             if found.decision != "no-op" and self.approves(found):
                 best, least = found, middle + 1
             else:
                 most = middle - 1
         return best
 
-    def _cheaper_than_same(self, command: DisruptionCommand) -> None:
+    def _cheaper_than_same(self, command: DisruptionCommand, claim: LaunchClaim) -> None:
         """Refuse a replacement of a type that is among the removed: keeping that node would disturb less."""
-        claim = command.claim
-        assert claim is not None
         prices: dict[str, float] = {}
         for held in command.candidates:
             assert held.type is not None

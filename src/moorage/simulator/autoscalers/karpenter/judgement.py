@@ -7,7 +7,7 @@ Source  karpenter, pkg/controllers/state/statenode.go, ValidateNodeDisruptable; 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Self
 
@@ -46,8 +46,18 @@ from moorage.simulator.owners import is_active
 
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 _DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
-_REASONS: Final = ("Empty", "Underutilized")
+_REASONS: Final = ("Empty", "Drifted", "Underutilized")
 _UNLIMITED: Final = (1 << 31) - 1
+#: Values of maxUnavailable that allow no eviction.
+_NONE: Final = (0, "0%")
+
+
+def _is_spent(budget: PodDisruptionBudget) -> bool:
+    return not budget.status.disruptions_allowed
+
+
+def _never_allows(budget: PodDisruptionBudget) -> bool:
+    return budget.spec.max_unavailable in _NONE or budget.spec.min_available == "100%"
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True):
@@ -66,20 +76,30 @@ class NodeVerdict(Struct, frozen=True, kw_only=True):
 
 
 class ClaimFacts(NamedTuple):
-    """What the NodeClaim of a node says. ``seen_s``: when a pod last came or went, or the node was ready; in Unix seconds."""
+    """What the NodeClaim of a node says; times are in Unix seconds.
+
+    ``seen_s``  when a pod last came or went, or the node was ready; ``drifted_s``: since when it is drifted
+    ``forced``  its pods have a longest time to go (terminationGracePeriod), so they do not hold it when it is drifted
+    """
 
     consolidatable: bool = True
     seen_s: float = 0.0
+    drifted_s: float | None = None
+    forced: bool = False
 
     @classmethod
     def read(cls, claim: Mapping[str, Any]) -> ClaimFacts:
         """Read a NodeClaim."""
-        status = part(claim, "status")
-        ready = (
-            one for one in status.get("conditions") or () if (one.get("type"), one.get("status")) == ("Initialized", "True")
-        )
-        seen = next((status.get("lastPodEventTime") or one.get("lastTransitionTime") for one in ready), None)
-        return cls(_condition(claim, "Consolidatable") == "True", seconds(seen))
+        status, ready, drifted = part(claim, "status"), _condition(claim, "Initialized"), _condition(claim, "Drifted")
+        seen = (status.get("lastPodEventTime") or ready.get("lastTransitionTime")) if _holds_true(ready) else None
+        return cls(
+            _holds_true(_condition(claim, "Consolidatable")), seconds(seen),
+            seconds(drifted.get("lastTransitionTime")) if _holds_true(drifted) else None,
+            part(claim, "spec").get("terminationGracePeriod") is not None,
+        )  # fmt: skip
+
+
+UNKNOWN: Final = ClaimFacts()
 
 
 class Karpenter:
@@ -140,6 +160,7 @@ class Karpenter:
         self.cluster, self._facts, self._budgets, self.now_s = cluster, facts, budgets, now_s
         self._spot_to_spot = spot_to_spot
         self._pools = {pool.name: pool for pool in cluster.pools}
+        cluster.displaced = [pod for pod in cluster.displaced if self._leaves(pod)]
         self.missing = tuple(self._missing(cluster.prices))
 
     def _missing(self, prices: PriceList) -> Iterator[str]:
@@ -171,6 +192,11 @@ class Karpenter:
 
     def verdict(self, name: str) -> NodeVerdict:
         """Return what Karpenter does with one node, if it looks at no other."""
+        drifted = self._drifted.get(name)
+        if drifted is not None and self.budgets["Drifted"].get(drifted.pool.name, 0) > 0:
+            found = self._disruptor.drift(drifted)
+            if found.decision != "no-op":
+                return self._verdict(name, found)
         why, pods = self.blocked(self.cluster.nodes[self.cluster.row_of[name]])
         if why:
             return NodeVerdict(node=name, decision="keep", why=why, pods=pods)
@@ -185,19 +211,21 @@ class Karpenter:
         found = DisruptionCommand((), why) if why else disruptor.compute([candidate])
         if found.decision != "no-op" and not disruptor.approves(found):
             found = DisruptionCommand((), f'NodePool "{pool}" is Balanced: the move saves too little')
+        return self._verdict(name, found)
+
+    def _verdict(self, name: str, found: DisruptionCommand) -> NodeVerdict:
         if found.decision == "no-op":
             return NodeVerdict(node=name, decision="keep", why=found.why, pods=dict(found.errors))
-        types = () if found.claim is None else tuple(one.name for one in found.claim.types)
-        saves = found.savings(self.cluster.prices.well_known)
-        return NodeVerdict(node=name, decision=found.decision, types=types, saves=saves)
+        saves, why = found.savings(self.cluster.prices.well_known), "the node is drifted" if found.reason == "Drifted" else ""
+        return NodeVerdict(node=name, decision=found.decision, why=why, types=found.types, saves=saves)
 
     def verdicts(self) -> list[NodeVerdict]:
         """Return what Karpenter does with each node, by name."""
         return [self.verdict(name) for name in sorted(self.cluster.row_of)]
 
     def next_command(self) -> DisruptionCommand | None:
-        """Return what Karpenter does next: it removes empty nodes, else replaces several nodes by one, else one node."""
-        return self._disruptor.next_command(self._candidates.values(), self.budgets)
+        """Return what Karpenter does next: remove empty nodes, replace a drifted one, several by one, or one."""
+        return self._disruptor.next_command(self._candidates.values(), self.budgets, self._drifted.values())
 
     def still_valid(self, command: DisruptionCommand) -> tuple[DisruptionCandidate, ...]:
         """Return the candidates of an earlier command that still holds; () if it does not.
@@ -212,9 +240,7 @@ class Karpenter:
         found = self._disruptor.compute(held)
         if found.decision != command.decision:
             return ()
-        types = {one.name for one in found.claim.types} if found.claim is not None else set()
-        asked = {one.name for one in command.claim.types} if command.claim is not None else set()
-        return tuple(held) if asked <= types else ()
+        return tuple(held) if {*command.types} <= {*found.types} else ()
 
     def blocked(self, held: ExistingNode) -> tuple[str, dict[str, str]]:
         """Return why Karpenter disrupts a node for no reason at all, and the pods that hold it; "" if it may."""
@@ -242,7 +268,7 @@ class Karpenter:
         asks = any(pod.metadata.annotations.get(_DO_NOT_DISRUPT, "true") != "true" for pod in held.pods)
         return self.now_s if asks else 0.0, list(map(id, self._budgets))
 
-    def _holds(self, pod: Pod) -> str:
+    def _holds(self, pod: Pod, blocks: Callable[[PodDisruptionBudget], bool] = _is_spent) -> str:
         """Return why a pod must not be evicted."""
         if not is_active(pod):
             return ""
@@ -254,9 +280,13 @@ class Karpenter:
         keys = " ".join(f"{one.namespace}/{one.name}" for one in names)
         if len(names) > 1:
             return f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
-        if names and not names[0].status.disruptions_allowed and not _evicts_unready(names[0], pod):
+        if names and blocks(names[0]) and not _evicts_unready(names[0], pod):
             return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
         return ""
+
+    def _leaves(self, pod: Pod) -> bool:
+        """Return True if a pod of a node that goes will be evicted: nothing protects it for ever."""
+        return not self._holds(pod, _never_allows)
 
     def _is_protected(self, pod: Pod) -> bool:
         value = pod.metadata.annotations.get(_DO_NOT_DISRUPT)
@@ -297,15 +327,25 @@ class Karpenter:
 
     @cached_property
     def _candidates(self) -> dict[str, DisruptionCandidate]:
-        return {
-            held.name: candidate_of(
-                self.cluster, held, self._pools[held.pool], consolidatable=self._is_consolidatable(held.name)
-            )
-            for held in self.cluster.nodes if not self.blocked(held)[0]
-        }  # fmt: skip
+        return {held.name: self._candidate(held) for held in self.cluster.nodes if not self.blocked(held)[0]}
 
-    def _is_consolidatable(self, name: str) -> bool:
-        return self._facts.get(name, _UNKNOWN).consolidatable
+    @cached_property
+    def _drifted(self) -> dict[str, DisruptionCandidate]:
+        """The nodes that are replaced because they are drifted; pods that hold them count only without a longest time to go."""
+        found = {}
+        for held in self.cluster.nodes:
+            facts, pool = self._facts.get(held.name, UNKNOWN), self._pools.get(held.pool)
+            if facts.drifted_s is not None and pool is not None and not pool.static:
+                why, pods = self.blocked(held)
+                if not why or (pods and facts.forced):
+                    found[held.name] = self._candidate(held)
+        return found
+
+    def _candidate(self, held: ExistingNode) -> DisruptionCandidate:
+        facts, key = self._facts.get(held.name, UNKNOWN), self._holding_key(held)
+        pods = held.remembered("going", key, lambda: tuple(filter(self._leaves, held.reschedulable)))
+        pool = self._pools[held.pool]
+        return candidate_of(self.cluster, held, pool, consolidatable=facts.consolidatable, drifted_s=facts.drifted_s, pods=pods)
 
     @cached_property
     def _disruptor(self) -> Disruptor:
@@ -321,13 +361,16 @@ class Karpenter:
     def _closed(self) -> Iterator[str]:
         """Yield the nodes that had a pod come or go within consolidateAfter."""
         for held in self.cluster.nodes:
-            pool, seen_s = self._pools.get(held.pool), self._facts.get(held.name, _UNKNOWN).seen_s
+            pool, seen_s = self._pools.get(held.pool), self._facts.get(held.name, UNKNOWN).seen_s
             after_s = pool.consolidate_after_s if pool is not None else None
             if after_s and self.now_s and seen_s and self.now_s - seen_s < after_s:
                 yield held.name
 
 
-_UNKNOWN: Final = ClaimFacts()
+def facts_of(documents: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, ClaimFacts]:
+    """Return what the NodeClaims among documents say of nodes."""
+    claims = [held for held in documents if held.get("kind") == "NodeClaim"]
+    return {name: ClaimFacts.read(claim) for name, claim in _claims_by_node(claims, nodes).items()}
 
 
 def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, dict[str, Any]]:
@@ -349,12 +392,15 @@ def _node_of(node: Node, pods: Sequence[Pod], claim: Mapping[str, Any] | None) -
 
 
 def _is_deleted(claim: Mapping[str, Any]) -> bool:
-    return bool(part(claim, "metadata").get("deletionTimestamp")) or _condition(claim, "InstanceTerminating") == "True"
+    return bool(part(claim, "metadata").get("deletionTimestamp")) or _holds_true(_condition(claim, "InstanceTerminating"))
 
 
-def _condition(document: Mapping[str, Any], kind: str) -> str:
-    held = part(document, "status").get("conditions") or ()
-    return next((str(one.get("status")) for one in held if one.get("type") == kind), "")
+def _condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((one for one in part(document, "status").get("conditions") or () if one.get("type") == kind), {})
+
+
+def _holds_true(condition: Mapping[str, Any]) -> bool:
+    return condition.get("status") == "True"
 
 
 def _is_ready(node: Node) -> bool:

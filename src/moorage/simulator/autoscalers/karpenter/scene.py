@@ -5,7 +5,7 @@ Source  karpenter, pkg/controllers/state/statenode.go; pkg/controllers/provision
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import structs
 
 from moorage.api.core import ENDED_PHASES, Container, Node, NodeSpec, NodeStatus, Pod, Taint, Toleration
@@ -25,7 +24,7 @@ from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
-from moorage.simulator.autoscalers.karpenter.topology import Census
+from moorage.simulator.autoscalers.karpenter.topology import Bools, Census, Ints
 from moorage.simulator.autoscalers.key_requirements import (
     HOSTNAME,
     NODE_POOL,
@@ -183,9 +182,6 @@ def _limit(given: Mapping[str, Any]) -> DisruptionLimit:
 
 # -- scene -------------------------------------------------------------------------------------------------------------
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
 INITIALIZED: Final = "karpenter.sh/initialized"
 REGISTERED: Final = "karpenter.sh/registered"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -289,7 +285,7 @@ class ExistingNode:
         self.ports = frozenset[HostPort]().union(*(PodInfo(pod).host_ports for pod in pods))
 
         #: Remembered by those who judge the node: what it was computed from, and the result.
-        self.memo: dict[str, tuple[Any, Any]] = {}
+        self.memo: dict[Hashable, tuple[Any, Any]] = {}
 
     @cached_property
     def requirements(self) -> dict[str, KeyRequirement]:
@@ -310,7 +306,7 @@ class ExistingNode:
         """The resources that its pods request."""
         return frozenset(name for pod in self.pods for name in PodInfo(pod).requests)
 
-    def remembered(self, name: str, key: Any, make: Callable[[], _T]) -> _T:
+    def remembered(self, name: Hashable, key: Any, make: Callable[[], _T]) -> _T:
         """Return what was made from ``key`` before, or make it."""
         known = self.memo.get(name)
         if known is None or known[0] != key:

@@ -22,8 +22,8 @@ from moorage.api.quantity import shown_amount
 from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import relaxed
-from moorage.simulator.autoscalers.karpenter.scene import Bools, Ints, PoolCluster, Template, needs_of
-from moorage.simulator.autoscalers.karpenter.topology import NoPlaceError, Topology
+from moorage.simulator.autoscalers.karpenter.scene import PoolCluster, Template, needs_of
+from moorage.simulator.autoscalers.karpenter.topology import Bools, Ints, NoPlaceError, Topology
 from moorage.simulator.autoscalers.key_requirements import (
     HOSTNAME,
     KeyRequirement,
@@ -222,17 +222,14 @@ class _Solver:
         pod = asking.pod
         open_ = self._open if pod.metadata.uid in self._moving else self._alive
         # A node that is short of something takes no pod, even if the pod asks for none of it.
-        rows = np.flatnonzero(
-            open_
-            & self._scene.tolerating(pod.spec.tolerations)
-            & self._scene.meeting(asking.key)
-            & (self._free >= asking.vector).all(axis=1)
-        )
-        for row in map(int, rows):
+        mask = open_ & self._scene.tolerating(pod.spec.tolerations) & self._scene.meeting(asking.key)
+        mask &= (self._free >= asking.vector).all(axis=1)
+        near = self._topology.rows(pod, asking.strict) if mask.any() else None
+        for row in map(int, np.flatnonzero(mask if near is None else mask & near)):
             held = self._scene.nodes[row]
             if asking.ports and _clash(asking.ports, self._ports.get(row, held.ports)):
                 continue
-            found = self._narrowed(asking, held.taints, self._held.get(row, held.requirements))
+            found = self._narrowed(asking, self._held.get(row, held.requirements))
             if found is None:
                 continue
             self._held[row] = found
@@ -244,7 +241,7 @@ class _Solver:
             return True
         return False
 
-    def _narrowed(self, asking: _Asking, taints: tuple[Taint, ...], held: Requirements) -> Requirements | None:
+    def _narrowed(self, asking: _Asking, held: Requirements) -> Requirements | None:
         if not is_compatible(held, asking.requirements):
             return None
         base = _both(held, asking.requirements)
@@ -253,7 +250,7 @@ class _Solver:
                 continue
             found = _both(base, volumes)
             try:
-                narrowed = self._topology.narrow(asking.pod, taints, asking.strict, found)
+                narrowed = self._topology.narrow(asking.pod, asking.strict, found)
             except NoPlaceError:
                 continue
             if narrowed is found or is_compatible(found, narrowed):
@@ -285,7 +282,7 @@ class _Solver:
             try:
                 self._extend(claim, asking)
             except NoPlaceError as error:
-                told.append(str(error))
+                told.append("" if self._below is not None else error.told())
                 continue
             self._claims.append(claim)
             if self._below is not None and len(self._claims) > 1:
@@ -307,12 +304,10 @@ class _Solver:
         pod = asking.pod
         taint = find_untolerated(claim.pool.taints, pod.spec.tolerations)
         if taint is not None:
-            raise NoPlaceError(f"did not tolerate taint (taint={_taint(taint)})")
-        told = incompatibility(claim.requirements, asking.requirements, self._undefined)
-        if told:
-            raise NoPlaceError(f"incompatible requirements, {told}")
+            raise NoPlaceError(lambda: f"did not tolerate taint (taint={_taint(taint)})")
+        self._check(claim.requirements, asking.requirements, "incompatible requirements, ")
         base = _both(claim.requirements, asking.requirements)
-        last: Exception | None = None
+        last: NoPlaceError | None = None
         for volumes in asking.volumes:
             try:
                 held, rows = self._with_volumes(claim, asking, base, volumes)
@@ -335,16 +330,17 @@ class _Solver:
     def _with_volumes(
         self, claim: LaunchClaim, asking: _Asking, base: Requirements, volumes: Requirements
     ) -> tuple[Requirements, Ints]:
-        told = incompatibility(base, volumes, self._undefined)
-        if told:
-            raise NoPlaceError(f"incompatible volume requirements, {told}")
+        self._check(base, volumes, "incompatible volume requirements, ")
         held = _both(base, volumes)
-        narrowed = self._topology.narrow(asking.pod, claim.pool.taints, asking.strict, held)
-        told = incompatibility(held, narrowed, self._undefined) if narrowed is not held else ""
-        if told:
-            raise NoPlaceError(told)
+        narrowed = self._topology.narrow(asking.pod, asking.strict, held)
+        if narrowed is not held:
+            self._check(held, narrowed)
         held = _both(held, narrowed)
         return held, self._left(claim, asking, held)
+
+    def _check(self, held: Requirements, asked: Requirements, prefix: str = "") -> None:
+        if not is_compatible(held, asked, self._undefined):
+            raise NoPlaceError(lambda: f"{prefix}{incompatibility(held, asked, self._undefined)}")
 
     def _left(self, claim: LaunchClaim, asking: _Asking, held: Requirements) -> Ints:
         """Return the rows of the types that can still be launched with one more pod.
@@ -366,8 +362,10 @@ class _Solver:
         if len(left) and not short:
             return left
         raise NoPlaceError(
-            f"{_short(short) if short else _lacking(meets, fits, offered)}, requirements={text_of(held)}, "
-            f"resources={self._resources(claim, asking)}"
+            lambda: (
+                f"{_short(short) if short else _lacking(meets, fits, offered)}, requirements={text_of(held)}, "
+                f"resources={self._resources(claim, asking)}"
+            )
         )
 
     def _resources(self, claim: LaunchClaim, asking: _Asking) -> str:

@@ -9,12 +9,17 @@ Source  karpenter, pkg/controllers/provisioning/scheduling/topology.go, topology
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from functools import cached_property, partial
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from moorage.api.core import Node, Pod, PodAffinityTerm, Taint, Toleration, TopologySpreadConstraint
-from moorage.api.meta import LabelSelector, LabelSelectorRequirement
+from moorage.api.defaults import merged_constraint
+from moorage.api.meta import LabelSelector
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers.key_requirements import (
@@ -29,6 +34,9 @@ from moorage.simulator.autoscalers.key_requirements import (
 )
 from moorage.simulator.owners import is_active
 
+_T = TypeVar("_T")
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 _SPREAD: Final = "topology spread"
 _AFFINITY: Final = "pod affinity"
 _ANTI: Final = "pod anti-affinity"
@@ -48,9 +56,15 @@ class CountedNode(Protocol):
     host: str
     labels: dict[str, str]
 
+    def remembered(self, name: Hashable, key: Any, make: Callable[[], _T]) -> _T: ...
+
 
 class NoPlaceError(Exception):
-    """A pod does not fit; the text is Karpenter's."""
+    """A pod does not fit. ``told`` returns Karpenter's text; most are never shown."""
+
+    def __init__(self, told: Callable[[], str]) -> None:
+        super().__init__()
+        self.told = told
 
 
 @dataclass(frozen=True)
@@ -93,19 +107,20 @@ class _Group:
     ) -> None:  # fmt: skip
         self.kind, self.key, self.namespaces, self.selector = kind, key, namespaces, selector
         self.nodes, self.max_skew, self.min_domains = nodes, max_skew, min_domains
-        self.owners: set[str] = set()
         self.counts: dict[str, int] = {}
         self.filled = 0
 
-    @property
+    @cached_property
     def identity(self) -> Hashable:
-        return self.kind, self.key, self.namespaces, self.selector, self.nodes, self.max_skew
+        return self.kind, self.max_skew, self.counted
+
+    @cached_property
+    def counted(self) -> Hashable:
+        """What decides which pods on which nodes count."""
+        return self.key, self.namespaces, self.selector, self.nodes
 
     def selects(self, pod: Pod) -> bool:
         return pod.namespace in self.namespaces and self.selector.matches(pod.metadata.labels)
-
-    def counts_pod(self, pod: Pod, taints: tuple[Taint, ...], held: Requirements) -> bool:
-        return self.selects(pod) and self.nodes.matches(taints, held)
 
     def register(self, domain: str) -> None:
         self.counts.setdefault(domain, 0)
@@ -187,42 +202,58 @@ class _Group:
 
 
 class _Tally:
-    """What a group counts on the nodes of a census: the domain of each pod, and how many nodes each domain has."""
+    """What a group counts on the nodes of a census: the domain of each node and pod, and how many each domain has."""
 
-    def __init__(self, group: _Group, census: Census) -> None:
-        held = group.nodes.terms
-        self.node_domain = {
-            one.name: one.labels[group.key] for one in census.nodes
-            if group.key in one.labels and group.nodes.matches(one.node.spec.taints, of_labels(one.labels) if held else {})
-        }  # fmt: skip
-        self.nodes = Counter(self.node_domain.values())
+    def __init__(self, group: _Group, nodes: Iterable[CountedNode]) -> None:
+        self.node_domain: dict[str, str] = {}
         self.pod_domain: dict[str, str] = {}
-        for pod, one in census.bound:
-            if group.selects(pod):
-                domain = one.labels.get(group.key) or (one.name if group.key == HOSTNAME else None)
-                if domain is not None and group.nodes.matches(one.node.spec.taints, of_labels(one.labels) if held else {}):
-                    self.pod_domain[pod.metadata.uid] = domain
-        self.pods = Counter(self.pod_domain.values())
+        for held in nodes:
+            domain, uids = held.remembered(group.counted, None, partial(self._of, group, held))
+            if domain and group.key in held.labels:
+                self.node_domain[held.name] = domain
+            self.pod_domain |= dict.fromkeys(uids, domain)
+        self.nodes, self.pods = Counter(self.node_domain.values()), Counter(self.pod_domain.values())
+
+    @staticmethod
+    def _of(group: _Group, held: CountedNode) -> tuple[str, tuple[str, ...]]:
+        """Return the domain of a node, and the pods on it that count; they do not change while the node is the same."""
+        domain = held.labels.get(group.key) or (held.name if group.key == HOSTNAME else None)
+        known = of_labels(held.labels) if group.nodes.terms else {}
+        if domain is None or not group.nodes.matches(held.node.spec.taints, known):
+            return "", ()
+        return domain, tuple(pod.metadata.uid for pod in held.pods if group.selects(pod) and is_active(pod))
 
 
 class Census:
     """The pods and nodes of a cluster, counted once for all simulations.
 
-    ``domains``  what pools and types offer
-    ``bound``    the pods that count, with their nodes; ``distant``: those with anti-affinity
+    ``domains``  what pools and types offer; ``distant``: the pods with anti-affinity, with their nodes
     """
 
     def __init__(self, domains: Domains, nodes: Sequence[CountedNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.domains, self.nodes, self.namespaces = domains, nodes, namespaces
-        self.bound = [(pod, one) for one in nodes for pod in one.pods if is_active(pod)]
-        self.distant = [held for held in self.bound if (near := held[0].spec.affinity) is not None and near.pod_anti_affinity]
+        self.distant = [(pod, one) for one in nodes for pod in one.remembered("distant", None, partial(_distant, one))]
         self._tallies: dict[Hashable, _Tally] = {}
+        self._columns: dict[str, tuple[list[str], Ints]] = {}
 
     def tally(self, group: _Group) -> _Tally:
-        known = self._tallies.get(group.identity)
+        known = self._tallies.get(group.counted)
         if known is None:
-            known = self._tallies[group.identity] = _Tally(group, self)
+            known = self._tallies[group.counted] = _Tally(group, self.nodes)
         return known
+
+    def column(self, key: str) -> tuple[list[str], Ints]:
+        """Return the values of a label, and which of them each node has; -1 for none."""
+        if key not in self._columns:
+            held = [one.host if key == HOSTNAME else one.labels.get(key, "") for one in self.nodes]
+            code = {value: at for at, value in enumerate(dict.fromkeys(filter(None, held)))}
+            self._columns[key] = list(code), np.array([code.get(value, -1) for value in held], dtype=np.int64)
+        return self._columns[key]
+
+
+def _distant(held: CountedNode) -> list[Pod]:
+    near = ((pod, pod.spec.affinity) for pod in held.pods if is_active(pod))
+    return [pod for pod, affinity in near if affinity is not None and affinity.pod_anti_affinity]
 
 
 class Topology:
@@ -237,15 +268,17 @@ class Topology:
         self._made: list[str] = []
         self._groups: dict[Hashable, _Group] = {}
         self._inverse: dict[Hashable, _Group] = {}
+        #: By UID: the groups of a pod's constraints, those of its anti-affinity, and those of others' that select it.
+        self._owned: dict[str, list[_Group]] = {}
+        self._repels: dict[str, list[_Group]] = {}
+        self._repelled: dict[str, list[_Group]] = {}
         for pod, node in census.distant:
             if pod.metadata.uid not in excluded:
                 self._invert(pod, node.labels)
 
     def own(self, pod: Pod) -> None:
         """Make a pod the owner of the groups of its constraints, and of no others: call this again when it is relaxed."""
-        uid = pod.metadata.uid
-        for group in self._groups.values():
-            group.owners.discard(uid)
+        owned = self._owned[pod.metadata.uid] = []
         if not pod.spec.topology_spread_constraints and pod.spec.affinity is None:
             return
         self._invert(pod, {})
@@ -255,7 +288,8 @@ class Topology:
                 self._open(group, pod)
                 self._count(group)
                 known = self._groups[group.identity] = group
-            known.owners.add(uid)
+            if known not in owned:
+                owned.append(known)
 
     def host(self, name: str) -> None:
         """Add a host name that a claim got."""
@@ -264,14 +298,29 @@ class Topology:
             if group.key == HOSTNAME:
                 group.register(name)
 
-    def narrow(self, pod: Pod, taints: tuple[Taint, ...], strict: Requirements, held: Requirements) -> Requirements:
+    def _matching(self, pod: Pod) -> list[_Group]:
+        uid = pod.metadata.uid
+        if uid not in self._repelled:
+            self._repelled[uid] = [group for group in self._inverse.values() if group.selects(pod)]
+        return [*self._owned.get(uid, ()), *self._repelled[uid]]
+
+    def rows(self, pod: Pod, strict: Requirements) -> Bools | None:
+        """Return the nodes that no group forbids by their domain alone; None: all."""
+        found: Bools | None = None
+        for group in self._matching(pod):
+            values, column = self._census.column(group.key)
+            of_pod = strict.get(group.key) or exists(group.key)
+            admits = [bool(group.allowed(pod, of_pod, KeyRequirement(group.key, frozenset((value,))))) for value in values]
+            mask = np.array([*admits, True], dtype=np.bool_)[column]
+            found = mask if found is None else found & mask
+        return found
+
+    def narrow(self, pod: Pod, strict: Requirements, held: Requirements) -> Requirements:
         """Return a node's requirements narrowed to where the pod may go: ``held`` itself if no group says anything.
 
         Raises  NoPlaceError
         """
-        uid = pod.metadata.uid
-        matching = [group for group in self._groups.values() if uid in group.owners]
-        matching += [group for group in self._inverse.values() if group.counts_pod(pod, taints, held)]
+        matching = self._matching(pod)
         if not matching:
             return held
         found = dict(held)
@@ -279,21 +328,20 @@ class Topology:
             of_pod, of_node = strict.get(group.key) or exists(group.key), held.get(group.key) or exists(group.key)
             allowed = group.allowed(pod, of_pod, of_node)
             if not allowed:
-                raise NoPlaceError(_told(group, of_pod, of_node))
+                raise NoPlaceError(partial(_told, group, of_pod, of_node))
             add_to(found, (KeyRequirement(group.key, allowed),))
         return found
 
     def record(self, pod: Pod, taints: tuple[Taint, ...], held: Requirements) -> None:
         """Count a pod that was placed on a node with these requirements."""
-        uid = pod.metadata.uid
         for group in self._groups.values():
             asked = held.get(group.key)
             if asked is None or (group.kind != _ANTI and asked.only is None):
                 continue  # for spread and affinity, only a domain that is certain counts
-            if group.counts_pod(pod, taints, held):
+            if group.selects(pod) and group.nodes.matches(taints, held):
                 group.record(asked.values)
-        for group in self._inverse.values():
-            if uid in group.owners and group.key in held:
+        for group in self._repels.get(pod.metadata.uid, ()):
+            if group.key in held:
                 group.record(held[group.key].values)
 
     def _open(self, group: _Group, pod: Pod) -> None:
@@ -330,21 +378,16 @@ class Topology:
             if known is None:
                 self._open(group, pod)
                 known = self._inverse[group.identity] = group
+                self._repelled.clear()
             if group.key in labels:
                 known.record((labels[group.key],))
-            known.owners.add(pod.metadata.uid)
+            owned = self._repels.setdefault(pod.metadata.uid, [])
+            if known not in owned:
+                owned.append(known)
 
     def _of(self, pod: Pod) -> Iterator[_Group]:
         for asked in pod.spec.topology_spread_constraints:
-            selector = asked.label_selector
-            if selector is not None:
-                more = tuple(
-                    LabelSelectorRequirement(key=key, operator="In", values=(pod.metadata.labels[key],))
-                    for key in asked.match_label_keys if key in pod.metadata.labels
-                )  # fmt: skip
-                selector = LabelSelector(
-                    match_labels=selector.match_labels, match_expressions=(*selector.match_expressions, *more)
-                )
+            selector = merged_constraint(asked, pod.metadata.labels).label_selector
             yield _Group(
                 _SPREAD, asked.topology_key, frozenset((pod.namespace,)), _compiled(selector), _filter_of(pod, asked),
                 asked.max_skew, asked.min_domains,

@@ -46,10 +46,13 @@ _TITLES: Final = {
 Replicas: TypeAlias = Callable[[str, str, str], int | Literal["absent"] | None]
 
 
+DrainOutcome: TypeAlias = Literal["undefined", "drain", "skip", "wait", "block"]
+
+
 class DrainStatus(Struct, frozen=True):
     """What a rule says of a pod; ``reason`` and ``text`` if it blocks."""
 
-    outcome: Literal["undefined", "drain", "skip", "wait", "block"] = "undefined"
+    outcome: DrainOutcome = "undefined"
     reason: str = ""
     text: str = ""
 
@@ -107,7 +110,7 @@ def is_long_terminating(pod: Pod, now_s: float) -> bool:
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 _Rule: TypeAlias = Callable[[Pod, DrainContext], DrainStatus]
-_UNDEFINED, _DRAIN, _SKIP = DrainStatus(), DrainStatus("drain"), DrainStatus("skip")
+_UNDEFINED: Final = DrainStatus()
 
 
 def pods_to_move(pods: Iterable[Pod], context: DrainContext) -> MovesOfPods:
@@ -123,19 +126,6 @@ def pods_to_move(pods: Iterable[Pod], context: DrainContext) -> MovesOfPods:
         if status.outcome != "skip":
             moves["wait" if status.outcome == "wait" else "daemon" if is_daemon_pod(pod) else "drain"].append(pod)
     return MovesOfPods(tuple(moves["drain"]), tuple(moves["daemon"]), tuple(moves["wait"]), blocking)
-
-
-def _when(holds: Callable[[Pod], bool], status: DrainStatus) -> _Rule:
-    return lambda pod, _: status if holds(pod) else _UNDEFINED
-
-
-def _is_safe(value: str) -> Callable[[Pod], bool]:
-    return lambda pod: pod.metadata.annotations.get(_SAFE) == value
-
-
-def _has_ended(pod: Pod) -> bool:
-    phase = pod.status.phase
-    return phase == "Failed" or (phase == "Succeeded" and pod.spec.restart_policy in {"Never", "OnFailure"})
 
 
 def _replica_count(pod: Pod, context: DrainContext) -> DrainStatus:
@@ -156,54 +146,70 @@ def _replica_count(pod: Pod, context: DrainContext) -> DrainStatus:
     return _UNDEFINED
 
 
-def _replicated(pod: Pod, context: DrainContext) -> DrainStatus:
-    owner = controller_of(pod.metadata)
-    if owner is not None and (owner.kind in _REPLICATED or not context.flags.skip_nodes_with_custom_controller_pods):
-        return _UNDEFINED
-    return DrainStatus("block", "NotReplicated", f"{pod.key} is not replicated")
-
-
 def _system(pod: Pod, context: DrainContext) -> DrainStatus:
-    if not context.flags.skip_nodes_with_system_pods or pod.namespace != "kube-system":
+    flags, born = context.flags, pod.metadata.creation_timestamp
+    covered = any(covers(budget, pod) for budget in context.budgets)
+    if not flags.skip_nodes_with_system_pods or pod.namespace != "kube-system" or covered:
         return _UNDEFINED
-    if any(covers(budget, pod) for budget in context.budgets):
-        return _UNDEFINED
-    born = pod.metadata.creation_timestamp
-    if born is not None and context.now_s > seconds(born) + context.flags.blocking_system_pod_distruption_timeout:
-        return _DRAIN
+    if born is not None and context.now_s > seconds(born) + flags.blocking_system_pod_distruption_timeout:
+        return DrainStatus("drain")
     text = f"non-daemonset, non-mirrored, non-pdb-assigned kube-system pod present: {pod.name}"
     return DrainStatus("block", "UnmovableKubeSystemPod", text)
 
 
-def _not_safe(pod: Pod, _: DrainContext) -> DrainStatus:
-    text = f"pod annotated as not safe to evict present: {pod.name}"
-    return DrainStatus("block", "NotSafeToEvictAnnotation", text) if _is_safe("false")(pod) else _UNDEFINED
+def _has_ended(pod: Pod) -> bool:
+    phase = pod.status.phase
+    return phase == "Failed" or (phase == "Succeeded" and pod.spec.restart_policy in {"Never", "OnFailure"})
 
 
-def _local_storage(pod: Pod, context: DrainContext) -> DrainStatus:
+def _is_alone(pod: Pod, context: DrainContext) -> bool:
+    owner = controller_of(pod.metadata)
+    return owner is None or (owner.kind not in _REPLICATED and context.flags.skip_nodes_with_custom_controller_pods)
+
+
+def _is_local(pod: Pod, context: DrainContext) -> bool:
     allowed = pod.metadata.annotations.get(_SAFE_VOLUMES, "").split(",")
-    local = (
-        one for one in pod.spec.volumes
-        if one.host_path is not None or (one.empty_dir is not None and one.empty_dir.get("medium") != "Memory")
+    return context.flags.skip_nodes_with_local_storage and any(
+        one.host_path is not None or (one.empty_dir is not None and one.empty_dir.get("medium") != "Memory")
+        for one in pod.spec.volumes if one.name not in allowed
     )  # fmt: skip
-    if not context.flags.skip_nodes_with_local_storage or all(one.name in allowed for one in local):
-        return _UNDEFINED
-    return DrainStatus("block", "LocalStorageRequested", f"pod with local storage present: {pod.name}")
 
 
-def _budget(pod: Pod, context: DrainContext) -> DrainStatus:
-    if all(budget.status.disruptions_allowed >= 1 for budget in context.budgets if covers(budget, pod)):
-        return _UNDEFINED
-    return DrainStatus("block", "NotEnoughPdb", f"not enough pod disruption budget to move {pod.key}")
+def _is_spent(pod: Pod, context: DrainContext) -> bool:
+    return any(budget.status.disruptions_allowed < 1 for budget in context.budgets if covers(budget, pod))
+
+
+def _rule(outcome: DrainOutcome, holds: Callable[[Pod, DrainContext], bool], reason: str = "", text: str = "") -> _Rule:
+    """Return a rule that has one opinion, if something holds. ``text``: with the pod's key or name."""
+
+    def judge(pod: Pod, context: DrainContext) -> DrainStatus:
+        said = text.format(key=pod.key, name=pod.name)
+        return DrainStatus(outcome, reason, said) if holds(pod, context) else _UNDEFINED
+
+    return judge
+
+
+def _says(pod: Pod, value: str) -> bool:
+    return pod.metadata.annotations.get(_SAFE) == value
 
 
 #: The rules in their order.
 RULES: Final[Mapping[str, _Rule]] = {
-    "Mirror": _when(is_mirror, _SKIP),
-    "LongTerminating": lambda pod, context: _SKIP if is_long_terminating(pod, context.now_s) else _UNDEFINED,
-    "ReplicaCount": _replica_count, "DaemonSet": _when(is_daemon_pod, _DRAIN), "SafeToEvict": _when(_is_safe("true"), _DRAIN),
-    "Terminal": _when(_has_ended, _DRAIN), "OnCompletion": _when(_is_safe("on-completion"), DrainStatus("wait")),
-    "Replicated": _replicated, "System": _system, "NotSafeToEvict": _not_safe, "LocalStorage": _local_storage, "PDB": _budget,
+    "Mirror": _rule("skip", lambda pod, _: is_mirror(pod)),
+    "LongTerminating": _rule("skip", lambda pod, context: is_long_terminating(pod, context.now_s)),
+    "ReplicaCount": _replica_count,
+    "DaemonSet": _rule("drain", lambda pod, _: is_daemon_pod(pod)),
+    "SafeToEvict": _rule("drain", lambda pod, _: _says(pod, "true")),
+    "Terminal": _rule("drain", lambda pod, _: _has_ended(pod)),
+    "OnCompletion": _rule("wait", lambda pod, _: _says(pod, "on-completion")),
+    "Replicated": _rule("block", _is_alone, "NotReplicated", "{key} is not replicated"),
+    "System": _system,
+    "NotSafeToEvict": _rule(
+        "block", lambda pod, _: _says(pod, "false"), "NotSafeToEvictAnnotation",
+        "pod annotated as not safe to evict present: {name}",
+    ),
+    "LocalStorage": _rule("block", _is_local, "LocalStorageRequested", "pod with local storage present: {name}"),
+    "PDB": _rule("block", _is_spent, "NotEnoughPdb", "not enough pod disruption budget to move {key}"),
 }  # fmt: skip
 
 

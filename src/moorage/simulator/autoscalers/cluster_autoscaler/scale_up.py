@@ -9,6 +9,7 @@ Source  cluster-autoscaler at 87d9c45c02^, core/scaleup/orchestrator/orchestrato
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,7 @@ from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED
 from moorage.simulator.autoscalers.cluster_autoscaler.expanders import Expander, ExpansionOption, chosen, size_of
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
+from moorage.simulator.autoscalers.instance_types import amounts
 from moorage.simulator.owners import controller_of, is_mirror, owner_reference
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount, pod_requests
@@ -423,38 +425,22 @@ class _Growth:
 
 def are_similar(one: NodeTemplate, other: NodeTemplate) -> bool:
     """Return True if nodes have the same capacity and labels, but for small differences, the zone and the host's name."""
-    if _labels(one.node) != _labels(other.node):
-        return False
-    capacities = [_amounts(held.node.status.capacity) for held in (one, other)]
-    allocatables = [_amounts(held.node.status.allocatable) for held in (one, other)]
-    free = [_free(held, offered) for held, offered in zip((one, other), allocatables, strict=True)]
-    if capacities[0].keys() != capacities[1].keys():
-        return False
-    for name in capacities[0]:
-        share = _MEMORY if name == "memory" else 0.0
-        if not _within(capacities[0][name], capacities[1][name], share):
-            return False
-    return _all_within(allocatables, _ALLOCATABLE) and _all_within(free, _FREE)
+    (labels, *mine), (its_labels, *its) = _compared(one), _compared(other)
+    shares = ({"memory": _MEMORY}, dict.fromkeys(mine[1], _ALLOCATABLE), dict.fromkeys(mine[2], _FREE))
+    return labels == its_labels and all(
+        left.keys() == right.keys() and all(_within(value, right[name], share.get(name, 0.0)) for name, value in left.items())
+        for left, right, share in zip(mine, its, shares, strict=True)
+    )
 
 
-def _labels(node: Node) -> dict[str, str]:
-    return {key: value for key, value in node.labels.items() if key not in _IGNORED}
-
-
-def _amounts(given: Mapping[str, object]) -> dict[str, int]:
-    return {name: amount(name, str(text)) for name, text in given.items()}
-
-
-def _free(template: NodeTemplate, offered: Mapping[str, int]) -> dict[str, int]:
-    asked: dict[str, int] = {"cpu": 0, "memory": 0}
-    for pod in template.pods:
-        for name, value in PodInfo(pod).requests.items():
-            asked[name] = asked.get(name, 0) + value
-    return {name: offered.get(name, 0) - value for name, value in asked.items()}
-
-
-def _all_within(pair: Sequence[Mapping[str, int]], share: float) -> bool:
-    return pair[0].keys() == pair[1].keys() and all(_within(held, pair[1][name], share) for name, held in pair[0].items())
+def _compared(held: NodeTemplate) -> tuple[dict[str, str], dict[str, int], dict[str, int], dict[str, int]]:
+    """Return a node's labels that count, its capacity, what it offers, and what its pods leave of that."""
+    status, labels = held.node.status, {key: value for key, value in held.node.labels.items() if key not in _IGNORED}
+    capacity, offered = amounts(status.capacity, held.node.name), amounts(status.allocatable, held.node.name)
+    asked: Counter[str] = Counter({"cpu": 0, "memory": 0})
+    for pod in held.pods:
+        asked.update(PodInfo(pod).requests)
+    return labels, capacity, offered, {name: offered.get(name, 0) - value for name, value in asked.items()}
 
 
 def _within(one: int, other: int, share: float) -> bool:

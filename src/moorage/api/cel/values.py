@@ -327,3 +327,10 @@ def _compare_numbers(one: Value, other: Value) -> int:
             order = int(float(number) > real) - int(float(number) < real)
         return -order if isinstance(one, float) else order
     return int(one > other) - int(one < other)
+
+
+def as_cel(value: Any) -> Value:
+    """Return plain data as CEL's values."""
+    if isinstance(value, dict):
+        return Map([(name, as_cel(inner)) for name, inner in value.items()])
+    return [as_cel(one) for one in value] if isinstance(value, list | tuple) else value

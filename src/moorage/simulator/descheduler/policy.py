@@ -1,6 +1,6 @@
 """``DeschedulerPolicy`` v1alpha2 with the arguments of the default plugins, read and validated as the descheduler does.
 
-The fields of arguments are in ``policy.toml``; what can be wrong with them is in ``_FAULTS``, in the descheduler's words.
+The fields of arguments are in ``policy.toml``, and what can be wrong with them, in the descheduler's words.
 
 Source  descheduler 0.36, pkg/api/v1alpha2, pkg/descheduler/policyconfig.go, pkg/framework/plugins/*/{types,validation}.go
 """
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from moorage.api.cel.program import Program, compile_expression
+from moorage.api.cel.types import DYN
+from moorage.api.cel.values import as_cel
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.meta import LabelSelector
 from moorage.api.reading.manifests import read_first_yaml
@@ -74,13 +78,12 @@ def args_of(name: str, given: Mapping[str, Any]) -> PluginArgs:
         raise InputError(str(error)) from None
 
 
-_PROTECTIONS: Final = ("PodsWithLocalStorage", "SystemCriticalPods", "FailedBarePods", "DaemonSetPods")
-_EXTRA_PROTECTIONS: Final = ("PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims")
+_NAMES: Final[Mapping[str, list[str]]] = _TABLE["names"]
 #: Deprecated fields of DefaultEvictor, with the protection that each turns off, or on.
-_OFF: Final = dict(zip(
-    ("evict_local_storage_pods", "evict_system_critical_pods", "evict_failed_bare_pods", "evict_daemon_set_pods"), _PROTECTIONS,
-    strict=True,
-))  # fmt: skip
+_OFF: Final = {
+    "evict_local_storage_pods": "PodsWithLocalStorage", "evict_system_critical_pods": "SystemCriticalPods",
+    "evict_failed_bare_pods": "FailedBarePods", "evict_daemon_set_pods": "DaemonSetPods",
+}  # fmt: skip
 _ON: Final = {"ignore_pvc_pods": "PodsWithPVC", "ignore_pods_without_pdb": "PodsWithoutPDB"}
 
 
@@ -88,160 +91,51 @@ def protections(args: PluginArgs) -> frozenset[str]:
     """Return the protections of DefaultEvictor that are in force. ``podProtections`` replaces the deprecated fields."""
     given = args.pod_protections
     if given.default_disabled or given.extra_enabled:
-        return frozenset(_PROTECTIONS) - set(given.default_disabled) | set(given.extra_enabled)
+        return frozenset(_NAMES["protections"]) - set(given.default_disabled) | set(given.extra_enabled)
     kept = {name for field, name in _OFF.items() if not getattr(args, field)}
     return frozenset(kept | {name for field, name in _ON.items() if getattr(args, field)})
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
 
-#: What is wrong with arguments: True or False, or each of several things, which the text then names.
-_Fault: TypeAlias = tuple[str, Callable[[PluginArgs], Any]]
-_STATES: Final = tuple(sorted((
-    "Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown",
-    "UnexpectedAdmissionError", "PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff",
-    "CreateContainerConfigError", "ErrImagePull", "CreateContainerError", "InvalidImageName", "OOMKilled", "Error",
-    "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun", "StartError",
-)))  # fmt: skip
-_RESTARTING: Final = ("CrashLoopBackOff", "Running")
-_SPREADS: Final = ("DoNotSchedule", "ScheduleAnyway")
-_METRICS: Final = "KubernetesMetrics"
-_UNMET: Final = _PARTS["PodConditionFilter"]()
-
-
-def _both(lists: Any) -> bool:
-    return lists is not None and bool(lists.include and lists.exclude)
-
-
-def _unreadable(args: PluginArgs, *fields: str) -> list[str]:
-    """Return the errors of label selectors."""
-    found = []
-    for field in fields:
-        try:
-            compile_label_selector(getattr(args, field, None))
-        except SelectorError as error:
-            found.append(str(error))
-    return found
-
-
-def _unreadable_texts(args: PluginArgs) -> list[str]:
-    try:
-        duration_seconds(args.min_pod_age or "0s")
-        parse_selector(args.node_selector)
-    except (DurationError, SelectorError) as error:
-        return [str(error)]
-    return []
-
-
-def _unnamed_classes(args: PluginArgs) -> list[int]:
-    given = args.pod_protections
-    if given.config is None or given.config.pods_with_pvc is None or "PodsWithPVC" not in given.extra_enabled:
-        return []
-    return [at for at, one in enumerate(given.config.pods_with_pvc.protected_storage_classes) if not one.name]
-
-
-def _thresholds(field: str, prefix: str = "") -> tuple[_Fault, _Fault]:
-    return (
-        (f"{prefix}no resource threshold is configured", lambda args: not getattr(args, field)),
-        (f"{prefix}{{}} threshold not in [0, 100] range",
-         lambda args: [name for name, value in getattr(args, field).items() if not 0 <= value <= 100]),
-    )  # fmt: skip
-
-
-def _repeated(names: Iterable[str]) -> bool:
-    held = list(names)
-    return len({*held}) < len(held)
-
-
-_EVERY: Final[tuple[_Fault, ...]] = (
-    ("only one of Include/Exclude namespaces can be set", lambda args: _both(getattr(args, "namespaces", None))),
-    ("failed to get label selectors from strategy's params: {}",
-     lambda args: _unreadable(args, "label_selector", "namespace_label_selector")),
-)  # fmt: skip
-_EXCLUSION: Final[_Fault] = (
-    "only Exclude namespaces can be set, inclusion is not supported",
-    lambda args: args.evictable_namespaces is not None and args.evictable_namespaces.include,
-)
-_PROTECTION: Final = 'invalid pod protection policy in {0}: "{{}}". Valid options are: [{1}]'.format
-_FAULTS: Final[Mapping[str, tuple[_Fault, ...]]] = {
-    "DefaultEvictor": (
-        ("priority threshold misconfigured, only one of priorityThreshold fields can be set",
-         lambda args: (held := args.priority_threshold) is not None and held.value is not None and held.name),
-        ('noEvictionPolicy accepts only ["Preferred" "Mandatory"] values',
-         lambda args: args.no_eviction_policy not in ("", "Preferred", "Mandatory")),
-        ("cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled",
-         lambda args: any(getattr(args, field) for field in (*_OFF, *_ON))
-         and (args.pod_protections.extra_enabled or args.pod_protections.default_disabled)),
-        (_PROTECTION("ExtraEnabled", " ".join(_EXTRA_PROTECTIONS)),
-         lambda args: [one for one in args.pod_protections.extra_enabled if one not in _EXTRA_PROTECTIONS]),
-        (_PROTECTION("DefaultDisabled", " ".join(_PROTECTIONS)),
-         lambda args: [one for one in args.pod_protections.default_disabled if one not in _PROTECTIONS]),
-        ("PodProtections.DefaultDisabled contains duplicate entries",
-         lambda args: _repeated(args.pod_protections.default_disabled)),
-        ("PodProtections.ExtraEnabled contains duplicate entries", lambda args: _repeated(args.pod_protections.extra_enabled)),
-        ("PodProtections.Config.PodsWithPVC.ProtectedStorageClasses[{}] name cannot be empty", _unnamed_classes),
-        ("minPodAge or nodeSelector: {}", _unreadable_texts),
-    ),
-    "RemovePodsViolatingNodeAffinity": (("nodeAffinityType needs to be set", lambda args: not args.node_affinity_type),),
-    "RemovePodsViolatingNodeTaints": (
-        ("either includedTaints or excludedTaints can be set, but not both",
-         lambda args: args.excluded_taints and args.included_taints),
-    ),
-    "RemovePodsViolatingTopologySpreadConstraint": (
-        (f"constraint {{}} is not one of {' '.join(_SPREADS)}",
-         lambda args: [one for one in args.constraints if one not in _SPREADS]),
-    ),
-    "RemovePodsHavingTooManyRestarts": (
-        ("invalid PodsHavingTooManyRestarts threshold", lambda args: args.pod_restart_threshold < 1),
-        (f"states must be one of {' '.join(_RESTARTING)}", lambda args: not {*args.states} <= {*_RESTARTING}),
-    ),
-    "PodLifeTime": (
-        ("only one of Include/Exclude ownerKinds can be set", lambda args: _both(args.owner_kinds)),
-        (f"states must be one of {' '.join(_STATES)}", lambda args: not {*args.states} <= {*_STATES}),
-        ("conditions[{}]: at least one of type, status, reason, or minTimeSinceLastTransitionSeconds must be set",
-         lambda args: [at for at, one in enumerate(args.conditions) if one == _UNMET]),
-        ("at least one filtering criterion must be specified (maxPodLifeTimeSeconds, states, conditions, or exitCodes)",
-         lambda args: args.max_pod_life_time_seconds is None and not (args.states or args.conditions or args.exit_codes)),
-    ),
-    "HighNodeUtilization": (
-        _EXCLUSION, *_thresholds("thresholds"),
-        ("invalid eviction mode {}", lambda args: [one for one in args.eviction_modes if one != "OnlyThresholdingResources"]),
-    ),
-    "LowNodeUtilization": (
-        _EXCLUSION, *_thresholds("thresholds", "thresholds config is not valid: "),
-        *_thresholds("target_thresholds", "targetThresholds config is not valid: "),
-        ("thresholds and targetThresholds configured different resources",
-         lambda args: args.thresholds.keys() != args.target_thresholds.keys()),
-        ("thresholds' {} percentage is greater than targetThresholds'",
-         lambda args: [name for name, low in args.thresholds.items()
-                       if low > args.target_thresholds.get(name, low) and not args.use_deviation_thresholds]),
-        (f'it is not allowed to set both "{_METRICS}" source and metricsServer',
-         lambda args: (held := args.metrics_utilization) and held.source == _METRICS and held.metrics_server),
-        (f'prometheus configuration is not allowed to set when source is set to "{_METRICS}"',
-         lambda args: (held := args.metrics_utilization) and held.source == _METRICS and held.prometheus is not None),
-        ('prometheus query is required when metrics source is set to "Prometheus"',
-         lambda args: (held := args.metrics_utilization) and held.source == "Prometheus"
-         and not (held.prometheus and held.prometheus.query)),
-        (f"metricsUtilization: source is neither {_METRICS} nor Prometheus",
-         lambda args: (held := args.metrics_utilization) and not held.metrics_server
-         and held.source not in (_METRICS, "Prometheus")),
-    ),
-}  # fmt: skip
 #: Plugins that report their first fault alone.
 _FIRST_ALONE: Final = frozenset({"HighNodeUtilization", "LowNodeUtilization"})
+_NUMBERS: Final = list(range(1000))
+
+
+@cache
+def _rules(plugin: str) -> list[tuple[str, Program]]:
+    variables = dict.fromkeys(("args", "numbers", *_NAMES), DYN)
+    return [(text, compile_expression(told, variables)) for text, told in _TABLE["faults"].get(plugin, {}).items()]
 
 
 def faults_of(args: PluginArgs) -> list[str]:
     """Return what is wrong with arguments, in the descheduler's words where it has some."""
     name = type(args).__name__
-    own = list(_found(_FAULTS.get(name, ()), args))
-    return [*_found(_EVERY, args), *(own[:1] if name in _FIRST_ALONE else own)]
+    own = list(_broken(name, args))
+    return [*_broken("any", args), *_unreadable(args), *(own[:1] if name in _FIRST_ALONE else own)]
 
 
-def _found(rules: Iterable[_Fault], args: PluginArgs) -> Iterable[str]:
-    for text, wrong in rules:
-        found = wrong(args)
-        yield from map(text.format, found) if isinstance(found, list) else [text] if found else []
+def _broken(rules: str, args: PluginArgs) -> Iterator[str]:
+    known = {"args": as_cel(msgspec.to_builtins(args)), "numbers": _NUMBERS, **_NAMES}
+    lists = {name: " ".join(held) for name, held in _NAMES.items()}
+    for text, rule in _rules(rules):
+        found = rule.evaluate(known)
+        for one in found if isinstance(found, list) else [""] if found else []:
+            yield text.format(one, **lists)
+
+
+def _unreadable(args: PluginArgs) -> Iterator[str]:
+    for field in ("label_selector", "namespace_label_selector"):
+        try:
+            compile_label_selector(getattr(args, field, None))
+        except SelectorError as error:
+            yield f"failed to get label selectors from strategy's params: {error}"
+    try:
+        duration_seconds(getattr(args, "min_pod_age", None) or "0s")
+        parse_selector(getattr(args, "node_selector", ""))
+    except (DurationError, SelectorError) as error:
+        yield f"minPodAge or nodeSelector: {error}"
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------

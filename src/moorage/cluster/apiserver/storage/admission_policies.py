@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from moorage.api.cel.values import as_cel
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import label_selector_matches
 from moorage.cluster.apiserver.fields.field_merge import merge
@@ -23,7 +24,7 @@ from moorage.cluster.apiserver.fields.patches import json_patch
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
-from moorage.cluster.apiserver.storage.policy_expressions import Expressions, PolicyError, UnmetRule, as_cel
+from moorage.cluster.apiserver.storage.policy_expressions import Expressions, PolicyError, UnmetRule
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden

@@ -40,13 +40,6 @@ class UnmetRule(NamedTuple):
     reason: str
 
 
-def as_cel(value: Any) -> Value:
-    """Return plain data as CEL's values."""
-    if isinstance(value, dict):
-        return Map([(name, as_cel(inner)) for name, inner in value.items()])
-    return [as_cel(one) for one in value] if isinstance(value, list) else value
-
-
 def as_plain(value: Value) -> Any:
     """Return the data in a value of CEL."""
     if isinstance(value, Map):

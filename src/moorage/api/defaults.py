@@ -250,7 +250,7 @@ def merge_label_keys(pod: Pod) -> Pod:
         pod_affinity=_merged_affinity(spec.affinity.pod_affinity, labels),
         pod_anti_affinity=_merged_affinity(spec.affinity.pod_anti_affinity, labels),
     )
-    constraints = _map(spec.topology_spread_constraints, lambda constraint: merged_constraint(constraint, labels))
+    constraints = _map(spec.topology_spread_constraints, lambda constraint: _merged_constraint(constraint, labels))
     return _changed(pod, spec=_changed(spec, affinity=affinity, topology_spread_constraints=constraints))
 
 
@@ -280,8 +280,7 @@ def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinit
     return _changed(term, label_selector=_merged_selector(selector, "NotIn", term.mismatch_label_keys, labels))
 
 
-def merged_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
-    """Return a constraint of a pod with these labels, with ``matchLabelKeys`` as part of its selector."""
+def _merged_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
     if constraint.label_selector is None or not constraint.match_label_keys:
         return constraint
     return _changed(

@@ -9,13 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Node, Pod, TopologySpreadConstraint
-from moorage.api.defaults import merged_constraint
-from moorage.api.selectors import Selector, SelectorError, compile_label_selector
+from moorage.api.selectors import SelectorError
 from moorage.errors import InputError
 from moorage.simulator.descheduler.evictor import DefaultEvictor, EvictionOutcome, Evictor, PluginRun
 from moorage.simulator.descheduler.policy import DeschedulerPolicy, PluginArgs
@@ -30,6 +27,7 @@ from moorage.simulator.descheduler.removals import (
     wanted_by,
 )
 from moorage.simulator.descheduler.scene import HARD, Scene, by_priority, go_sorted, requested, selects, tolerates_all
+from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.pod_requests import amount
 
 # -- utilization -------------------------------------------------------------------------------------------------------
@@ -276,32 +274,27 @@ def _targets(by_node: dict[str, list[Pod]], nodes: Sequence[Node]) -> set[str]:
 # -- topology spread -----------------------------------------------------------------------------------------------------
 
 
-class _Spread(Struct, frozen=True):
+class _Spread(NamedTuple):
     """A constraint with what it reads of its pod; equal ones are judged once in a namespace."""
 
-    max_skew: int
-    key: str
-    selector: Selector
-    honours_affinity: bool
-    honours_taints: bool
+    rule: SpreadConstraint
     affinity: Any
     tolerations: Any
 
     @classmethod
     def of(cls, given: TopologySpreadConstraint, pod: Pod) -> _Spread:
-        selector = compile_label_selector(merged_constraint(given, pod.metadata.labels).label_selector)
-        affinity, taints = given.node_affinity_policy != "Ignore", given.node_taints_policy == "Honor"
-        held = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-        required = held and held.required_during_scheduling_ignored_during_execution
-        return cls(
-            given.max_skew, given.topology_key, selector, affinity, taints,
-            (pod.spec.node_selector, required) if affinity else None, pod.spec.tolerations if taints else None,
-        )  # fmt: skip
+        rule, held = (
+            compile_spread_constraint(given, pod.metadata.labels)._replace(min_domains=1, required=True),
+            pod.spec.affinity,
+        )
+        required = held and held.node_affinity and held.node_affinity.required_during_scheduling_ignored_during_execution
+        affinity = (pod.spec.node_selector, required) if rule.honors_affinity else None
+        return cls(rule._replace(min_domains=1, required=True), affinity, pod.spec.tolerations if rule.honors_taints else None)
 
     def counts(self, node: Node, pod: Pod) -> bool:
-        if self.honours_affinity and not selects(pod, node):
+        if self.rule.honors_affinity and not selects(pod, node):
             return False
-        return not self.honours_taints or tolerates_all(pod, node.spec.taints, HARD)
+        return not self.rule.honors_taints or tolerates_all(pod, node.spec.taints, HARD)
 
 
 def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
@@ -342,20 +335,19 @@ def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], n
     """Return the pods of the constraint's larger domains that should go to smaller ones."""
     known = {node.name: node for node in nodes}
     eligible = [node for node in nodes if spread.counts(node, asking)]
-    domains: dict[str, list[Pod]] = {
-        node.metadata.labels[spread.key]: [] for node in eligible if spread.key in node.metadata.labels
-    }
+    key, labels = spread.rule.topology_key, [node.labels for node in eligible]
+    domains: dict[str, list[Pod]] = {held[key]: [] for held in labels if key in held}
     for pod in pods:
-        value = known[pod.spec.node_name].metadata.labels.get(spread.key)
-        if pod.metadata.deletion_timestamp is None and value is not None and spread.selector.matches(pod.metadata.labels):
+        value = known[pod.spec.node_name].labels.get(key)
+        if pod.metadata.deletion_timestamp is None and value is not None and spread.rule.selector.matches(pod.metadata.labels):
             domains.setdefault(value, []).append(pod)
     sizes = [len(held) for held in domains.values()]
-    if not sizes or max(sizes) - min(sizes) <= spread.max_skew:
+    if not sizes or max(sizes) - min(sizes) <= spread.rule.max_skew:
         return []
     average = sum(sizes) / len(sizes)
     ranked = go_sorted([(name, _movable_last(run, held)) for name, held in domains.items()], lambda a, b: len(a[1]) < len(b[1]))
     small = {name for name, held in ranked if len(held) < average}
-    open_nodes = [node for node in eligible if node.metadata.labels.get(spread.key) in small]
+    open_nodes = [node for node in eligible if node.labels.get(key) in small]
     able: dict[str, bool] = {}
 
     def can_move(pod: Pod) -> bool:
@@ -371,8 +363,8 @@ def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], n
             high -= 1
         small_pods, large_pods = ranked[low][1], ranked[high][1]
         skew = len(large_pods) - len(small_pods)
-        moves = min(ceil(len(large_pods) - average), ceil(average - len(small_pods)), ceil((skew - spread.max_skew) / 2))
-        if skew <= spread.max_skew or moves <= 0:
+        moves = min(ceil(len(large_pods) - average), ceil(average - len(small_pods)), ceil((skew - spread.rule.max_skew) / 2))
+        if skew <= spread.rule.max_skew or moves <= 0:
             low += 1
             continue
         large_pods.sort(key=can_move)

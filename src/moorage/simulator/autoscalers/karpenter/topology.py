@@ -17,10 +17,8 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import Node, Pod, PodAffinityTerm, Taint, Toleration, TopologySpreadConstraint
-from moorage.api.defaults import merged_constraint
-from moorage.api.meta import LabelSelector
-from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
+from moorage.api.core import Node, Pod, Taint, Toleration, TopologySpreadConstraint
+from moorage.api.selectors import Selector
 from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers.key_requirements import (
     HOSTNAME,
@@ -33,6 +31,8 @@ from moorage.simulator.autoscalers.key_requirements import (
     of_labels,
 )
 from moorage.simulator.owners import is_active
+from moorage.state.affinity_terms import AffinityTerm
+from moorage.state.pod_info import PodInfo
 
 _T = TypeVar("_T")
 Ints = npt.NDArray[np.int64]
@@ -133,32 +133,23 @@ class _Group:
 
     def allowed(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
         """Return the domains where the pod may go."""
-        match self.kind:
-            case "topology spread":
-                found = self._spread(pod, of_pod, of_node)
-                return frozenset() if found is None else frozenset((found,))
-            case "pod affinity":
-                return self._affine(pod, of_pod, of_node)
-            case _:
-                return self._distant(of_pod, of_node)
+        if self.kind == _SPREAD:
+            return self._spread(pod, of_pod, of_node)
+        return self._affine(pod, of_pod, of_node) if self.kind == _AFFINITY else self._distant(of_pod, of_node)
 
     def _lone_host(self, of_node: KeyRequirement) -> str | None:
         if self.key == HOSTNAME and len(of_node.values) == 1:
             return next(iter(of_node.values))
         return None
 
-    def _spread(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> str | None:
-        own = self.selects(pod)
-        host = self._lone_host(of_node)
+    def _spread(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+        own, host = self.selects(pod), self._lone_host(of_node)
         if host is not None:  # a new host is always possible, so the fewest pods on a host are none
-            return host if self.counts.get(host, 0) + own <= self.max_skew else None
-        least = self._fewest(of_pod)
-        best: tuple[int, str] | None = None
-        for domain in self._among(of_node):
-            count = self.counts[domain] + own
-            if count - least <= self.max_skew and (best is None or (count, domain) < best):
-                best = count, domain
-        return None if best is None else best[1]
+            return _only(host, self.counts.get(host, 0) + own <= self.max_skew)
+        most = self.max_skew + self._fewest(of_pod)
+        found = ((self.counts[domain] + own, domain) for domain in self._among(of_node))
+        best = min((one for one in found if one[0] <= most), default=None)
+        return frozenset() if best is None else frozenset((best[1],))
 
     def _among(self, of_node: KeyRequirement) -> Iterator[str]:
         if not of_node.complement:
@@ -176,9 +167,7 @@ class _Group:
     def _affine(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
         host = self._lone_host(of_node)
         if host is not None:
-            if not of_pod.has(host):
-                return frozenset()
-            return frozenset((host,)) if self.counts.get(host, 0) or self._begins(pod, of_pod) else frozenset()
+            return _only(host, of_pod.has(host) and (self.counts.get(host, 0) > 0 or self._begins(pod, of_pod)))
         held = frozenset(domain for domain in self._among(of_node) if self.counts[domain] and of_pod.has(domain))
         if held or not self._begins(pod, of_pod):
             return held
@@ -197,8 +186,12 @@ class _Group:
     def _distant(self, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
         host = self._lone_host(of_node)
         if host is not None:
-            return frozenset() if self.counts.get(host, 0) else frozenset((host,))
+            return _only(host, not self.counts.get(host, 0))
         return frozenset(domain for domain in self._among(of_node) if not self.counts[domain] and of_pod.has(domain))
+
+
+def _only(domain: str, allowed: bool) -> frozenset[str]:
+    return frozenset((domain,)) if allowed else frozenset()
 
 
 class _Tally:
@@ -252,8 +245,7 @@ class Census:
 
 
 def _distant(held: CountedNode) -> list[Pod]:
-    near = ((pod, pod.spec.affinity) for pod in held.pods if is_active(pod))
-    return [pod for pod, affinity in near if affinity is not None and affinity.pod_anti_affinity]
+    return [pod for pod in held.pods if is_active(pod) and pod.spec.affinity and PodInfo(pod).required_anti_affinity]
 
 
 class Topology:
@@ -369,11 +361,8 @@ class Topology:
                 group.counts[domain] = group.counts.get(domain, 0) + pods - leaving[domain]
 
     def _invert(self, pod: Pod, labels: Mapping[str, str]) -> None:
-        anti = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
-        if anti is None:
-            return
-        for term in anti.required_during_scheduling_ignored_during_execution:
-            group = self._affinity(_ANTI, pod, term)
+        for term in PodInfo(pod).required_anti_affinity:
+            group = self._affinity(_ANTI, term)
             known = self._inverse.get(group.identity)
             if known is None:
                 self._open(group, pod)
@@ -386,38 +375,22 @@ class Topology:
                 owned.append(known)
 
     def _of(self, pod: Pod) -> Iterator[_Group]:
-        for asked in pod.spec.topology_spread_constraints:
-            selector = merged_constraint(asked, pod.metadata.labels).label_selector
-            yield _Group(
-                _SPREAD, asked.topology_key, frozenset((pod.namespace,)), _compiled(selector), _filter_of(pod, asked),
-                asked.max_skew, asked.min_domains,
-            )  # fmt: skip
-        affinity = pod.spec.affinity
-        if affinity is None:
-            return
-        for kind, held in ((_AFFINITY, affinity.pod_affinity), (_ANTI, affinity.pod_anti_affinity)):
-            if held is not None:
-                preferred = held.preferred_during_scheduling_ignored_during_execution
-                for term in (
-                    *held.required_during_scheduling_ignored_during_execution, *(one.pod_affinity_term for one in preferred),
-                ):  # fmt: skip
-                    yield self._affinity(kind, pod, term)
+        info = PodInfo(pod)
+        for asked, spread in zip(pod.spec.topology_spread_constraints, info.spread_constraints, strict=True):
+            own = frozenset((pod.namespace,))
+            nodes = _filter_of(pod, asked)
+            yield _Group(_SPREAD, asked.topology_key, own, spread.selector, nodes, asked.max_skew, asked.min_domains)
+        for term in (*info.required_affinity, *(held.term for held in info.preferred_affinity)):
+            yield self._affinity(_AFFINITY, term)
+        for term in (*info.required_anti_affinity, *(held.term for held in info.preferred_anti_affinity)):
+            yield self._affinity(_ANTI, term)
 
-    def _affinity(self, kind: str, pod: Pod, term: PodAffinityTerm) -> _Group:
-        named = frozenset(term.namespaces)
+    def _affinity(self, kind: str, term: AffinityTerm) -> _Group:
+        named = term.namespaces
         if term.namespace_selector is not None:
-            matches = _compiled(term.namespace_selector).matches
+            matches = term.namespace_selector.matches
             named |= {name for name, labels in self._census.namespaces.items() if matches(labels)}
-        elif not named:
-            named = frozenset((pod.namespace,))
-        return _Group(kind, term.topology_key, named, _compiled(term.label_selector), _NodeFilter())
-
-
-def _compiled(selector: LabelSelector | None) -> Selector:
-    try:
-        return compile_label_selector(selector)
-    except SelectorError:
-        return NOTHING
+        return _Group(kind, term.topology_key, named, term.selector, _NodeFilter())
 
 
 def _told(group: _Group, of_pod: KeyRequirement, of_node: KeyRequirement) -> str:

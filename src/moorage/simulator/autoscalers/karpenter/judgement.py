@@ -285,7 +285,7 @@ class Karpenter:
         return ""
 
     def _leaves(self, pod: Pod) -> bool:
-        """Return True if a pod of a node that goes will be evicted: nothing protects it for ever."""
+        """Return True if a pod of a node that goes will be evicted: no annotation or budget protects it for good."""
         return not self._holds(pod, _never_allows)
 
     def _is_protected(self, pod: Pod) -> bool:

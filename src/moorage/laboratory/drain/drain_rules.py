@@ -38,7 +38,6 @@ _STORAGE_FATAL: Final = "Pods with local storage (use --delete-emptydir-data to 
 _STORAGE_WARNING: Final = "deleting Pods with local storage"
 _ALONE_FATAL: Final = "cannot delete Pods that declare no controller (use --force to override)"
 _ALONE_WARNING: Final = "deleting Pods that declare no controller"
-_WARNED: Final = frozenset(["DaemonSet", "noController"])
 
 
 class DrainFlags(Struct, frozen=True):
@@ -129,14 +128,6 @@ def refusals_as_kubectl(verdicts: Sequence[DrainVerdict]) -> list[str]:
     """Return kubectl's error messages for the pods that are refused, one for each reason."""
     grouped = _by_text(one for one in verdicts if one.action == "refuse")
     return [text if text.lower().startswith("cannot delete") else f"cannot delete {text}" for text in grouped]
-
-
-def warnings_as_kubectl(verdicts: Sequence[DrainVerdict]) -> str:
-    """Return kubectl's warning, without its prefix ``WARNING: ``; empty if there is none.
-
-    kubectl keeps the message of its last filter only, so it never warns of local storage that it deletes, nor of orphans.
-    """
-    return "; ".join(_by_text(one for one in verdicts if one.rule in _WARNED and one.action != "refuse"))
 
 
 def _by_text(verdicts: Iterable[DrainVerdict]) -> list[str]:

@@ -7,9 +7,8 @@ the count equals the upper bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,8 +23,8 @@ from moorage.laboratory.capacity.capacity_bound import Room
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import add_nodes, like_node
+from moorage.laboratory.trial.dry_run import TrialCluster
 from moorage.report.capacity import CapacityGain, CapacityGroup
-from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import amount
 
 #: Maximum number of instances to place by the engine to find gains; beyond it, gains come from arithmetic or are left out.
@@ -36,20 +35,12 @@ MOST_NODES: Final = 1_000
 MOST_GROUPS: Final = 12
 
 
-class ChangedCluster(Protocol):
-    """The methods of a cluster that the search for gains needs."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-
-
 class GainSearch:
     """Makes changes in a cluster at rest, counts instances, and rolls the changes back."""
 
     def __init__(
         self,
-        cluster: ChangedCluster,
+        cluster: TrialCluster,
         policies: Sequence[Object],
         recount: Callable[[], int],
         bound_now: Callable[[], int | None],

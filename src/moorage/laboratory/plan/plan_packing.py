@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
@@ -20,7 +19,7 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import Offer, daemon_pods
 from moorage.laboratory.plan.plan_bound import LinearProgram, Solution, add_existing_nodes, add_limits, has_solver
 from moorage.laboratory.plan.plan_problem import PlanProblem
-from moorage.laboratory.trial.dry_run import rests
+from moorage.laboratory.trial.dry_run import TrialCluster, rests
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
@@ -228,14 +227,6 @@ def _after_existing(problem: PlanProblem) -> list[int]:
 
 #: The orders in which pods are placed.
 ORDERS: Final = ("asGiven", "largestFirst", "smallestFirst")
-
-
-class TrialCluster(Protocol):
-    """The methods of a cluster that trials need."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
 
 
 class NodeTrials:

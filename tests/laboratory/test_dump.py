@@ -14,7 +14,8 @@ from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.questions.dump import write_parts
-from moorage.laboratory.redact.live_dump import DumpWriter, Pages, Unread, fetch
+from moorage.laboratory.redact.live_dump import DumpWriter, Pages, fetch
+from moorage.simulator.cluster_input import UnreadKind
 from moorage.simulator.cluster_reader import read, read_sources
 from tests.interfaces.cli.test_simulate_output import violations
 from tests.laboratory.test_live_dump import NODE, THEN
@@ -168,7 +169,7 @@ def test_a_file_is_written_as_a_whole(tmp_path):
 
 def test_what_could_not_be_read_is_recorded():
     writer = DumpWriter()
-    data = b"".join(writer.parts("https://here", "2026-01-02T03:04:05+00:00", [Unread("services", "forbidden")]))
+    data = b"".join(writer.parts("https://here", "2026-01-02T03:04:05+00:00", [UnreadKind("services", "forbidden")]))
     (record,) = json.loads(data)["items"]
     assert record["notRead"] == [{"kind": "services", "why": "forbidden"}]
 

@@ -285,3 +285,93 @@ def test_the_folder_is_that_of_the_user():
     assert cache_folder({"HOME": "/home/me", "XDG_CACHE_HOME": "/c"}) == Path("/c/moorage/live")
     assert cache_folder({"MOORAGE_CACHE_DIR": "/d", "XDG_CACHE_HOME": "/c"}) == Path("/d")
     assert cache_folder({"MOORAGE_CACHE_DIR": "", "HOME": "/home/me"}) is None
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def state_seen(server, folder, others=("v1.36.2",)):
+    """Return the state of the cluster that a command sees."""
+    states = []
+
+    async def read():
+        reading = CachedReading(LiveCache(folder, HERE, ("me",)), lambda state, taken_at: states.append(state))
+        pages = [InputFile(PODS, await (await reading.open(server))(PODS, {"limit": "500"}))]
+        reading.arrive(others, "now")
+        reading.save(read_sources(pages, validated=False, known=reading.known))
+
+    asyncio.run(read())
+    (state,) = states
+    return state
+
+
+def annotated(name, version):
+    found = json.loads(event("MODIFIED", name, version))
+    found["object"]["metadata"]["annotations"]["example.com/note"] = "another"
+    return json.dumps(found).encode()
+
+
+def ended(name, version):
+    found = json.loads(event("MODIFIED", name, version))
+    found["object"]["status"] = {"phase": "Failed"}
+    return json.dumps(found).encode()
+
+
+STATES = {  # events, what else is known → whether the state is that of before
+    "nothing": ((), ("v1.36.2",), True),
+    "a bookmark": ((event("BOOKMARK", "", "12"),), ("v1.36.2",), True),
+    "a version": ((event("MODIFIED", "w", "12"),), ("v1.36.2",), True),
+    "an annotation that scheduling does not read": ((annotated("w", "12"),), ("v1.36.2",), True),
+    "a pod was bound": ((event("MODIFIED", "w", "12", "n1"),), ("v1.36.2",), False),
+    "a pod ended": ((ended("w", "12"),), ("v1.36.2",), False),
+    "a pod came": ((event("ADDED", "f", "12"),), ("v1.36.2",), False),
+    "a pod went": ((event("DELETED", "b", "12"),), ("v1.36.2",), False),
+    "a pod came back as it was": ((event("DELETED", "b", "11"), event("ADDED", "b", "12")), ("v1.36.2",), False),
+    "another release": ((), ("v1.36.3",), False),
+    "a kind that may not be read": ((), ("v1.36.2", "services were not read: forbidden"), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "others", "same"), STATES.values(), ids=STATES)
+def test_the_state_changes_with_what_scheduling_reads(kept, events, others, same):
+    before = state_seen(Server(), kept)
+    seen = state_seen(Server(version="12", events=events), kept, others)
+    assert (seen == before) is same
+    assert state_seen(Server(version="12"), kept, others) == seen  # and as long as nothing changes, it stays
+
+
+def test_the_state_of_a_small_collection_is_what_it_holds(kept, monkeypatch):
+    monkeypatch.setattr(live_cache, "_LARGE", 1 << 30)
+    folder = kept / "other"
+    states = {state_seen(Server("b", version=version), folder) for version in ("10", "11")}
+    assert len(states) == 1
+    assert state_seen(Server("c", version="11"), folder) not in states
+
+
+def test_a_cluster_without_identity_has_no_state(kept):
+    assert state_seen(Server("b", refused=["namespace"]), kept) == ""
+
+
+def test_answers_are_kept_for_one_state(tmp_path):
+    cache = LiveCache(tmp_path / "live", HERE, ("me",))
+    for number in range(40):
+        cache.keep_answer("one", f"q{number}", (f"a{number}", "", 2))
+    cache.keep_answer("one", "q39", ("b", "c", 0))
+    assert cache.answer("q39", "one") == cache.answer("q39") == ("b", "c", 0)
+    assert cache.answer("q38", "one") == ("a38", "", 2)
+    assert cache.answer("q1", "one") is None  # the oldest
+    assert cache.answer("q38", "two") is None
+    cache.keep_answer("two", "q", ("x", "", 0))
+    assert cache.answer("q38", "one") is cache.answer("q38") is None
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707], ids=["a group", "all"])
+def test_a_folder_to_which_others_may_write_is_not_used(kept, mode):
+    assert cache_folder({"MOORAGE_CACHE_DIR": str(kept)}) == kept
+    kept.chmod(mode)
+    assert cache_folder({"MOORAGE_CACHE_DIR": str(kept)}) is None
+
+
+def test_the_folder_of_another_user_is_not_used(kept, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: kept.stat().st_uid + 1)
+    assert cache_folder({"MOORAGE_CACHE_DIR": str(kept)}) is None

@@ -38,7 +38,8 @@ from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.plan.cluster_plan import PlanQuestions
 from moorage.laboratory.present import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
-from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
+from moorage.laboratory.redact.live_cache import take_dump
+from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.dry_run import quick_placements

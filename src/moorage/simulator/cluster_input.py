@@ -170,6 +170,9 @@ class UnreadKind(Struct, frozen=True):
     kind: str
     why: str
 
+    def __str__(self) -> str:
+        return f"{self.kind} were not read: {self.why}"
+
 
 class DumpRecord(Struct, frozen=True, rename="camel"):
     """How a dump was taken."""
@@ -185,7 +188,7 @@ class DumpRecord(Struct, frozen=True, rename="camel"):
         where = f"taken from {self.server}" if self.server else "taken"
         return [
             *([f"{where} at {self.taken_at}"] if self.taken_at else []),
-            *(f"{one.kind} were not read: {one.why}" for one in self.not_read),
+            *map(str, self.not_read),
         ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -19,9 +20,10 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli import live_reading
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
+from moorage.interfaces.cli.questions import explain as explain_module
 from moorage.laboratory.redact import live_cache
 from moorage.live.client.rest import Rest
-from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
+from tests.live.server.test_embedded_start import NODES, PODS, a_scheduler, a_store, make_node, starting, until
 
 BIN = Path(sys.executable).parent
 
@@ -36,7 +38,10 @@ def a_pod(name, **fields):
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch, capsys):
-    """Run commands one after the other against a cluster with pods that fit nowhere; return what each says."""
+    """Run commands one after the other against a cluster with pods that fit nowhere; return what each says.
+
+    A function in place of a command is called with the cluster's store; return what it returns.
+    """
 
     async def every(commands):
         store = a_store()
@@ -51,7 +56,7 @@ def asked(tmp_path, monkeypatch, capsys):
             config["contexts"][0]["context"]["namespace"] = "shop"
             path.write_text(json.dumps(config))
             monkeypatch.setenv("KUBECONFIG", str(path))
-            return [await asyncio.to_thread(one, command) for command in commands]
+            return [command(store) if callable(command) else await asyncio.to_thread(one, command) for command in commands]
 
     def one(command):
         monkeypatch.setattr(sys, "argv", ["kubectl-moorage", *command])
@@ -109,6 +114,103 @@ def test_the_second_command_lists_no_large_collection_again(asked, tmp_path, mon
     assert taken.sub("", said) == taken.sub("", again)
     assert listed.count("/api/v1/pods") == listed.count("/api/v1/nodes") == 1
     assert "does not exist" in refused
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """Keep what commands read; return a list with an entry for each cluster that was decided on."""
+    runs = []
+    decide = explain_module.explain_cluster
+    monkeypatch.setattr(explain_module, "explain_cluster", lambda *args, **named: runs.append(1) or decide(*args, **named))
+    monkeypatch.setattr(live_cache, "_LARGE", 0)
+    monkeypatch.setenv("MOORAGE_CACHE_DIR", str(tmp_path / "cache"))
+    return runs
+
+
+def node_with(**metadata):
+    """Return a change of the cluster: of the metadata of its node."""
+
+    def change(store):
+        node = store.find(NODES, "", "n1").document()
+        store.update(NODES, "", "n1", {**node, "metadata": {**node["metadata"], **metadata}})
+
+    return change
+
+
+@pytest.mark.slow
+def test_an_answer_is_given_again_while_nothing_changes(asked, counted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words, project = ["explain", "web"], tmp_path / ".moorage.yaml"
+    wide, documents, later = [*words, "-o", "wide"], [*words, "-o", "json"], [*words, "--emulate", "1.35"]
+    steps = {  # a command or a change → whether the cluster is decided on
+        "first": (words, True), "again": (words, False), "another pod": (["explain", "api"], True), "still": (words, False),
+        "another form": (wide, True), "that again": (wide, False), "documents": (documents, True),
+        "those again": (documents, True),
+        "an annotation": (node_with(annotations={"example.com/note": "x"}), False), "nothing that is read": (words, False),
+        "a label": (node_with(labels={"pool": "a"}), False), "changed": (words, True), "changed, again": (words, False),
+        "costs": (lambda store: project.write_text("costs: {}"), False), "with costs": (words, True),
+        "an option that is not plain": (later, True), "that option again": (later, True),
+    }  # fmt: skip
+    said = asked(*(one for step, _ in steps.values() for one in (step, lambda store: len(counted))))
+    numbers = [0, *said[1::2]]
+    assert {name: now > then for name, then, now in zip(steps, numbers, numbers[1:], strict=False)} == {
+        name: decides for name, (_, decides) in steps.items()
+    }
+    found = {name: one for name, one in zip(steps, said[::2], strict=True) if isinstance(one, tuple)}
+    assert {status for status, _, _ in found.values()} == {2}
+    taken = re.compile(r"^Taken from .*$", re.MULTILINE)
+    for one, other in (
+        ("first", "again"), ("first", "nothing that is read"), ("another form", "that again"), ("changed", "changed, again"),
+    ):  # fmt: skip
+        assert taken.sub("", found[one][1]) == taken.sub("", found[other][1])
+    assert all(taken.search(out) for name, (_, out, _) in found.items() if name not in {"documents", "those again"})
+
+
+def any_change(rng):
+    """Return a change of the cluster, which scheduling may read or not."""
+    pod, value = a_pod(f"p{rng.randrange(4)}"), str(rng.randrange(3))
+
+    def change(store):
+        if rng.random() < 0.3:
+            node_with(**{rng.choice(["annotations", "labels"]): {"example.com/x": value}})(store)
+        elif store.find(PODS, "shop", pod["metadata"]["name"]) is None:
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = rng.choice(["1", "3", "64"])
+            store.create(PODS, "shop", pod)
+        else:
+            store.delete(PODS, "shop", pod["metadata"]["name"])
+
+    return change
+
+
+@pytest.mark.slow
+def test_answers_equal_those_of_commands_that_keep_nothing(asked, counted, tmp_path, monkeypatch):
+    rng = random.Random(3)
+    words = ["explain", "--all", "-A"]
+    keep, keep_not = (
+        lambda store, folder=folder: monkeypatch.setenv("MOORAGE_CACHE_DIR", folder) for folder in (str(tmp_path / "cache"), "")
+    )
+    said = asked(*(one for _ in range(5) for one in (any_change(rng), keep, words, words, keep_not, words)))
+    taken = re.compile(r"^Taken from .*$", re.MULTILINE)
+    texts = [taken.sub("", out) for one in said if isinstance(one, tuple) for out in one[1:2]]
+    assert texts[::3] == texts[1::3] == texts[2::3]
+    assert len(set(texts)) > 2
+    assert 5 < len(counted) < 15  # always those that keep nothing, and some of the others: the scheduler changes pods, too
+
+
+@pytest.mark.slow
+def test_what_was_kept_damaged_is_read_again(asked, counted):
+    def damage(store):
+        (path,) = Path(os.environ["MOORAGE_CACHE_DIR"]).glob("*.objects")
+        _, kept = live_cache._read(path, live_cache._Stores)
+        for one in kept.collections.values():
+            one.objects = b"\x93\x01"
+        live_cache._write(path, kept)
+
+    (first, said, _), _, (second, again, errors), (third, _, _) = asked(
+        ["explain", "web"], damage, ["explain", "api"], ["explain", "api"]
+    )
+    assert (first, second, third, errors) == (2, 2, 2, "")
+    assert (subjects(said), subjects(again)) == (["shop/web"], ["shop/api"])
 
 
 def completed(monkeypatch, capsys, *words):
@@ -176,7 +278,14 @@ EARLY = {  # the words → the kubeconfig and the context that are read while th
 @pytest.mark.parametrize(("words", "read"), EARLY.values(), ids=EARLY)
 def test_the_cluster_is_read_while_the_command_is_loaded(words, read, monkeypatch):
     begun = []
-    monkeypatch.setattr(live_reading, "begin_reading", begun.append)
+
+    def begin(source, words):
+        begun.append(source)
+        nothing = live_reading.BegunReading(words)
+        nothing.known.set_result(None)
+        return nothing
+
+    monkeypatch.setattr(live_reading, "begin_reading", begin)
     monkeypatch.setenv("KUBECONFIG", "none")
     with suppress(click.ClickException, click.exceptions.Exit, MoorageError):
         kubectl.main(words, standalone_mode=False)

@@ -18,7 +18,7 @@ from click.shell_completion import ShellComplete
 
 from moorage.api.gc_pause import age_after_pauses
 from moorage.interfaces.cli.main import COMMANDS, GROUPS, Commands, run_command
-from moorage.interfaces.cli.terminal import collect_seldom
+from moorage.interfaces.cli.terminal import collect_seldom, print_styled
 
 _NAME: Final = "kubectl moorage"
 #: What a completion asks of the shell: offer nothing else, or files.
@@ -42,7 +42,10 @@ class _KubectlCommands(Commands):
             from moorage.interfaces.cli.live_reading import ClusterToRead, begin_reading  # what loads before the command does
 
             kubeconfig, context = (_value(args, f"--{name}") or ctx.params[name] for name in ("kubeconfig", "context"))
-            begin_reading(ClusterToRead(kubeconfig, context))
+            begun = begin_reading(ClusterToRead(kubeconfig, context), sys.argv[1:])
+            if (known := begun.known.result()) is not None:  # as soon as that is known
+                print_styled(known[0])
+                ctx.exit(known[1])
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

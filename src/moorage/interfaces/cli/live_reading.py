@@ -1,27 +1,35 @@
 """Read the live cluster that a command asks about, if need be before the command itself is loaded.
 
 Loading what answers a question takes about as long as reading the cluster, most of which is waiting. So ``kubectl moorage``
-begins to read in a thread as soon as it knows the cluster; the question takes over what was read for the same options.
+begins to read in a thread as soon as it knows the cluster; the question takes over what was read for the same options. If
+the answer to the question is kept and its cluster has not changed since, nothing is loaded or decoded.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from pathlib import Path
 from threading import Thread
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moorage import __version__
 from moorage.api.gc_pause import collector_paused
-from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder
-from moorage.laboratory.redact.live_dump import endpoint_of, take_dump
+from moorage.basis import folder_of
+from moorage.basis.inputs.files import PROJECT_FILE
+from moorage.interfaces.cli.terminal import output_style
+from moorage.laboratory.redact.live_cache import CachedReading, DamagedError, LiveCache, cache_folder, take_dump
+from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.simulator.cluster_input import ClusterInput
 
 #: How long loading may hold the interpreter while a response waits: reading takes many short turns.
 _TURN_S: Final = 0.0005
-_begun: Final[dict[ClusterToRead, Future[ClusterInput]]] = {}
+#: The readings that were begun, and not taken by ``read_live``.
+BEGUN: Final[dict[ClusterToRead, BegunReading]] = {}
 
 
 class ClusterToRead(NamedTuple):
@@ -35,35 +43,106 @@ class ClusterToRead(NamedTuple):
     custom: tuple[str, ...] = ()
     is_kept: bool = True
 
-    def read(self) -> ClusterInput:
-        """Read the cluster.
+    def read(self, begun: BegunReading | None = None) -> ClusterInput:
+        """Read the cluster; ``begun``: the reading in a thread that this is.
 
-        Raises  InputError, ClusterError
+        Raises  InputError, ClusterError; CancelledError if the answer to the question of ``begun`` is known
         """
         endpoint = endpoint_of(self.kubeconfig, self.context)
         folder = cache_folder(os.environ) if self.is_kept else None
         place = os.environ.get("KUBECONFIG", "") if self.kubeconfig is None else os.path.abspath(self.kubeconfig)
         key = (__version__, place, self.context or "")
-        reading = None if folder is None else CachedReading(LiveCache(folder, endpoint, key))
+        if folder is not None:
+            cache = LiveCache(folder, endpoint, key)
+            if begun is not None:
+                begun.look_in(cache, endpoint.namespace)
+            with collector_paused(), suppress(DamagedError):
+                return take_dump(endpoint, self.custom, CachedReading(cache, None if begun is None else begun.arrived))
+            cache.clear()
         with collector_paused():
-            return take_dump(endpoint, self.custom, reading)
+            return take_dump(endpoint, self.custom)
 
 
-def begin_reading(source: ClusterToRead) -> None:
-    """Begin to read a cluster in a thread, which does not keep the process alive."""
+# -- readings ----------------------------------------------------------------------------------------------------------
+# The same question about a cluster in the same state has the same answer, so the texts of answers are kept: of questions about
+# the cluster as it is that read no other file, and only where no limit of time ended a search. The cluster is read all the
+# same, so that the answer is that of the present state.
+
+#: Options that may have any value; with a value of another one, an answer depends on more than the cluster.
+_PLAIN: Final = frozenset({
+    "all_changes", "alternatives", "ascii_only", "context", "every_namespace", "every_pending", "kubeconfig", "live", "may",
+    "namespace", "no_quota", "output", "pods", "probes", "quiet", "seed", "selector", "shows_progress", "time_limit",
+    "together", "validate", "with_queue",
+})  # fmt: skip
+
+
+class BegunReading:
+    """A reading in a thread for a question, the words of a command. ``known``: the text of the answer and the exit status."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        code = (Path(folder, one) for folder, _, files in os.walk(folder_of("moorage")) for one in files if one.endswith(".py"))
+        newest = max(one.stat().st_mtime_ns for one in code)  # in a checkout, the code changes within a version
+        self._question = repr((words, output_style(), newest))
+        self._cache: LiveCache | None = None
+        self._state = self._taken_at = ""
+        self.known: Future[tuple[str, int] | None] = Future()
+        self.cluster: Future[ClusterInput] = Future()
+
+    def run(self, source: ClusterToRead) -> None:
+        """Read a cluster."""
+        try:
+            self.cluster.set_result(source.read(self))
+        except CancelledError:
+            if BEGUN.get(source) is self:
+                del BEGUN[source]
+        except BaseException as error:
+            self.cluster.set_exception(error)
+        self._tell(None)
+
+    def _tell(self, known: tuple[str, int] | None) -> None:
+        if not self.known.done():
+            self.known.set_result(known)
+
+    def look_in(self, cache: LiveCache, namespace: str) -> None:
+        """Look whether an answer is kept, now that it is known where: for a context with this namespace."""
+        here = Path.cwd()
+        if not any((folder / PROJECT_FILE).exists() for folder in (here, *here.parents)):
+            self._cache = cache
+            self._question = hashlib.blake2b(f"{namespace} {self._question}".encode(), digest_size=16).hexdigest()
+        if self._cache is None or cache.answer(self._question) is None:
+            self._tell(None)
+
+    def arrived(self, state: str, taken_at: str) -> None:
+        """Look up the answer, now that the state of the cluster is known; see ``CachedReading``.
+
+        Raises  CancelledError if it is known, so that nothing is decoded
+        """
+        self._state, self._taken_at = state, taken_at
+        if self._cache is None or not state or self.known.done():  # the command may have gone on without
+            return
+        if (known := self._cache.answer(self._question, state)) is not None:
+            before, after, status = known
+            self._tell((f"{before}{taken_at}{after}", status))
+            raise CancelledError
+        self._tell(None)
+
+    def keep(self, text: str, given: Mapping[str, Any], status: int) -> None:
+        """Keep the text of the answer, if these options let another run print the same."""
+        others = [name for name, value in given.items() if value and name not in _PLAIN]
+        if self._cache is not None and self._state and given["output"] in {"text", "wide"} and not others:
+            before, _, after = text.partition(self._taken_at)
+            if self._taken_at not in after:
+                self._cache.keep_answer(self._state, self._question, (before, after, status))
+
+
+def begin_reading(source: ClusterToRead, words: Sequence[str] = ()) -> BegunReading:
+    """Begin to read a cluster for a command in a thread, which does not keep the process alive."""
     import moorage.live.client.rest  # noqa: F401 (here, so that the thread does not wait for its turn to load it)
 
-    found: Future[ClusterInput] = Future()
-    _begun[source] = found
+    begun = BEGUN[source] = BegunReading(words)
     sys.setswitchinterval(_TURN_S)
-    Thread(target=_run, args=(source.read, found), name="reading", daemon=True).start()
-
-
-def _run(read: Callable[[], ClusterInput], found: Future[ClusterInput]) -> None:
-    try:
-        found.set_result(read())
-    except BaseException as error:
-        found.set_exception(error)
+    Thread(target=begun.run, args=(source,), name="reading", daemon=True).start()
+    return begun
 
 
 def read_live(source: ClusterToRead) -> ClusterInput:
@@ -71,5 +150,5 @@ def read_live(source: ClusterToRead) -> ClusterInput:
 
     Raises  InputError, ClusterError
     """
-    begun = _begun.pop(source, None)
-    return source.read() if begun is None else begun.result()
+    begun = BEGUN.pop(source, None)
+    return source.read() if begun is None else begun.cluster.result()

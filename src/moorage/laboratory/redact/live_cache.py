@@ -7,6 +7,8 @@ to, and others are left out. What is damaged, too old or of another cluster is r
 
 A watch from the kept resource version brings the changes since. It is at its end when it brings an object of the version that
 the collection had before the watch began, or when it has been silent for a while.
+
+A third file has answers, for as long as nothing changes that scheduling reads: heartbeats and new annotations do not count.
 """
 
 from __future__ import annotations
@@ -17,19 +19,22 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
-from moorage.laboratory.redact.live_dump import Get, collection_paths
+from moorage.laboratory.redact.live_dump import Get, Pages, collection_paths, naming_the_server
 from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
@@ -43,6 +48,8 @@ _LARGE: Final = 256 << 10
 _SILENCE_S, _LONGEST_S = 0.1, 3.0
 #: Files that were not used for so long are removed.
 _FORGOTTEN_S: Final = 14 * 86400
+#: So many answers about a state are kept.
+_MOST_ANSWERS: Final = 32
 #: Changes of more than this part of a file are no longer kept beside it.
 _MUCH: Final = 8
 _NAMESPACE: Final = "/api/v1/namespaces/kube-system"
@@ -57,6 +64,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Named(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
+    items: msgspec.Raw = msgspec.Raw()
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -65,9 +73,10 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """A collection in a file: its resource version, its objects as ``pack`` writes them, and which are gone since."""
+    """A collection in a file: its resource version and state, its objects as ``pack`` writes them, and which are gone since."""
 
     version: str
+    state: str
     objects: bytes
     gone: list[tuple[str, str]] = []
 
@@ -75,10 +84,22 @@ class _Stored(msgspec.Struct, array_like=True):
 class _Stores(msgspec.Struct, array_like=True):
     """What a file holds after its checksum: of the cluster, or of the file to which these are changes, by path."""
 
-    of: str
-    collections: dict[str, _Stored]
+    of: str = ""
+    collections: dict[str, _Stored] = {}
 
 
+#: The text of an answer before and after the time at which the cluster was read, and the exit status.
+KeptAnswer: TypeAlias = tuple[str, str, int]
+
+
+class _Answers(msgspec.Struct, array_like=True):
+    """Answers about one state of a cluster, by question; the last one is the newest."""
+
+    of: str = ""
+    answers: dict[str, KeptAnswer] = {}
+
+
+_Held = TypeVar("_Held", _Stores, _Answers)
 _name_of = msgspec.json.Decoder(_Named).decode
 _event_of = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -92,12 +113,14 @@ _NOTHING: Final = b'{"apiVersion":"v1","kind":"List","items":[]}'
 class _Collection:
     """A collection at a resource version.
 
+    ``state``    a version since which no object has changed in more than its version
     ``stored``   the objects in a file, in the order of a server's lists; b"" if they are still to be written
     ``changed``  what has changed since, by namespace and name; None for what is gone
     """
 
     path: str
     version: str
+    state: str
     stored: bytes = b""
     changed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -105,54 +128,71 @@ class _Collection:
     def slot(self) -> str:
         return _SLOTS[self.path]
 
-    def put(self, read: ClusterInput) -> None:
-        """Add objects of a cluster, or replace those of the same name; only what a dump has of them."""
-        clean = ObjectCleaner().cleaned
-        for item in getattr(read, self.slot):
-            if item.metadata.resource_version:  # a server has it; namespaces may be added where objects name them
-                self.changed[item.metadata.namespace, item.metadata.name] = clean(item)
+    @cached_property
+    def _unpacked(self) -> dict[tuple[str, str], Any]:
+        found = unpack(self.slot, self.stored) if self.stored else []
+        return {(one.metadata.namespace, one.metadata.name): one for one in found}
+
+    def put(self, read: ClusterInput) -> bool:
+        """Add objects of a cluster, or replace those of the same name; only what a dump has of them.
+
+        Return False if one of them differs from the object that it replaces in more than its version.
+        """
+        clean, same = ObjectCleaner().cleaned, True
+        for given in getattr(read, self.slot):
+            if given.metadata.resource_version:  # a server has it; namespaces may be added where objects name them
+                item, key = clean(given), (given.metadata.namespace, given.metadata.name)
+                before = self.changed[key] if key in self.changed else self._unpacked.get(key)
+                self.changed[key] = item
+                if same and (same := before is not None):
+                    metadata = replace(item.metadata, resource_version=before.metadata.resource_version)
+                    same = before == replace(item, metadata=metadata)
+        return same
 
     def objects(self) -> list[Any]:
         """Return the objects in the order of a server's lists.
 
         Raises  msgspec.DecodeError, IndexError
         """
-        found = unpack(self.slot, self.stored) if self.stored else []
-        if self.changed:
-            came, kept = dict(self.changed), []
-            for one in found:
-                key = (one.metadata.namespace, one.metadata.name)
-                if (one := came.pop(key, one)) is not None:
-                    kept.append(one)
-            new = [one for one in came.values() if one is not None]
-            found = sorted([*kept, *new], key=lambda one: f"{one.metadata.namespace}/{one.metadata.name}") if new else kept
+        found = [one for one in {**self._unpacked, **self.changed}.values() if one is not None]
+        if self.changed.keys() - self._unpacked.keys():
+            found.sort(key=lambda one: f"{one.metadata.namespace}/{one.metadata.name}")
         return found
 
     def store(self) -> _Stored:
         """Return all objects, for a file that no longer needs their changes."""
         if self.changed or not self.stored:
             self.stored, self.changed = pack(self.slot, self.objects()), {}
-        return _Stored(self.version, self.stored)
+            vars(self).pop("_unpacked", None)
+        return _Stored(self.version, self.state, self.stored)
 
     def changes(self) -> _Stored:
         """Return what has changed since the objects were written."""
         there = [one for one in self.changed.values() if one is not None]
-        return _Stored(self.version, pack(self.slot, there), [key for key, one in self.changed.items() if one is None])
+        gone = [key for key, one in self.changed.items() if one is None]
+        return _Stored(self.version, self.state, pack(self.slot, there), gone)
 
     def apply(self, changes: _Stored) -> None:
         """Apply what had changed when an earlier command ended."""
-        self.version = changes.version
+        self.version, self.state = changes.version, changes.state
         self.changed = dict.fromkeys(changes.gone)
         for one in unpack(self.slot, changes.objects):
             self.changed[one.metadata.namespace, one.metadata.name] = one
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder of this user's files: that of ``MOORAGE_CACHE_DIR``, which is empty for none, or the usual one."""
-    if (given := environment.get("MOORAGE_CACHE_DIR")) is not None:
-        return Path(given) if given else None
+    """Return the folder of this user's files: that of ``MOORAGE_CACHE_DIR``, which is empty for none, or the usual one.
+
+    None, too, for a folder to which others may write.
+    """
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".cache")
-    return Path(base) / "moorage" / "live"
+    given = environment.get("MOORAGE_CACHE_DIR")
+    folder = Path(base) / "moorage" / "live" if given is None else Path(given)
+    with suppress(OSError):
+        found = folder.stat()
+        if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+            return None
+    return None if given == "" else folder
 
 
 class LiveCache:
@@ -162,17 +202,18 @@ class LiveCache:
         parts = (endpoint.server, endpoint.server_name, repr(endpoint.headers), *key)
         digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=16)
         digest.update(endpoint.ca or b"")
-        self._path, self._beside = (folder / f"{digest.hexdigest()}.{what}" for what in ("objects", "changes"))
+        files = (folder / f"{digest.hexdigest()}.{what}" for what in ("objects", "changes", "answers"))
+        self._path, self._beside, self._answers = files
         #: The checksum of the file of objects, as changes name it.
         self._sum = ""
 
     def load(self, cluster: str) -> dict[str, _Collection]:
         """Return what is kept of the cluster with this identity, by path; nothing if the file cannot be used."""
         found: dict[str, _Collection] = {}
-        self._sum, stores = _read(self._path)
+        self._sum, stores = _read(self._path, _Stores)
         if stores.of == cluster:
-            found = {path: _Collection(path, one.version, one.objects) for path, one in stores.collections.items()}
-            _, changes = _read(self._beside)
+            found = {path: _Collection(path, one.version, one.state, one.objects) for path, one in stores.collections.items()}
+            _, changes = _read(self._beside, _Stores)
             with suppress(msgspec.MsgspecError, IndexError):
                 for path, one in changes.collections.items() if changes.of == self._sum else ():
                     found[path].apply(one)
@@ -187,6 +228,23 @@ class LiveCache:
             else:
                 _write(self._path, _Stores(cluster, {path: one.store() for path, one in collections.items()}))
 
+    def answer(self, question: str, state: str = "") -> KeptAnswer | None:
+        """Return what was answered in this state of the cluster, "" for any; None if that is not known."""
+        _, kept = _read(self._answers, _Answers)
+        return kept.answers.get(question) if state in {"", kept.of} else None
+
+    def keep_answer(self, state: str, question: str, answer: KeptAnswer) -> None:
+        """Keep an answer; those about other states are forgotten. Nothing happens if the file cannot be written."""
+        _, kept = _read(self._answers, _Answers)
+        known = [one for one in kept.answers.items() if kept.of == state and one[0] != question][1 - _MOST_ANSWERS :]
+        with suppress(OSError):
+            _write(self._answers, _Answers(state, dict([*known, (question, answer)])))
+
+    def clear(self) -> None:
+        """Remove the objects."""
+        with suppress(OSError):
+            self._path.unlink()
+
     def touch(self) -> None:
         """Note that the files were used, and remove files that were not used for long."""
         with suppress(OSError):
@@ -196,21 +254,21 @@ class LiveCache:
                     one.unlink()
 
 
-def _read(path: Path) -> tuple[str, _Stores]:
+def _read(path: Path, kind: type[_Held]) -> tuple[str, _Held]:
     """Return the checksum of a file and what it holds; nothing if it is damaged."""
     with suppress(OSError, msgspec.MsgspecError, UnicodeError):
         data = memoryview(path.read_bytes())
         if zlib.crc32(data[_CHECKSUM:]) == int.from_bytes(data[:_CHECKSUM], "big"):
-            return data[:_CHECKSUM].hex(), msgspec.msgpack.decode(data[_CHECKSUM:], type=_Stores)
-    return "", _Stores("", {})
+            return data[:_CHECKSUM].hex(), msgspec.msgpack.decode(data[_CHECKSUM:], type=kind)
+    return "", kind()
 
 
-def _write(path: Path, stores: _Stores) -> None:
+def _write(path: Path, held: _Stores | _Answers) -> None:
     """Replace a file.
 
     Raises  OSError
     """
-    body = _encode(stores)
+    body = _encode(held)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(prefix=".", dir=path.parent)  # only its owner can read it
     try:
@@ -222,11 +280,19 @@ def _write(path: Path, stores: _Stores) -> None:
         raise
 
 
-class CachedReading:
-    """Reads collections from the cache and a watch, where they are kept, or else from the server: a ``Reading``."""
+class DamagedError(MoorageError):
+    """What is kept cannot be read."""
 
-    def __init__(self, cache: LiveCache) -> None:
+
+class CachedReading:
+    """Reads collections from the cache and a watch, where they are kept, or else from the server: a ``Reading``.
+
+    ``arrived`` is called before anything is decoded, with the state of the cluster ("" if it is not known) and the time.
+    """
+
+    def __init__(self, cache: LiveCache, arrived: Callable[[str, str], None] | None = None) -> None:
         self._cache = cache
+        self._arrived = arrived
         self._rest: Rest
         self._cluster = ""
         self._kept: dict[str, _Collection] = {}
@@ -234,7 +300,18 @@ class CachedReading:
         #: The resource version of each collection in the files, and what applies its changes since.
         self._loaded: dict[str, str] = {}
         self._following: dict[str, asyncio.Task[_Collection | None]] = {}
-        self.known: list[tuple[str, list[Any]]] = []
+
+    @property
+    def known(self) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the path and the objects of each collection that is kept.
+
+        Raises  DamagedError if they were damaged before their checksum was made
+        """
+        for path, kept in self._kept.items():
+            try:
+                yield path, kept.objects()
+            except (msgspec.MsgspecError, IndexError) as error:
+                raise DamagedError(str(error)) from None
 
     async def open(self, rest: Rest) -> Get:
         """Begin to bring what is kept up to date. Return what reads a page of a collection, or another document."""
@@ -256,25 +333,43 @@ class CachedReading:
         if "limit" not in params:
             return await self._rest.get(path, params)
         if path in self._following and (kept := await self._following[path]) is not None:
-            with suppress(msgspec.MsgspecError, IndexError):  # it was damaged before its checksum was made
-                self.known.append((path, kept.objects()))
-                self._kept[path] = kept
-                return _NOTHING
+            self._kept[path] = kept
+            return _NOTHING
         body = await self._rest.get(path, params)
         if "continue" not in params:
             self._pages[path] = []
         self._pages[path].append(body)
         return body
 
+    def arrive(self, others: Iterable[str], taken_at: str) -> None:
+        """Take note that all has arrived; ``others``: what else is known of the server."""
+        if self._arrived is not None:
+            self._arrived(self._state(others) if self._cluster else "", taken_at)
+
+    def _state(self, others: Iterable[str]) -> str:
+        """Return a text that is the same only if all that scheduling reads of the cluster is the same."""
+        digest = hashlib.blake2b("\0".join((self._cluster, *others)).encode(), digest_size=16)
+        for path in sorted({*self._kept, *self._pages}):
+            known = self._kept[path].state if path in self._kept else self._version_of_large(path)
+            items = () if known else [bytes(_name_of(page).items) for page in self._pages[path]]
+            for part in (path.encode(), known.encode(), *items):
+                digest.update(b"%d:%b" % (len(part), part))
+        return digest.hexdigest()
+
+    def _version_of_large(self, path: str) -> str:
+        """Return the resource version of a collection that was listed, if it is to be kept; "" for others."""
+        pages = self._pages[path]
+        is_large = path in _SLOTS and sum(map(len, pages)) >= _LARGE
+        return _name_of(pages[0]).metadata.resource_version if is_large else ""
+
     def save(self, read: ClusterInput) -> None:
         """Keep all large collections for the next command; ``read``: what they hold."""
         if not self._cluster:
             return
         others = len(self._kept) < len(self._loaded)
-        for path, pages in self._pages.items():
-            version = _name_of(pages[0]).metadata.resource_version
-            if path in _SLOTS and version and sum(map(len, pages)) >= _LARGE:
-                self._kept[path] = made = _Collection(path, version)
+        for path in self._pages:
+            if version := self._version_of_large(path):
+                self._kept[path] = made = _Collection(path, version, version)
                 made.put(read)
                 others = True
         if others or any(one.version != self._loaded.get(path) for path, one in self._kept.items()):
@@ -286,7 +381,7 @@ class CachedReading:
         now = asyncio.create_task(self._rest.send("GET", path, params={"limit": "1"}))
         try:
             kept.version = await self._watch(path, kept, now)
-        except (MoorageError, msgspec.MsgspecError, TimeoutError, StopAsyncIteration):
+        except (MoorageError, msgspec.MsgspecError, IndexError, TimeoutError, StopAsyncIteration):
             return None
         finally:
             now.cancel()
@@ -329,13 +424,42 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
         changed.pop((found.namespace, found.name), None)
         if event.type == "DELETED":
             kept.changed[found.namespace, found.name] = None
+            kept.state = version
         elif event.type != "BOOKMARK":
             changed[found.namespace, found.name] = bytes(event.object)
     if changed:
         page = b'{"apiVersion":"v1","kind":"List","items":[%b]}' % b",".join(changed.values())
-        kept.put(read_sources([InputFile(kept.path, page)], validated=False))
+        if not kept.put(read_sources([InputFile(kept.path, page)], validated=False)):
+            kept.state = version
     return version
 
 
 def _reaches(until: str, version: str) -> bool:
     return until.isdecimal() and version.isdecimal() and int(version) >= int(until)
+
+
+# -- dump -------------------------------------------------------------------------------------------------------------
+
+
+def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: CachedReading | None = None) -> ClusterInput:
+    """Return the objects of every kind that scheduling reads; notes say when they were read, and which kinds are missing.
+
+    ``reading``  reads each collection; None: from the API server
+    Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
+    """
+    from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
+
+    began, found = datetime.now(UTC), Pages()
+
+    async def read() -> None:  # returns nothing: asyncio.run makes a text of what a task returns
+        async with Rest(endpoint, agent="moorage-laboratory") as rest:
+            await found.read(rest.get if reading is None else await reading.open(rest), custom)
+
+    with naming_the_server(endpoint.server):
+        asyncio.run(read())
+    if reading is not None:
+        reading.arrive((found.version, *map(str, found.missing)), began.isoformat(timespec="seconds"))
+    cluster = found.cluster(endpoint.server, began, custom, () if reading is None else reading.known)
+    if reading is not None:
+        reading.save(cluster)
+    return cluster

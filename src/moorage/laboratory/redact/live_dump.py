@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,10 +26,6 @@ from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_k
 from moorage.live.client.resources import server_version
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import read_sources
-
-if TYPE_CHECKING:
-    from moorage.live.client.rest import Rest
-
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
@@ -77,43 +73,6 @@ def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) 
     return in_cluster(environment)
 
 
-class Reading(Protocol):
-    """Reads collections of a cluster.
-
-    ``known``: objects that it has decoded, by the path whose pages lack them
-    """
-
-    @property
-    def known(self) -> Iterable[tuple[str, Iterable[Object]]]: ...
-    async def open(self, rest: Rest) -> Get:
-        """Return what reads through a session with the API server."""
-
-    def save(self, read: ClusterInput) -> None:
-        """Keep what was read."""
-
-
-def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: Reading | None = None) -> ClusterInput:
-    """Return the objects of every kind that scheduling reads; notes say when they were read, and which kinds are missing.
-
-    ``reading``  reads each collection; None: from the API server
-    Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
-    """
-    from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
-
-    began, found = datetime.now(UTC), Pages()
-
-    async def read() -> None:  # returns nothing: asyncio.run makes a text of what a task returns
-        async with Rest(endpoint, agent="moorage-laboratory") as rest:
-            await found.read(rest.get if reading is None else await reading.open(rest), custom)
-
-    with naming_the_server(endpoint.server):
-        asyncio.run(read())
-    cluster = found.cluster(endpoint.server, began, custom, () if reading is None else reading.known)
-    if reading is not None:
-        reading.save(cluster)
-    return cluster
-
-
 @contextmanager
 def naming_the_server(server: str) -> Iterator[None]:
     """Raise errors of the block with the name of the server that cannot be reached.
@@ -135,7 +94,7 @@ class Pages:
 
     files: list[InputFile] = field(default_factory=list)
     version: str = ""
-    missing: list[Unread] = field(default_factory=list)
+    missing: list[UnreadKind] = field(default_factory=list)
 
     async def read(self, get: Get, custom: Iterable[str] = ()) -> None:
         """Read every collection through ``get``.
@@ -171,17 +130,7 @@ async def version_of(get: Get) -> str:
         return ""
 
 
-class Unread(NamedTuple):
-    """A kind that could not be read, and why: ``forbidden`` or ``not served``."""
-
-    plural: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.plural} were not read: {self.why}"
-
-
-async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[str] = ()) -> list[Unread]:
+async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[str] = ()) -> list[UnreadKind]:
     """Pass every page of every kind to ``take``, in the order of kinds; return the kinds that are missing.
 
     Raises  ClusterError if nodes or pods cannot be read, or the API server cannot be reached
@@ -201,7 +150,7 @@ async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[st
             for page in pages:
                 take(page)
             if why:
-                missing.append(Unread(collection.plural, why))
+                missing.append(UnreadKind(collection.plural, why))
     finally:
         for task in reading:
             task.cancel()
@@ -301,13 +250,13 @@ class DumpWriter:
             self.items.append(item)
             self.counts[found.kind] = self.counts.get(found.kind, 0) + 1
 
-    def parts(self, server: str, taken_at: str, missing: Iterable[Unread], version: str = "") -> Iterator[bytes]:
+    def parts(self, server: str, taken_at: str, missing: Iterable[UnreadKind], version: str = "") -> Iterator[bytes]:
         """Yield the file in parts: one line for each object, the record first. ``version``: that of the API server."""
         record = DumpRecord(
             taken_at=taken_at,
             server=server,
             server_version=version,
-            not_read=tuple(UnreadKind(one.plural, one.why) for one in missing),
+            not_read=tuple(missing),
         )
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
         yield from list_parts((_encode(head), *self.items))

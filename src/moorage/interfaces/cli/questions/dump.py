@@ -19,9 +19,10 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
 from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
-from moorage.laboratory.redact.live_dump import DumpWriter, Unread, endpoint_of, fetch, naming_the_server, version_of
+from moorage.laboratory.redact.live_dump import DumpWriter, endpoint_of, fetch, naming_the_server, version_of
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
+from moorage.simulator.cluster_input import UnreadKind
 
 EPILOG = """Examples:
 
@@ -67,7 +68,7 @@ def dump(**given: Any) -> None:
 
 async def _fetch(
     endpoint: Endpoint, writer: DumpWriter, kinds: Iterable[str], progress: Progress
-) -> tuple[str, list[Unread]]:  # fmt: skip
+) -> tuple[str, list[UnreadKind]]:  # fmt: skip
     """Read the cluster into ``writer``; return the version of its API server, and the kinds that are missing."""
 
     def take(page: InputFile) -> None:
@@ -78,7 +79,7 @@ async def _fetch(
         return await version_of(rest.get), await fetch(rest.get, take, kinds)
 
 
-def _report(path: str | None, writer: DumpWriter, missing: Iterable[Unread]) -> None:
+def _report(path: str | None, writer: DumpWriter, missing: Iterable[UnreadKind]) -> None:
     counts = writer.counts
     total = sum(counts.values())
     nodes, pods = counts.get("Node", 0), counts.get("Pod", 0)

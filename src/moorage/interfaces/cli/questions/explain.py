@@ -14,6 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
+from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead
 from moorage.interfaces.cli.main import DescribedCommand
 from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answers, kinds_of_autoscaler, names_nodes
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
@@ -206,6 +207,7 @@ def explain(**given: Any) -> int:
     given = before_binding(given)
     of_nodes, jobs_named = names_nodes(given), kinds_of_jobs(given["pods"])
     kinds = (*jobs_named, *kinds_of_autoscaler(given))
+    begun = BEGUN.get(ClusterToRead(given["kubeconfig"], given["context"]))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
         jobs = (explain_groups(given, asked) or explain_jobs(given, asked)) if jobs_named else None
         limits = with_fields(limits, budget=asked.budget)
@@ -224,8 +226,11 @@ def explain(**given: Any) -> int:
         if given["output"] in {"text", "wide"}:  # what is missing is the same for all
             answers[:-1] = [with_fields(one, missing=()) for one in answers[:-1]]
         found += answers
-    print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
-    return exit_status(*found)
+    text = print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
+    status = exit_status(*found)
+    if begun is not None and found and all(one.stopped is None for one in found):
+        begun.keep(text, given, status)
+    return status
 
 
 def before_binding(given: dict[str, Any]) -> dict[str, Any]:
@@ -311,9 +316,9 @@ def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
 
 def print_explanations(
     found: Sequence[Answer], output: str, *, ascii_only: bool = False, among: Narrowing | None = None
-) -> None:
-    """Print explanations. If there are none, print a text that says so, except as JSON or YAML."""
+) -> str:
+    """Print explanations, and return the text. If there are none, print a text that says so, except as JSON or YAML."""
     if found or output in {"json", "yaml"}:
-        print_answers(found, output, ascii_only=ascii_only)
-    else:
-        sys.stdout.write("No selected pod is pending.\n" if among else "No pod is pending.\n")
+        return print_answers(found, output, ascii_only=ascii_only)
+    sys.stdout.write("No selected pod is pending.\n" if among else "No pod is pending.\n")
+    return ""

@@ -254,20 +254,23 @@ def print_answer(answer: Answer, given: Mapping[str, Any], asked: Asked | None =
         print_answers([answer], given["output"], ascii_only=given["ascii_only"])
 
 
-def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> None:
-    """Print answers: texts one after the other, or a document; a list of documents if there are several."""
+def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> str:
+    """Print answers: texts one after the other, or a document; a list of documents if there are several.
+
+    Return the text; "" for documents.
+    """
     if output in {"text", "wide"}:
-        _print_text(found, wide=output == "wide", ascii_only=ascii_only)
-        return
+        return _print_text(found, wide=output == "wide", ascii_only=ascii_only)
     if output == "html":
         _print_page(found)
-        return
+        return ""
     documents = [one.to_dict() for one in found]
     whole = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
     if output == "json":
         sys.stdout.write(escape_json(json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:
         sys.stdout.write(yaml_text(whole))
+    return ""
 
 
 def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
@@ -280,11 +283,12 @@ def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
     bare(sys.stdout).write(report_page([one.to_dict() for one in found], command, snapshot))
 
 
-def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> None:
+def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> str:
     style = output_style(ascii_only=ascii_only)
     width = style.width if style.fits else None
     texts = [one.text(wide=wide, ascii_only=ascii_only, colour=style.colour, width=width) for one in found]
-    print_styled("\n".join([*texts, *_source(found[0].request)]))
+    print_styled(text := "\n".join([*texts, *_source(found[0].request)]))
+    return text
 
 
 def _source(asked: AnswerRequest) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Helpers for table cells: field access, ages, selectors and containers in kubectl's format.
+"""Table cells that no path leads to: field access, ages, selectors and containers in kubectl's format, pods and workloads.
+
+``columns.toml`` names the functions that get the object and the time, and return one cell or several.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go; apimachinery, pkg/util/duration and pkg/labels
 """
@@ -33,20 +35,10 @@ def word(document: Mapping[str, Any], path: str, absent: str = "") -> str:
     return str(at(document, path) or absent)
 
 
-def number(document: Mapping[str, Any], path: str) -> int:
-    """Return the number at a dotted path, or 0."""
-    return int(at(document, path, 0))
-
-
 def items(document: Mapping[str, Any], path: str) -> list[Any]:
     """Return the list at a dotted path, or []."""
     found = at(document, path)
     return found if isinstance(found, list) else []
-
-
-def name_of(document: Document) -> str:
-    """Return an object's name."""
-    return str(document["metadata"]["name"])
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
@@ -88,16 +80,6 @@ def age(when: Any, now: float) -> str:
     """Return how long ago a timestamp was."""
     then = epoch_of(when)
     return "<unknown>" if then is None else human_duration(now - then)
-
-
-def age_of(document: Document, now: float) -> str:
-    """Return the age of an object."""
-    return age(document["metadata"].get("creationTimestamp"), now)
-
-
-def created_at(document: Document) -> str:
-    """Return the creation timestamp of an object."""
-    return str(document["metadata"].get("creationTimestamp") or "")
 
 
 # -- selectors and containers ------------------------------------------------------------------------------------------
@@ -165,19 +147,12 @@ class _PodSummary:
 
 
 def pod(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a pod."""
+    """Return how many containers of a pod are ready, its status and its restarts."""
     total, count = _summarize(found)
     restarts = str(count.restarts)
     if count.restarts and count.ended:
         restarts += f" ({age(count.ended, now)} ago)"
-    return [
-        name_of(found),
-        f"{count.ready}/{total}",
-        _final_status(found, count.state),
-        restarts,
-        age_of(found, now),
-        *_wide(found),
-    ]
+    return [f"{count.ready}/{total}", _final_status(found, count.state), restarts]
 
 
 def pod_conditions(found: Document) -> list[Document]:
@@ -277,15 +252,10 @@ def _is_true(found: Document, condition: str) -> bool:
     return any(one.get("type") == condition and one.get("status") == "True" for one in _conditions(found))
 
 
-def _wide(found: Document) -> list[Cell]:
-    addresses = items(found, "status.podIPs")
-    address = str(addresses[0].get("ip") or "") if addresses else ""
+def readiness_gates(found: Document, now: float) -> Cell:
+    """Return how many readiness gates of a pod are passed."""
     gates = [str(one.get("conditionType")) for one in items(found, "spec.readinessGates")]
-    passed = sum(1 for gate in gates if _first_is_true(found, gate))
-    return [
-        address or NONE, word(found, "spec.nodeName", NONE), word(found, "status.nominatedNodeName", NONE),
-        f"{passed}/{len(gates)}" if gates else NONE,
-    ]  # fmt: skip
+    return f"{sum(_first_is_true(found, gate) for gate in gates)}/{len(gates)}" if gates else NONE
 
 
 def _first_is_true(found: Document, condition: str) -> bool:
@@ -298,62 +268,11 @@ def _first_is_true(found: Document, condition: str) -> bool:
 # Source  kubernetes, pkg/printers/internalversion/printers.go
 
 
-def _template(found: Document) -> list[Cell]:
-    return containers_of(at(found, "spec.template.spec"))
-
-
-def pod_template(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a pod template."""
-    return [name_of(found), *containers_of(at(found, "template.spec")), pairs(at(found, "template.metadata.labels"))]
-
-
-def _selector(found: Document) -> str:
-    return selector_of(at(found, "spec.selector"))
-
-
-def deployment(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a deployment."""
-    ready = f"{number(found, 'status.readyReplicas')}/{number(found, 'spec.replicas')}"
-    counts = [number(found, f"status.{name}Replicas") for name in ("updated", "available")]
-    return [name_of(found), ready, *counts, age_of(found, now), *_template(found), _selector(found)]
-
-
-_REPLICAS: Final = ("spec.replicas", "status.replicas", "status.readyReplicas")
-
-
-def replica_set(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a replica set."""
-    counts = [number(found, path) for path in _REPLICAS]
-    return [name_of(found), *counts, age_of(found, now), *_template(found), _selector(found)]
-
-
-def replication_controller(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a replication controller."""
-    counts = [number(found, path) for path in _REPLICAS]
-    return [name_of(found), *counts, age_of(found, now), *_template(found), pairs(at(found, "spec.selector"))]
-
-
-def stateful_set(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a stateful set."""
-    ready = f"{number(found, 'status.readyReplicas')}/{number(found, 'spec.replicas')}"
-    return [name_of(found), ready, age_of(found, now), *_template(found)]
-
-
-def daemon_set(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a daemon set."""
-    names = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable")
-    counts = [number(found, f"status.{name}") for name in names]
-    where = pairs(at(found, "spec.template.spec.nodeSelector"))
-    return [name_of(found), *counts, where, age_of(found, now), *_template(found), _selector(found)]
-
-
-def controller_revision(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a controller revision."""
+def owner(found: Document, now: float) -> Cell:
+    """Return the controller of an object: ``statefulset.apps/web``."""
     owner = next((one for one in found["metadata"].get("ownerReferences") or () if one.get("controller")), None)
-    return [name_of(found), _owner(owner) if owner else NONE, number(found, "revision"), age_of(found, now)]
-
-
-def _owner(owner: Document) -> str:
+    if not owner:
+        return NONE
     group, slash, _ = str(owner.get("apiVersion", "")).partition("/")
     kind = str(owner.get("kind", "")).lower()
     return f"{kind}.{group}/{owner['name']}" if slash else f"{kind}/{owner['name']}"
@@ -365,9 +284,8 @@ _UNFINISHED: Final = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
 def job(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a job."""
-    names = [name_of(found), _job_state(found), _completions(found), _duration(found, now), age_of(found, now)]
-    return [*names, *_template(found), _selector(found)]
+    """Return the status, the completions and the duration of a job."""
+    return [_job_state(found), _completions(found), _duration(found, now)]
 
 
 def _job_state(found: Document) -> str:
@@ -383,11 +301,8 @@ def _job_state(found: Document) -> str:
 
 
 def _completions(found: Document) -> str:
-    succeeded, wanted, at_a_time = (
-        number(found, "status.succeeded"),
-        at(found, "spec.completions"),
-        number(found, "spec.parallelism"),
-    )
+    succeeded, at_a_time = (int(at(found, path, 0)) for path in ("status.succeeded", "spec.parallelism"))
+    wanted = at(found, "spec.completions")
     if wanted is not None:
         return f"{succeeded}/{wanted}"
     return f"{succeeded}/1 of {at_a_time}" if at_a_time > 1 else f"{succeeded}/1"
@@ -398,25 +313,6 @@ def _duration(found: Document, now: float) -> str:
     return human_duration((now if ended is None else ended) - started) if started is not None else ""
 
 
-def cron_job(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a cron job."""
-    last = at(found, "status.lastScheduleTime")
-    suspended, made = at(found, "spec.suspend"), at(found, "spec.jobTemplate.spec", {})
-    return [
-        name_of(found), word(found, "spec.schedule"), word(found, "spec.timeZone", NONE),
-        "<unset>" if suspended is None else str(suspended), len(items(found, "status.active")),
-        age(last, now) if last else NONE, age_of(found, now),
-        *containers_of(at(made, "template.spec")), selector_of(made.get("selector")),
-    ]  # fmt: skip
-
-
-def budget(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a pod disruption budget."""
-    bounds = [at(found, f"spec.{name}") for name in ("minAvailable", "maxUnavailable")]
-    shown = ["N/A" if bound is None else str(bound) for bound in bounds]
-    return [name_of(found), *shown, number(found, "status.disruptionsAllowed"), age_of(found, now)]
-
-
 #: The field of a metric's source by its type, and how many metrics of an autoscaler are shown.
 _METRICS: Final = {
     "ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods",
@@ -425,16 +321,12 @@ _METRICS: Final = {
 _METRICS_SHOWN: Final = 2
 
 
-def autoscaler(found: Document, now: float) -> list[Cell]:
-    """Return the cells of a horizontal pod autoscaler."""
+def targets(found: Document, now: float) -> Cell:
+    """Return the metrics of a horizontal pod autoscaler, with their current and wanted values."""
     specs, current = items(found, "spec.metrics"), items(found, "status.currentMetrics")
     texts = [_target(spec, current[i] if i < len(current) else {}) for i, spec in enumerate(specs)]
     more = f" + {len(texts) - _METRICS_SHOWN} more..." if len(texts) > _METRICS_SHOWN else ""
-    return [
-        name_of(found), f"{word(found, 'spec.scaleTargetRef.kind')}/{word(found, 'spec.scaleTargetRef.name')}",
-        ", ".join(texts[:_METRICS_SHOWN]) + more if texts else NONE, str(at(found, "spec.minReplicas", "<unset>")),
-        str(number(found, "spec.maxReplicas")), str(number(found, "status.currentReplicas")), age_of(found, now),
-    ]  # fmt: skip
+    return ", ".join(texts[:_METRICS_SHOWN]) + more if texts else NONE
 
 
 def _target(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:

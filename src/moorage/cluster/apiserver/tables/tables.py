@@ -1,7 +1,6 @@
 """The tables of ``kubectl get``: the columns of each kind.
 
-A function of the cell modules makes the cells of a row. A column definition contains its properties: ``+Node`` is shown
-with ``-o wide`` only, ``Desired:integer`` holds integers.
+``columns.toml`` has the columns of built-in kinds, and where their cells come from.
 
 Source  kubernetes, pkg/printers/internalversion/printers.go
 """
@@ -14,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
-from moorage.cluster.apiserver.tables import cells as workloads
-from moorage.cluster.apiserver.tables import cluster_cells as cluster
-from moorage.cluster.apiserver.tables import cluster_cells as storage
-from moorage.cluster.apiserver.tables.cells import Cell, age, age_of, name_of, pod, pod_conditions
+from moorage.basis import table_of
+from moorage.cluster.apiserver.tables import cells, cluster_cells
+from moorage.cluster.apiserver.tables.cells import Cell, age, pod_conditions
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import PrinterColumn, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, quoted
@@ -51,7 +49,7 @@ def _heading(column: PrinterColumn) -> Document:
 
 def custom_cells(columns: Sequence[PrinterColumn], document: Document, now: float) -> list[Cell]:
     """Return the cells of an object's row."""
-    return [name_of(document), *(_cell(column, document, now) for column in columns)]
+    return [str(document["metadata"]["name"]), *(_cell(column, document, now) for column in columns)]
 
 
 def _cell(column: PrinterColumn, document: Document, now: float) -> Cell:
@@ -135,15 +133,16 @@ def find_at(document: Any, path: str) -> list[Any]:
     steps = _steps(path)
     found = [] if steps is None else [document]
     for step in steps or ():
-        found = [inner for value in found for inner in _below(value, step)]
+        if isinstance(step, str):
+            found = [value[step] for value in found if isinstance(value, dict) and step in value]
+        else:
+            found = [inner for value in found for inner in _below(value, step)]
     return found
 
 
-def _below(value: Any, step: _Step) -> Iterable[Any]:
+def _below(value: Any, step: int | _Filter | None) -> Iterable[Any]:
     if step is None:
         return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if isinstance(step, str):
-        return [value[step]] if isinstance(value, dict) and step in value else ()
     if not isinstance(value, list):
         return ()
     if isinstance(step, int):
@@ -158,12 +157,10 @@ def _passes(value: Any, wanted: _Filter) -> bool:
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
-Cells = Callable[[Document, float], list[Cell]]
-
 
 class _Layout(NamedTuple):
     columns: tuple[str, ...]
-    cells: Cells
+    cells: Callable[[Document, float], list[Cell]]
     conditions: Callable[[Document], list[Document]] | None = None
 
 
@@ -182,39 +179,86 @@ def rows(kind: ServedKind, documents: Iterable[Document], now: float, include: s
 
 
 def _layout(kind: ServedKind) -> _Layout:
-    if kind.custom is None:
-        return _layout_of_fields(kind.columns) if kind.columns else _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
-    columns = kind.custom.columns
-    return _Layout((), lambda document, now: custom_cells(columns, document, now))
+    if kind.custom is not None:
+        columns = kind.custom.columns
+        return _Layout((), lambda document, now: custom_cells(columns, document, now))
+    return _built_in_layout(f"{kind.kind}.{kind.group}".rstrip("."))
 
 
 @cache
-def _layout_of_fields(columns: tuple[str, ...]) -> _Layout:
-    """Return the layout of columns that read fields.
-
-    Each is ``Name=.a.b``: the values at a path, ``Name=.a/.b``: of several paths, ``Name=#.a``: the number of items, or
-    ``Age=@``. ``|<none>`` is shown for nothing.
-    """
-    named = [column.partition("=")[::2] for column in columns]
-    read = [source.rpartition("|")[::2] if "|" in source else (source, "") for _, source in named]
-    return _Layout(
-        ("Name", *(name for name, _ in named)),
-        lambda document, now: [name_of(document), *(_read_cell(source, absent, document, now) for source, absent in read)],
-    )
+def _columns() -> Mapping[str, Mapping[str, str]]:
+    """Return the headings and sources of the columns of each built-in kind."""
+    return table_of("moorage.cluster.apiserver.tables", "columns.toml")
 
 
-def _read_cell(source: str, absent: str, document: Document, now: float) -> Cell:
-    if source == "@":
-        return age_of(document, now)
-    if source.startswith("#"):
-        return sum(len(found) for found in find_at(document, source[1:]) if isinstance(found, list))
-    parts = [",".join(map(_as_text, find_at(document, path))) for path in source.split("/")]
-    return "/".join(parts) if parts[-1] else absent
+@cache
+def _built_in_layout(kind: str) -> _Layout:
+    """Return the layout of a kind that is named with its group."""
+    columns = _columns().get(kind, {"Age": "@"})
+    if not any(heading.removeprefix("+").partition(":")[0] == "Name" for heading in columns):
+        columns = {"Name": ".metadata.name", **columns}
+    readers = [_reader(source) for source in columns.values() if source]
+
+    def row(document: Document, now: float) -> list[Cell]:
+        cells: list[Cell] = []
+        for read in readers:
+            found = read(document, now)
+            cells += found if isinstance(found, list) else [found]
+        return cells
+
+    return _Layout(tuple(columns), row, pod_conditions if kind == "Pod" else None)
+
+
+def _reader(source: str) -> Callable[[Document, float], Cell | list[Cell]]:
+    """Return the function that reads the cells of a source; ``columns.toml`` describes the forms."""
+    form, _, absent = source.partition("|")
+    if form.startswith("@"):
+        moment = form[1:] or ".metadata.creationTimestamp"
+        return lambda document, now: absent if absent and not _first(document, moment) else age(_first(document, moment), now)
+    word, _, listed = form.rpartition(" ")
+    paths = listed.removeprefix("#").split("/")
+    if form.startswith("#"):
+        return lambda document, _: sum(
+            len(held) for path in paths for held in find_at(document, path) if isinstance(held, (list, dict))
+        )
+    if form.startswith("."):
+
+        def texts(document: Document, _: float) -> Cell:
+            parts = [",".join(map(_as_text, find_at(document, path))) for path in paths]
+            return "/".join(parts) if parts[-1] else absent
+
+        return texts
+    if not word:
+        function: Callable[[Document, float], Cell | list[Cell]] = getattr(cells, form, None) or getattr(cluster_cells, form)
+        return function
+
+    def values(document: Document, _: float) -> Cell | list[Cell]:
+        found = [READERS[word](_first(document, path), absent) for path in paths]
+        return found[0] if len(found) == 1 else "/".join(map(str, found))
+
+    return values
+
+
+def _first(document: Document, path: str) -> Any:
+    return next(iter(find_at(document, path)), None)
+
+
+#: Functions of a value, or None, and of what is shown for nothing.
+READERS: Final[Mapping[str, Callable[[Any, str], Cell | list[Cell]]]] = {
+    "containers": lambda value, _: cells.containers_of(value),
+    "first": lambda value, absent: str(value or absent),
+    "flag": lambda value, absent: absent == "true" if value is None else bool(value),
+    "given": lambda value, absent: absent if value is None else str(value),
+    "int": lambda value, _: int(value or 0),
+    "modes": lambda value, _: cluster_cells.modes(value),
+    "pairs": lambda value, _: cells.pairs(value),
+    "selector": lambda value, _: cells.selector_of(value),
+}
 
 
 def scale_table(scale: Document, now: float, include: str = "Metadata") -> Document:
     """Return a ``Scale`` as a ``Table``."""
-    shown = _table(_SCALE, [scale], now, include)
+    shown = _table(_built_in_layout("Scale.autoscaling"), [scale], now, include)
     return {**shown, "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]}}
 
 
@@ -257,107 +301,3 @@ _NAMES: Final = frozenset(["Attacher", "Name"])
 
 def _metadata_of(document: Document) -> Document:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": document["metadata"]}
-
-
-_RBAC: Final = "rbac.authorization.k8s.io"
-_RESOURCE: Final = "resource.k8s.io"
-_STORAGE: Final = "storage.k8s.io"
-
-_CONTAINERS: Final = ("+Containers", "+Images")
-_WORKLOAD: Final = (*_CONTAINERS, "+Selector")
-_REPLICAS: Final = ("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age", *_WORKLOAD)
-_BINDING: Final = ("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
-_NODE: Final = (
-    "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP", "+OS-Image", "+Kernel-Version",
-    "+Container-Runtime",
-)  # fmt: skip
-_VOLUME: Final = (
-    "Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass",
-    "Reason", "Age", "+VolumeMode",
-)  # fmt: skip
-_CLAIM: Final = (
-    "Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age",
-    "+VolumeMode",
-)  # fmt: skip
-_DAEMON_SET: Final = (
-    "Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer",
-    "Node Selector", "Age", *_WORKLOAD,
-)  # fmt: skip
-_DRIVER: Final = (
-    "Name", "AttachRequired:boolean", "PodInfoOnMount:boolean", "StorageCapacity:boolean", "TokenRequests",
-    "RequiresRepublish:boolean", "Modes", "Age",
-)  # fmt: skip
-_POD: Final = ("Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates")
-_METRICS: Final = _Layout(("Name", "cpu", "memory", "Window"), cluster.metrics)
-_CREATED: Final = _Layout(("Name", "Created At:date"), cluster.created)
-_PLAIN: Final = _Layout(("Name", "Age"), cluster.plain)
-_SCALE: Final = _Layout(("Name:string", "Desired:integer", "Available:integer", "Age"), cluster.scale)
-_EVENT: Final = _Layout(
-    ("Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message", "+First Seen", "+Count", "+Name"),
-    cluster.event,
-)
-
-_LAYOUTS: Final[Mapping[tuple[str, str], _Layout]] = {
-    ("", "ConfigMap"): _Layout(("Name", "Data", "Age"), cluster.config_map),
-    ("", "Endpoints"): _Layout(("Name", "Endpoints", "Age"), cluster.endpoints),
-    ("", "Event"): _EVENT,
-    ("", "LimitRange"): _CREATED,
-    ("", "Namespace"): _Layout(("Name", "Status", "Age"), cluster.namespace),
-    ("", "Node"): _Layout(_NODE, cluster.node),
-    ("", "PersistentVolume"): _Layout(_VOLUME, storage.volume),
-    ("", "PersistentVolumeClaim"): _Layout(_CLAIM, storage.claim),
-    ("", "Pod"): _Layout(_POD, pod, pod_conditions),
-    ("", "PodTemplate"): _Layout(("Name", "Containers", "Images", "Pod Labels"), workloads.pod_template),
-    ("", "ReplicationController"): _Layout(_REPLICAS, workloads.replication_controller),
-    ("", "ResourceQuota"): _Layout(("Name", "Request", "Limit", "Age"), cluster.quota),
-    ("", "Secret"): _Layout(("Name", "Type", "Data", "Age"), cluster.secret),
-    ("", "Service"): _Layout(("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"), cluster.service),
-    ("apps", "ControllerRevision"): _Layout(("Name", "Controller", "Revision", "Age"), workloads.controller_revision),
-    ("apps", "DaemonSet"): _Layout(_DAEMON_SET, workloads.daemon_set),
-    ("apps", "Deployment"): _Layout(("Name", "Ready", "Up-to-date", "Available", "Age", *_WORKLOAD), workloads.deployment),
-    ("apps", "ReplicaSet"): _Layout(_REPLICAS, workloads.replica_set),
-    ("apps", "StatefulSet"): _Layout(("Name", "Ready", "Age", *_CONTAINERS), workloads.stateful_set),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _CREATED,
-    ("autoscaling", "HorizontalPodAutoscaler"): _Layout(
-        ("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"), workloads.autoscaler
-    ),
-    ("batch", "CronJob"): _Layout(
-        ("Name", "Schedule", "Timezone", "Suspend:boolean", "Active:integer", "Last Schedule", "Age", *_WORKLOAD),
-        workloads.cron_job,
-    ),
-    ("batch", "Job"): _Layout(("Name", "Status", "Completions", "Duration", "Age", *_WORKLOAD), workloads.job),
-    ("certificates.k8s.io", "CertificateSigningRequest"): _Layout(
-        ("Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"), cluster.signing_request
-    ),
-    ("coordination.k8s.io", "Lease"): _Layout(("Name", "Holder", "Age"), cluster.lease),
-    ("discovery.k8s.io", "EndpointSlice"): _Layout(
-        ("Name", "AddressType", "Ports", "Endpoints", "Age"), cluster.endpoint_slice
-    ),
-    ("events.k8s.io", "Event"): _EVENT,
-    ("metrics.k8s.io", "NodeMetrics"): _METRICS,
-    ("metrics.k8s.io", "PodMetrics"): _METRICS,
-    ("networking.k8s.io", "Ingress"): _Layout(("Name", "Class", "Hosts", "Address", "Ports", "Age"), cluster.ingress),
-    ("networking.k8s.io", "NetworkPolicy"): _Layout(("Name", "Pod-Selector", "Age"), cluster.network_policy),
-    ("node.k8s.io", "RuntimeClass"): _Layout(("Name", "Handler", "Age"), cluster.runtime_class),
-    ("policy", "PodDisruptionBudget"): _Layout(
-        ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"), workloads.budget
-    ),
-    (_RBAC, "ClusterRole"): _CREATED,
-    (_RBAC, "ClusterRoleBinding"): _Layout(_BINDING, cluster.role_binding),
-    (_RBAC, "Role"): _CREATED,
-    (_RBAC, "RoleBinding"): _Layout(_BINDING, cluster.role_binding),
-    (_RESOURCE, "ResourceClaim"): _Layout(("Name", "State", "Age"), storage.device_claim),
-    (_RESOURCE, "ResourceSlice"): _Layout(("Name", "Node", "Driver", "Pool", "Age"), storage.slice_of_devices),
-    ("scheduling.k8s.io", "PodGroup"): _Layout(("Name", "Policy", "Workload", "Status", "Age"), cluster.pod_group),
-    ("scheduling.k8s.io", "PriorityClass"): _Layout(
-        ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"), cluster.priority_class
-    ),
-    (_STORAGE, "CSIDriver"): _Layout(_DRIVER, storage.driver),
-    (_STORAGE, "CSINode"): _Layout(("Name", "Drivers:integer", "Age"), storage.driver_node),
-    (_STORAGE, "CSIStorageCapacity"): _CREATED,
-    (_STORAGE, "StorageClass"): _Layout(
-        ("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"), storage.storage_class
-    ),
-    (_STORAGE, "VolumeAttachment"): _Layout(("Name", "Attacher", "PV", "Node", "Attached:boolean", "Age"), storage.attachment),
-    (_STORAGE, "VolumeAttributesClass"): _Layout(("Name", "DriverName", "Age"), storage.attributes_class),
-}

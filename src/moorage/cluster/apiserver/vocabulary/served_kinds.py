@@ -96,9 +96,9 @@ class ServedKind:
     ``struct`` is the type that scheduling decodes and that is validated; None for kinds whose metadata alone is validated.
     ``status_on_create`` is the initial status of a new object; None keeps the status that was sent. ``fields`` are the
     field selectors in addition to name and namespace, each with its default. ``gate`` is the feature gate that enables the
-    kind, or the group and version that ``--runtime-config`` enables; "" for none. ``columns`` are those of ``kubectl get`` that
-    read fields (``tables``). ``custom`` is set for a version of a custom kind. The objects of a kind are stored once, in its
-    storage version; ``stored_as`` is the kind of that version, None if this is the one.
+    kind, or the group and version that ``--runtime-config`` enables; "" for none. ``custom`` is set for a version of a custom
+    kind. The objects of a kind are stored once, in its storage version; ``stored_as`` is the kind of that version, None if
+    this is the one.
     """
 
     group: str
@@ -116,7 +116,6 @@ class ServedKind:
     version: str = "v1"
     verbs: tuple[str, ...] = VERBS
     gate: str = ""
-    columns: tuple[str, ...] = ()
     custom: CustomVersion | None = None
     stored_as: ServedKind | None = None
 
@@ -192,8 +191,7 @@ class Review:
 def _details() -> Mapping[str, Mapping[str, Any]]:
     """Return what the rows in ``moorage.api.kinds`` do not have, by qualified name; its defaults are those of ``ServedKind``.
 
-    ``columns``: the columns of ``kubectl get`` (``tables``), which is a function for most kinds. ``versions``: the other
-    versions of the kind, each with its ``gate``.
+    ``versions``: the other versions of the kind, each with its ``gate``.
     """
     text = text_of("moorage.cluster.apiserver.vocabulary", "kind_details.json")
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
@@ -220,7 +218,6 @@ def _served(kind: Kind, details: Mapping[str, Any]) -> ServedKind:
         version=kind.versions[0],
         verbs=tuple(details.get("verbs", VERBS)),
         gate=details.get("gate", kind.gate),
-        columns=tuple(details.get("columns", ())),
     )
 
 

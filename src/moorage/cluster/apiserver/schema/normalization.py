@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.quantity import NANO_PER_MILLI, QuantityError, canonical, milli_value, parse
-from moorage.cluster.apiserver.schema.schemas import SCHEMA, Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
+from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import go_word
@@ -268,7 +268,7 @@ def _schema_or_more(value: Any, _: str) -> Any:
     """Return a schema, or a list or bool in its place. Unknown fields are dropped and not reported, as by Go's decoder."""
     if isinstance(value, list):
         return [_schema_or_more(one, _) for one in value]
-    return value if isinstance(value, (bool, str)) else _struct(SCHEMA, value, None, [])
+    return value if isinstance(value, (bool, str)) else _struct(schema("apiextensions.JSONSchemaProps"), value, None, [])
 
 
 _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {

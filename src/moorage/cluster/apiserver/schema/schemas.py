@@ -1,14 +1,16 @@
 """The schema of every served kind: the types of its fields, and how its lists and maps are merged.
 
 Decoding, strategic merge patches, field management and the OpenAPI documents all use this table. Field types come from
-``protobuf_fields.json``, everything else from ``schema_rules.json``, as words for each field:
+``protobuf_fields.json``, everything else from ``schema_rules.json``, as words for each field. The fields of custom resource
+definitions, which are not sent as protobuf, are in ``definition_fields.json`` with their words:
 
     keys:A,B    an associative list with these keys         set        a list with distinct values
     atomic      a map or struct that is one value           required   a required field
     merge:K     merged by K in strategic merge patches      retain     with the retainKeys patch strategy
     default:V   the default of the field                    go:T       its type in Go, if it cannot be derived
 
-Source  the tags of api and apimachinery 1.36 (types.go); client-go, applyconfigurations/internal
+Source  the tags of api, apimachinery and apiextensions-apiserver 1.36 (types.go, types_jsonschema.go); client-go,
+        applyconfigurations/internal
 """
 
 from __future__ import annotations
@@ -185,131 +187,12 @@ def _object(schema: Schema) -> Type:
     return MapOf(UNTYPED, "map[string]interface {}", is_atomic=True) if is_atomic else UNTYPED
 
 
-# -- definition shapes -------------------------------------------------------------------------------------------------
-# The types of a CustomResourceDefinition's fields. A schema contains schemas, so these types refer to themselves.
-#
-# Source  apiextensions-apiserver, pkg/apis/apiextensions/v1: types.go, types_jsonschema.go
-
-_TEXT: Final = Scalar("s", "string")
-_INT: Final = Scalar("i", "int64")
-_INT32: Final = Scalar("i", "int32")
-_BOOL: Final = Scalar("b", "bool")
-_FLOAT: Final = Scalar("f", "float64")
-_JSON: Final = Scalar("R", "v1.JSON")
-#: A schema, or another value that the field allows in its place: a bool, a list of schemas, or a list of strings.
-_SCHEMA_OR_MORE: Final = Scalar("P", "v1.JSONSchemaProps")
-_TEXTS: Final = ListOf(_TEXT, "[]string")
-
-
-def _struct(name: str, /, **fields: Type) -> Struct:
-    return Struct(f"apiextensions.{name}", name, {one: _definition_field(one, held) for one, held in fields.items()})
-
-
-def _definition_field(name: str, held: Type) -> Field:
-    return Field(name, held, is_pointer=isinstance(held, Struct), omits_empty=True)
-
-
-def _written(struct: Struct, *names: str) -> Struct:
-    """Return a struct with some fields written even when empty."""
-    fields = {name: Field(name, one.type, is_required=True) if name in names else one for name, one in struct.fields.items()}
-    return Struct(struct.name, struct.go, fields, struct.is_atomic)
-
-
-_SCHEMA_FIELDS: Final[dict[str, Field]] = {}
-#: An OpenAPI schema.
-SCHEMA: Final = Struct("apiextensions.JSONSchemaProps", "JSONSchemaProps", _SCHEMA_FIELDS)
-_RULE: Final = _written(
-    _struct("ValidationRule", rule=_TEXT, message=_TEXT, messageExpression=_TEXT, reason=_TEXT, fieldPath=_TEXT,
-            optionalOldSelf=_BOOL),
-    "rule",
-)  # fmt: skip
-_SCHEMAS: Final = ListOf(SCHEMA, "[]v1.JSONSchemaProps")
-_NAMED_SCHEMAS: Final = MapOf(SCHEMA, "map[string]v1.JSONSchemaProps")
-_SCHEMA_TYPES: Final[Mapping[str, Type]] = {
-    "id": _TEXT, "$schema": _TEXT, "$ref": _TEXT, "description": _TEXT, "type": _TEXT, "format": _TEXT, "title": _TEXT,
-    "default": _JSON, "maximum": _FLOAT, "exclusiveMaximum": _BOOL, "minimum": _FLOAT, "exclusiveMinimum": _BOOL,
-    "maxLength": _INT, "minLength": _INT, "pattern": _TEXT, "maxItems": _INT, "minItems": _INT, "uniqueItems": _BOOL,
-    "multipleOf": _FLOAT, "enum": ListOf(_JSON, "[]v1.JSON"), "maxProperties": _INT, "minProperties": _INT, "required": _TEXTS,
-    "items": _SCHEMA_OR_MORE, "allOf": _SCHEMAS, "oneOf": _SCHEMAS, "anyOf": _SCHEMAS, "not": SCHEMA,
-    "properties": _NAMED_SCHEMAS, "additionalProperties": _SCHEMA_OR_MORE, "patternProperties": _NAMED_SCHEMAS,
-    "dependencies": MapOf(_SCHEMA_OR_MORE, "v1.JSONSchemaDependencies"), "additionalItems": _SCHEMA_OR_MORE,
-    "definitions": _NAMED_SCHEMAS, "externalDocs": _struct("ExternalDocumentation", description=_TEXT, url=_TEXT),
-    "example": _JSON, "nullable": _BOOL, "x-kubernetes-preserve-unknown-fields": _BOOL,
-    "x-kubernetes-embedded-resource": _BOOL, "x-kubernetes-int-or-string": _BOOL, "x-kubernetes-list-map-keys": _TEXTS,
-    "x-kubernetes-list-type": _TEXT, "x-kubernetes-map-type": _TEXT,
-    "x-kubernetes-validations": ListOf(_RULE, "v1.ValidationRules", ("rule",)),
-}  # fmt: skip
-#: Fields that distinguish an empty value from an absent one.
-_POINTERS: Final = frozenset(
-    ["$ref", "maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems", "multipleOf", "maxProperties",
-     "minProperties", "default", "example", "items", "additionalProperties", "additionalItems", "not",
-     "externalDocs", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-list-type", "x-kubernetes-map-type"]
-)  # fmt: skip
-_SCHEMA_FIELDS.update(
-    {name: Field(name, held, is_pointer=name in _POINTERS, omits_empty=True) for name, held in _SCHEMA_TYPES.items()}
-)
-
-_NAMES: Final = _written(
-    _struct("CustomResourceDefinitionNames", plural=_TEXT, singular=_TEXT, shortNames=_TEXTS, kind=_TEXT, listKind=_TEXT,
-            categories=_TEXTS),
-    "plural", "kind",
-)  # fmt: skip
-_SCALE: Final = _written(
-    _struct("CustomResourceSubresourceScale", specReplicasPath=_TEXT, statusReplicasPath=_TEXT, labelSelectorPath=_TEXT),
-    "specReplicasPath", "statusReplicasPath",
-)  # fmt: skip
-_COLUMN: Final = _written(
-    _struct("CustomResourceColumnDefinition", name=_TEXT, type=_TEXT, format=_TEXT, description=_TEXT, priority=_INT32,
-            jsonPath=_TEXT),
-    "name", "type", "jsonPath",
-)  # fmt: skip
-_VERSION: Final = _written(
-    _struct(
-        "CustomResourceDefinitionVersion", name=_TEXT, served=_BOOL, storage=_BOOL, deprecated=_BOOL, deprecationWarning=_TEXT,
-        schema=_struct("CustomResourceValidation", openAPIV3Schema=SCHEMA),
-        subresources=_struct("CustomResourceSubresources", status=_struct("CustomResourceSubresourceStatus"), scale=_SCALE),
-        additionalPrinterColumns=ListOf(_COLUMN, "[]v1.CustomResourceColumnDefinition"),
-        selectableFields=ListOf(_struct("SelectableField", jsonPath=_TEXT), "[]v1.SelectableField"),
-    ),
-    "name", "served", "storage",
-)  # fmt: skip
-_CLIENT: Final = _struct(
-    "WebhookClientConfig", url=_TEXT, caBundle=Scalar("y", "[]uint8"),
-    service=_struct("ServiceReference", namespace=_TEXT, name=_TEXT, path=_TEXT, port=_INT32),
-)  # fmt: skip
-_WEBHOOK: Final = _struct("WebhookConversion", clientConfig=_CLIENT, conversionReviewVersions=_TEXTS)
-_SPEC: Final = _written(
-    _struct(
-        "CustomResourceDefinitionSpec", group=_TEXT, names=_NAMES, scope=_TEXT,
-        versions=ListOf(_VERSION, "[]v1.CustomResourceDefinitionVersion"),
-        conversion=_written(_struct("CustomResourceConversion", strategy=_TEXT, webhook=_WEBHOOK), "strategy"),
-        preserveUnknownFields=_BOOL,
-    ),
-    "group", "names", "scope", "versions",
-)  # fmt: skip
-_CONDITION: Final = _written(
-    _struct("CustomResourceDefinitionCondition", type=_TEXT, status=_TEXT, lastTransitionTime=Scalar("T", "v1.Time"),
-            reason=_TEXT, message=_TEXT, observedGeneration=_INT),
-    "type", "status",
-)  # fmt: skip
-_STATUS: Final = _struct(
-    "CustomResourceDefinitionStatus", conditions=ListOf(_CONDITION, "[]v1.CustomResourceDefinitionCondition", ("type",)),
-    acceptedNames=_NAMES, storedVersions=_TEXTS, observedGeneration=_INT,
-)  # fmt: skip
-
-#: The fields of the kind, apart from metadata.
-DEFINITION_FIELDS: Final[Mapping[str, Field]] = {
-    "spec": Field("spec", _SPEC, is_required=True),
-    "status": Field("status", _STATUS, omits_empty=True),
-}
-
-
 # -- schemas -----------------------------------------------------------------------------------------------------------
 
 _GO: Final = {
     "s": "string", "i": "int64", "b": "bool", "f": "float64", "y": "[]uint8", "T": "v1.Time", "U": "v1.MicroTime",
     "Q": "resource.Quantity", "O": "intstr.IntOrString", "D": "v1.Duration", "R": "runtime.RawExtension", "F": "v1.FieldsV1",
-    "X": "v1.ExtraValue",
+    "P": "v1.JSONSchemaProps", "X": "v1.ExtraValue",
 }  # fmt: skip
 
 
@@ -321,8 +204,32 @@ def _rules() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
+def _definition_rows() -> Mapping[str, Mapping[str, list[Any]]]:
+    """Return type, flags and words of each field in a CustomResourceDefinition, by struct; "" is the kind itself."""
+    text = text_of("moorage.cluster.apiserver.schema", "definition_fields.json")
+    found: Mapping[str, Mapping[str, list[Any]]] = json.loads(text)
+    return found
+
+
+_DEFINITION_STRUCTS: Final[dict[str, Struct]] = {}
+
+
+def _definition_struct(name: str) -> Struct:
+    """Return a struct of definitions. A schema contains schemas, so its type refers to itself."""
+    if name not in _DEFINITION_STRUCTS:
+        fields: dict[str, Field] = {}
+        _DEFINITION_STRUCTS[name] = Struct(name, _short_name(name), fields)
+        fields |= {
+            field: _field(field, holds, flags, *rule) for field, (holds, flags, *rule) in _definition_rows()[name].items()
+        }
+    return _DEFINITION_STRUCTS[name]
+
+
+@cache
 def schema(name: str) -> Struct:
-    """Return the schema of a ``protobuf`` message, such as ``core.Container``."""
+    """Return the schema of a ``protobuf`` message, such as ``core.Container``, or of a struct of definitions."""
+    if name in _definition_rows():
+        return _definition_struct(name)
     rules = _rules().get(name) or _rules().get(origin_of(name), {})
     fields: dict[str, Field] = {}
     for inner, holds, flags in messages()[name].values():
@@ -343,7 +250,7 @@ def _short_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _field(name: str, holds: str, flags: int, rule: str) -> Field:
+def _field(name: str, holds: str, flags: int, rule: str = "") -> Field:
     words = dict(word.partition(":")[::2] for word in rule.split())
     return Field(
         name,
@@ -372,7 +279,7 @@ def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
     return replace(item, is_atomic=True) if "atomic" in words else item
 
 
-_TYPE_META: Final = {name: Field(name, _TEXT, omits_empty=True) for name in ("apiVersion", "kind")}
+_TYPE_META: Final = {name: Field(name, Scalar("s", "string"), omits_empty=True) for name in ("apiVersion", "kind")}
 #: Kinds embedded in other objects that carry kind and API version there: the claim templates of a stateful set.
 _EMBEDDED_KINDS: Final = frozenset(["core.PersistentVolumeClaim"])
 
@@ -394,7 +301,7 @@ def kind_schema(kind: ServedKind | Review) -> Struct:
 @cache
 def _built_in_schema(kind: ServedKind | Review) -> Struct:
     found = schema(message_of(kind.group, kind.version, kind.kind))
-    more = DEFINITION_FIELDS if kind.kind == "CustomResourceDefinition" else {}
+    more = _definition_struct("").fields if kind.kind == "CustomResourceDefinition" else {}
     return replace(found, fields={**_TYPE_META, **found.fields, **more})
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
 from moorage.api.validation.faults import Faults, duplicate, invalid, object_meta, required
-from moorage.basis import text_of
 from moorage.cluster.apiserver.admission.custom_resource_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
@@ -214,35 +213,18 @@ def _repeated(values: list[Any]) -> Iterator[int]:
 
 
 # -- declared rules ----------------------------------------------------------------------------------------------------
-# Defaults and checks of fields of kinds that scheduling does not read, by the messages that an object holds.
+# Checks of fields of kinds that scheduling does not read, by the messages that an object holds.
 #
-# ``field_defaults.json`` has by message and field ``default``, the value of an absent field, or of an empty one with ``empty``.
 # The checks stand in the tables of rules under the names of messages. What crosses messages stands under the names of kinds.
 #
 # Source  kubernetes, pkg/apis/{admissionregistration,autoscaling,certificates,discovery,flowcontrol,networking}:
-#         v1/defaults.go and validation/validation.go
-
-
-@cache
-def _defaults() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    text = text_of("moorage.cluster.apiserver.admission", "field_defaults.json")
-    found: Mapping[str, Mapping[str, Mapping[str, Any]]] = json.loads(text)
-    return found
-
-
-def set_declared_defaults(kind: ServedKind, document: Document) -> None:
-    """Set declared defaults in place."""
-    for _, struct, value in _parts(_shape(kind), document, ""):
-        for name, rule in _defaults().get(struct, {}).items():
-            if value.get(name) is None or (rule.get("empty") and not value[name]):
-                value[name] = copy.deepcopy(rule["default"])
+#         validation/validation.go
 
 
 def declared_faults(kind: ServedKind, document: Document) -> Faults:
     """Yield the faults of a defaulted object that are declared."""
     for path, struct, value in _parts(_shape(kind), document, ""):
-        if RULES.has(struct):
-            yield from RULES.faults(struct, value, path)
+        yield from RULES.faults(struct, value, path)
 
 
 # -- messages with rules ------------------------------------------------------------------------------------------------
@@ -253,14 +235,10 @@ def _shape(kind: ServedKind) -> Type:
     return kind_schema(kind)
 
 
-def _is_declared(name: str) -> bool:
-    return name in _defaults() or RULES.has(name)
-
-
 @cache
 def _reaches(name: str) -> bool:
     """Return whether a message, or one that it holds, has rules. No message with rules holds itself."""
-    return _is_declared(name) or any(_reaches(inner.name) for inner in _structs(name))
+    return RULES.has(name) or any(_reaches(inner.name) for inner in _structs(name))
 
 
 _SHAPES: Final[dict[str, Struct]] = {}
@@ -285,7 +263,7 @@ def _parts(shape: Type, value: Any, path: str) -> Iterator[tuple[str, str, Docum
         _SHAPES.setdefault(shape.name, shape)
         if not _reaches(shape.name):
             return
-        if _is_declared(shape.name):
+        if RULES.has(shape.name):
             yield path, shape.name, value
         for name, field in shape.fields.items():
             if name in {"metadata", "status"}:

@@ -27,7 +27,6 @@ from moorage.api.defaults import (
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Object
-from moorage.cluster.apiserver.admission.custom_resource_strategy import set_declared_defaults
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types
@@ -58,10 +57,6 @@ def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -
         document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
     for fill in _BY_KIND.get((kind.group, kind.kind), ()):
         fill(document)
-    for name, value in _TOP_LEVEL_DEFAULTS.get((kind.group, kind.kind), {}).items():
-        document.setdefault(name, value)
-    if kind.struct is None:
-        set_declared_defaults(kind, document)
     complete_types(kind, document)
     rule = _RULES.get(type(decoded)) if decoded is not None else None
     if rule is not None and decoded is not None:
@@ -297,41 +292,26 @@ def _definition(definition: Document) -> None:
         names["listKind"] = names.get("listKind") or f"{kind}List"
 
 
-_CRON_JOB: Final = _spec_default(
-    concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1
-)
-
 #: Defaulting functions that run before the defaults of each nested type.
 _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
     ("", "Node"): (_node,),
     ("", "PersistentVolume"): (_pending,),
     ("", "PersistentVolumeClaim"): (_claim, _pending),
     ("", "Pod"): (_own_pod_spec,),
-    ("", "ReplicationController"): (_spec_default(replicas=1), _copy_template_labels),
+    ("", "ReplicationController"): (_copy_template_labels,),
     ("", "ServiceAccount"): (_account,),
     ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): (_definition,),
-    ("apps", "Deployment"): (_spec_default(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
-    ("apps", "ReplicaSet"): (_spec_default(replicas=1),),
-    ("apps", "DaemonSet"): (_spec_default(revisionHistoryLimit=10), _daemon_set),
-    ("apps", "StatefulSet"): (
-        _spec_default(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
-    ),
+    ("apps", "Deployment"): (_deployment,),
+    ("apps", "DaemonSet"): (_daemon_set,),
+    ("apps", "StatefulSet"): (_stateful_set,),
     ("autoscaling", "HorizontalPodAutoscaler"): (_autoscaler,),
     ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),
-    ("batch", "CronJob"): (_CRON_JOB,),
     ("networking.k8s.io", "NetworkPolicy"): (_policy_types,),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
     ("scheduling.k8s.io", "PodGroup"): (_spec_default(disruptionMode="Pod"),),
 }  # fmt: skip
-
-_TOP_LEVEL_DEFAULTS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
-    ("storage.k8s.io", "StorageClass"): {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
-    ("scheduling.k8s.io", "PriorityClass"): {"preemptionPolicy": "PreemptLowerPriority"},
-    ("", "Secret"): {"type": "Opaque"},
-}
-
 
 # -- gated fields ------------------------------------------------------------------------------------------------------
 # Drop fields whose feature gate is disabled, unless the stored object already has them.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import datetime
 import json
 import re
@@ -18,6 +19,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.quantity import NANO_PER_MILLI, QuantityError, canonical, milli_value, parse
+from moorage.basis import text_of
 from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
@@ -284,7 +286,7 @@ _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
 # Go always encodes: zero numbers, null times, empty structs. The plan for each type is computed once, so types without
 # defaults are skipped.
 #
-# Source  kubernetes, pkg/apis/{apps,batch,core,resource,storage}/v1: defaults.go and zz_generated.defaults.go
+# Source  kubernetes, pkg/apis/*/v1: defaults.go and zz_generated.defaults.go
 
 SetDefaults = Callable[[Document], None]
 
@@ -329,7 +331,7 @@ def _plan(shape: Struct, known: dict[str, _Plan]) -> _Plan:
                 inner.append(found)
             if (found is None or not found.is_written) and _is_written(field) and (shape.name, field.name) not in _NEVER_ZERO:
                 zeros.append((field.name, _zero(field)))
-        known[shape.name] = _Plan(_RULES.get(shape.name), tuple(inner), tuple(zeros))
+        known[shape.name] = _Plan(_defaults_of(shape.name), tuple(inner), tuple(zeros))
     return known[shape.name]
 
 
@@ -387,30 +389,32 @@ def _complete(plan: _Plan, document: Document) -> None:
 
 
 # -- defaults by type --------------------------------------------------------------------------------------------------
+# ``field_defaults.json`` has by type and field ``default``, the value of an absent field, or of an empty one with ``empty``.
+# Functions set what depends on other fields.
 
 
-def _defaults(**defaults: Any) -> SetDefaults:
-    """Return a function that sets absent fields."""
-    pairs = tuple(defaults.items())
+@cache
+def _declared() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    found: Mapping[str, Mapping[str, Mapping[str, Any]]] = json.loads(
+        text_of("moorage.cluster.apiserver.schema", "field_defaults.json")
+    )
+    return found
+
+
+def _defaults_of(name: str) -> SetDefaults | None:
+    """Return the function that sets the defaults of a type; None for a type without defaults."""
+    function = _RULES.get(name)
+    rows = [(field, rule["default"], rule.get("empty", False)) for field, rule in _declared().get(name, {}).items()]
 
     def fill(document: Document) -> None:
-        for name, value in pairs:
-            if document.get(name) is None:
-                document[name] = value
+        for field, default, if_empty in rows:
+            held = document.get(field)
+            if held is None or (if_empty and not held):
+                document[field] = copy.deepcopy(default)
+        if function is not None:
+            function(document)
 
-    return fill
-
-
-def _defaults_if_zero(**defaults: int) -> SetDefaults:
-    """Return a function that sets absent or zero numbers."""
-    pairs = tuple(defaults.items())
-
-    def fill(document: Document) -> None:
-        for name, value in pairs:
-            if not document.get(name):
-                document[name] = value
-
-    return fill
+    return fill if rows else function
 
 
 def pulls_always(image: str) -> bool:
@@ -425,8 +429,6 @@ def _policy(image: Any) -> str:
 def _container(container: Document) -> None:
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = _policy(container.get("image"))
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
 
 
 def _volume(volume: Document) -> None:
@@ -440,12 +442,6 @@ def _image(source: Document) -> None:
 
 
 def _pod_spec(spec: Document) -> None:
-    for name, value in (
-        ("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler"),
-        ("terminationGracePeriodSeconds", 30),
-    ):  # fmt: skip
-        spec.setdefault(name, value)
-    spec.setdefault("securityContext", {})
     # One field under its deprecated and its current name.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
@@ -463,12 +459,6 @@ def _mapped_amounts(device: Document) -> None:
             held.setdefault("allocationMultiplier", "1")
 
 
-def _modes(driver: Document) -> None:
-    _DRIVER(driver)
-    if not driver.get("volumeLifecycleModes"):
-        driver["volumeLifecycleModes"] = ["Persistent"]
-
-
 def _rounded(*names: str) -> SetDefaults:
     """Return a function that rounds amounts up to thousandths, the finest stored precision."""
 
@@ -481,49 +471,15 @@ def _rounded(*names: str) -> SetDefaults:
     return fill
 
 
-_DRIVER: Final = _defaults(
-    attachRequired=True, podInfoOnMount=False, storageCapacity=False, fsGroupPolicy="ReadWriteOnceWithFSType",
-    requiresRepublish=False, seLinuxMount=False,
-)  # fmt: skip
-_FILES: Final = _defaults(defaultMode=0o644)
-_BLOCK_DEVICE: Final = _defaults(pool="rbd", user="admin", keyring="/etc/ceph/keyring")
-_SCALE_IO: Final = _defaults(storageMode="ThinProvisioned", fsType="xfs")
-_TCP: Final = _defaults(protocol="TCP")
-
 _RULES: Final[Mapping[str, SetDefaults]] = {
-    "apps.StatefulSetPersistentVolumeClaimRetentionPolicy": _defaults(whenDeleted="Retain", whenScaled="Retain"),
-    "batch.PodFailurePolicyOnPodConditionsPattern": _defaults(status="True"),
-    "core.AzureDiskVolumeSource": _defaults(cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared"),
-    "core.ConfigMapVolumeSource": _FILES,
     "core.Container": _container,
-    "core.ContainerPort": _TCP,
-    "core.DownwardAPIVolumeSource": _FILES,
-    "core.EndpointPort": _TCP,
     "core.EphemeralContainer": _container,
-    "core.FileKeySelector": _defaults(optional=False),
-    "core.GRPCAction": _defaults(service=""),
-    "core.HTTPGetAction": _defaults(path="/", scheme="HTTP"),
-    "core.HostPathVolumeSource": _defaults(type=""),
-    "core.ISCSIPersistentVolumeSource": _defaults(iscsiInterface="default"),
-    "core.ISCSIVolumeSource": _defaults(iscsiInterface="default"),
     "core.ImageVolumeSource": _image,
-    "core.ObjectFieldSelector": _defaults(apiVersion="v1"),
-    "core.PersistentVolumeClaimSpec": _defaults(volumeMode="Filesystem"),
-    "core.PersistentVolumeSpec": _defaults(persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"),
     "core.PodSpec": _pod_spec,
-    "core.Probe": _defaults_if_zero(timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3),
-    "core.ProjectedVolumeSource": _FILES,
-    "core.RBDPersistentVolumeSource": _BLOCK_DEVICE,
-    "core.RBDVolumeSource": _BLOCK_DEVICE,
     "core.ResourceQuotaSpec": _rounded("hard"),
     "core.ResourceQuotaStatus": _rounded("hard", "used"),
-    "core.ScaleIOPersistentVolumeSource": _SCALE_IO,
-    "core.ScaleIOVolumeSource": _SCALE_IO,
-    "core.SecretVolumeSource": _FILES,
-    "core.ServiceAccountTokenProjection": _defaults(expirationSeconds=3600),
     "core.Volume": _volume,
     "resource.Device": _mapped_amounts,
     "resource.DeviceSubRequest": _device_request,
     "resource.ExactDeviceRequest": _device_request,
-    "storage.CSIDriverSpec": _modes,
 }

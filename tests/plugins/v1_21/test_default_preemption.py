@@ -11,9 +11,9 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Reject
 from moorage.plugins import default_preemption as today
+from moorage.plugins.earlier.default_preemption import DefaultPreemptionV121
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.plugins.v1_21.default_preemption import DefaultPreemptionV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.storage import with_objects
 

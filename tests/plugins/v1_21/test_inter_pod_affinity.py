@@ -12,7 +12,7 @@ from moorage.api.core import Namespace
 from moorage.api.meta import ObjectMeta
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinityArgsV121, InterPodAffinityV121
+from moorage.plugins.earlier.inter_pod_affinity import InterPodAffinityArgsV121, InterPodAffinityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.node_affinity import NodeAffinityV121
+from moorage.plugins.earlier.node_affinity import NodeAffinityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals

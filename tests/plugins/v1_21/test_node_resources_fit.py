@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moorage.framework.events import Action, Resource
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.node_resources_fit import NodeResourcesFitV121
+from moorage.plugins.earlier.node_resources_fit import NodeResourcesFitV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import refusals, wakes

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.api.core import Service
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.pod_topology_spread import PodTopologySpreadArgsV121, PodTopologySpreadV121
+from moorage.plugins.earlier.pod_topology_spread import PodTopologySpreadArgsV121, PodTopologySpreadV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.feature_gates import FeatureGates
+from moorage.plugins.earlier.balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
-from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocated, NodeResourcesLeastAllocatedArgs
 from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocated, NodeResourcesMostAllocatedArgs
 from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatio, RequestedToCapacityRatioArgs

@@ -13,7 +13,7 @@ from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.errors import AttemptError
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
-from moorage.plugins.v1_21.volume_binding import VolumeBindingArgsV121, VolumeBindingV121
+from moorage.plugins.earlier.volume_binding import VolumeBindingArgsV121, VolumeBindingV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals

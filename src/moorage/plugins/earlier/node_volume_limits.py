@@ -20,26 +20,216 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Final
 
 import numpy as np
 
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.framework.changes import RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.points import Reuse, Scope
+from moorage.framework.explaining import Detail
+from moorage.framework.feature_gates import FeatureGates
+from moorage.framework.points import Attachable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.earlier.shared.placed_pods import for_placed_pods
 from moorage.plugins.earlier.shared.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
-from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
-from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimitsV121, limit_key
-from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CURRENT_MIGRATION, GCE_PD, PORTWORX
-from moorage.plugins.volumes.csi_volumes import NO_LIMIT, AttachedVolumes, CsiFacts, CsiNodes, PodCsiVolumes, needed_volumes
-from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
+from moorage.plugins.node_volume_limits import TOO_MANY, NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
+from moorage.plugins.v1_21.shared.in_tree_disks import HeldVolumes, migration_under
+from moorage.plugins.volumes.csi_migration import (
+    AWS_EBS,
+    AZURE_DISK,
+    CURRENT_MIGRATION,
+    GCE_PD,
+    PORTWORX,
+    Migration,
+    MigrationError,
+    driver_of,
+    in_tree_plugin,
+    is_in_tree_plugin,
+)
+from moorage.plugins.volumes.csi_volumes import (
+    NO_LIMIT,
+    AttachedVolumes,
+    CsiFacts,
+    CsiNodes,
+    CsiVolume,
+    PodCsiVolumes,
+    needed_volumes,
+)
+from moorage.plugins.volumes.pod_claims import class_of_claim, uses_claim, volume_signature
+from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
+from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
+
+# -- 1.21 --------------------------------------------------------------------------------------------------------------
+# NodeVolumeLimits of 1.21: reject nodes where the pod's volumes would exceed the attach limit of a CSI driver.
+#
+# Only claims that a pod names directly count: not those of ephemeral volumes, inline volumes, or attachments without a pod. A
+# missing claim does not count. If the CSINode states no limit for a driver, the node's allocatable resource
+# ``attachable-volumes-csi-DRIVER`` limits it. In-tree disks count for the CSI driver on nodes that have migrated them, if the
+# gates allow that.
+#
+# Reads     the pod's claims, their volumes and classes; the same of the pods on each node; limits of CSINodes and nodes. A
+#           volume that several pods share counts once
+# Rejects   nodes at their limit; preemption may help
+# Wakes on  a node or CSINode added or changed; a pod deleted
+# Source    kube-scheduler 1.21, plugins/nodevolumelimits/csi.go; kubernetes 1.21, pkg/volume/util/attach_limit.go
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+NO_NAME: Final = "PersistentVolumeClaim had no name"
+
+_PREFIX: Final = "attachable-volumes-csi-"
+_LONGEST_KEY: Final = 63
+
+
+def limit_key(driver: str) -> str:
+    """Return the node resource that limits a driver's volumes; a name that would be too long ends in a digest."""
+    if len(_PREFIX) + len(driver) < _LONGEST_KEY:
+        return _PREFIX + driver
+    return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+class NodeVolumeLimitsV121(RefusingPlugin[PodInfo], Attachable):
+    name = "NodeVolumeLimits"
+    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
+
+    def __init__(self) -> None:
+        self._migration = migration_under(FeatureGates(release="1.21"))
+        self._held = HeldVolumes(self._on_row, PersistentVolumeClaim, PersistentVolume, StorageClass, by_node=CSINode)
+        self._counts: dict[str, Column] = {}
+        self._node_limits: dict[str, IntArray] = {}
+        self._node_limits_at = -1
+
+    def attach(self, handle: Handle) -> None:
+        self._migration = migration_under(handle.gates)
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        if pod.volumes is None or not pod.volumes.claims:
+            return
+        if any(not use.name for use in pod.volumes.claims if not use.ephemeral):
+            yield Reject(~nodes.false(), NO_NAME, error=True)
+            return
+        refused = nodes.false()
+        for plugins, rows in self._by_migration(nodes):
+            volumes = volumes_of(pod, plugins, self._migration, nodes.snapshot)
+            if volumes:
+                refused |= rows & self._over_limit(volumes, nodes)
+        yield Reject(refused, TOO_MANY)
+
+    def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
+        named = ", ".join(use.name for use in pod.volumes.claims) if pod.volumes is not None else ""
+        return Detail(f"too many volumes attached for claims {named}") if named else None
+
+    def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+        return remedies_of_full_attachments(node)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE))
+        yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD | Action.UPDATE))
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
+
+    # -- volumes of the pod and of the nodes --------------------------------------------------------------------------
+
+    def _by_migration(self, nodes: NodeView) -> Iterator[tuple[frozenset[str], BoolArray]]:
+        """Yield each set of in-tree plugins that some rows have migrated, and those rows."""
+        column = nodes.snapshot.index(CsiNodes).follow()
+        kinds: dict[frozenset[str], int] = {}
+        which = column.spread(
+            nodes.ids(column), lambda facts: kinds.setdefault(self._migrated_plugins(facts), len(kinds)), np.int64
+        )
+        yield from ((plugins, np.equal(which, number)) for plugins, number in kinds.items())
+
+    def _migrated_plugins(self, facts: CsiFacts | None) -> frozenset[str]:
+        return frozenset() if facts is None else facts.migrated & self._migration.plugins
+
+    def _on_row(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[CsiVolume]:
+        node = snapshot.objects(CSINode).get(snapshot.table.nodes[row].name)
+        plugins = self._migrated_plugins(None if node is None else CsiFacts.of(node))
+        return volumes_of(pod, plugins, self._migration, snapshot)
+
+    def _over_limit(self, volumes: frozenset[CsiVolume], nodes: NodeView) -> BoolArray:
+        """Return for each row whether the pod would exceed the limit of some driver."""
+        self._follow(nodes.snapshot)
+        over = nodes.false()
+        for driver in sorted({volume.driver for volume in volumes}):
+            added = nodes.zeros()
+            for volume in volumes:
+                if volume.driver == driver:
+                    added += ~nodes.holding([row for row, there in self._held.on_row.items() if volume in there])
+            counts = self._counts.get(driver)
+            held = nodes.zeros() if counts is None else nodes.take(counts)
+            over |= (added > 0) & (held + added > nodes.take(self._limits(driver, nodes.snapshot)))
+        return over
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        recomputed, is_reset = self._held.follow(snapshot)
+        if is_reset:
+            self._counts.clear()
+        for row, before, now in recomputed:
+            for removed in before - now:
+                self._counts[removed.driver].data[row] -= 1
+            for added in now - before:
+                self._counts.setdefault(added.driver, snapshot.table.space.column()).data[row] += 1
+
+    def _limits(self, driver: str, snapshot: Snapshot) -> IntArray:
+        """Return the limit of the driver on each row of the table, from its CSINode or else from the node."""
+        table = snapshot.table
+        if self._node_limits_at != table.changes.nodes:
+            self._node_limits.clear()
+            self._node_limits_at = table.changes.nodes
+        by_node = self._node_limits.get(driver)
+        if by_node is None:
+            key = limit_key(driver)
+            amounts = (node.status.allocatable.get(key) for node in table.nodes)
+            limits = (NO_LIMIT if one is None else amount(key, one) for one in amounts)
+            by_node = self._node_limits[driver] = np.fromiter(limits, dtype=np.int64, count=len(table))
+        by_driver = snapshot.index(CsiNodes).limits(driver)
+        return np.where(by_driver == NO_LIMIT, by_node, by_driver)
+
+
+def volumes_of(pod: PodInfo, plugins: frozenset[str], migration: Migration, snapshot: Snapshot) -> frozenset[CsiVolume]:
+    """Return the CSI volumes of a pod on a node that has migrated these in-tree plugins."""
+    claims = snapshot.objects(PersistentVolumeClaim)
+    named = (claims.get(use.key) for use in pod.volumes.claims if not use.ephemeral) if pod.volumes is not None else ()
+    found = (_volume_of(claim, plugins, migration, snapshot) for claim in named if claim is not None)
+    return frozenset(volume for volume in found if volume is not None)
+
+
+def _volume_of(
+    claim: PersistentVolumeClaim, plugins: frozenset[str], migration: Migration, snapshot: Snapshot
+) -> CsiVolume | None:
+    volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is None:
+        return _volume_to_be_made(claim, plugins, snapshot)
+    if volume.spec.csi is not None:
+        driver, handle = volume.spec.csi.driver, volume.spec.csi.volume_handle
+        return CsiVolume(driver, handle) if driver and handle else None
+    if in_tree_plugin(volume.spec) not in plugins:
+        return None
+    try:
+        known = migration.translate(volume)
+    except MigrationError:
+        return None
+    return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
+
+
+def _volume_to_be_made(claim: PersistentVolumeClaim, plugins: frozenset[str], snapshot: Snapshot) -> CsiVolume | None:
+    """Return the volume that the claim's class will provision; None if it is unknown or does not count."""
+    storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
+    if storage_class is None:
+        return None
+    driver: str | None = storage_class.provisioner
+    if is_in_tree_plugin(storage_class.provisioner):
+        driver = driver_of(storage_class.provisioner) if storage_class.provisioner in plugins else None
+    return CsiVolume(driver, "", claim.key) if driver else None
+
+
+# -- 1.22 and later ----------------------------------------------------------------------------------------------------
 
 _LIMITS: Final = "attachable-volumes-"
 

@@ -48,8 +48,8 @@ _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
 _DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
-def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -> None:
-    """Set an object's defaults in place. ``decoded`` is the decoded object, or None for kinds that scheduling does not read."""
+def set_defaults(kind: ServedKind, document: Document) -> None:
+    """Set an object's defaults in place, but those that depend on several fields which scheduling reads."""
     if kind.custom is not None:
         apply_defaults(kind.custom.schema, document)
         return
@@ -58,9 +58,6 @@ def set_defaults(kind: ServedKind, document: Document, decoded: Object | None) -
     for fill in _BY_KIND.get((kind.group, kind.kind), ()):
         fill(document)
     complete_types(kind, document)
-    rule = _RULES.get(type(decoded)) if decoded is not None else None
-    if rule is not None and decoded is not None:
-        apply_changes(document, decoded, rule(decoded))
 
 
 def _base64(text: str) -> str:
@@ -68,6 +65,14 @@ def _base64(text: str) -> str:
 
 
 # -- defaults of decoded objects ---------------------------------------------------------------------------------------
+
+
+def complete_decoded(document: Document, decoded: Object) -> Object:
+    """Return a decoded object with all defaults, and set those that it lacks in the document that it was decoded from."""
+    rule = _RULES.get(type(decoded))
+    complete = decoded if rule is None else rule(decoded)
+    apply_changes(document, decoded, complete)
+    return complete
 
 
 def apply_changes(document: Document, before: Object, after: Object) -> None:

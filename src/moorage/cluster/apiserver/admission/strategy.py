@@ -25,7 +25,12 @@ from moorage.cluster.apiserver.admission.custom_resource_strategy import (
     keep_all_but_status,
     prepare_custom,
 )
-from moorage.cluster.apiserver.admission.defaulting import drop_disabled_fields, drop_disabled_status_fields, set_defaults
+from moorage.cluster.apiserver.admission.defaulting import (
+    complete_decoded,
+    drop_disabled_fields,
+    drop_disabled_status_fields,
+    set_defaults,
+)
 from moorage.cluster.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.cluster.apiserver.admission.device_validation import selector_faults
 from moorage.cluster.apiserver.admission.quota_usage import qos_class
@@ -78,11 +83,12 @@ def decode_document(kind: ServedKind, document: Document) -> Object:
 
 def set_defaults_and_decode(kind: ServedKind, document: Document) -> Object:
     """Set a document's defaults in place and return it decoded."""
+    decode_document(kind, document)  # a value of the wrong type is refused before defaults are set
+    set_defaults(kind, document)
     try:
-        set_defaults(kind, document, decode_document(kind, document))
+        return complete_decoded(document, decode_document(kind, document))
     except InputError as error:
         raise bad_request(str(error)) from None
-    return decode_document(kind, document)
 
 
 def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, more: Iterable[Fault] = ()) -> None:

@@ -133,28 +133,15 @@ _BY_VERSION = {(version, kind.name): kind for kind in KINDS for version in kind.
 #: The reason for ignoring objects of kinds that no table contains.
 UNKNOWN_KIND: Final = "unknown kind"
 _NOT_READ = "scheduling does not read it"
-#: Kinds of a stock cluster that are ignored, by group.
-_LEFT_ASIDE: Final = {
-    "": ("Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "PodTemplate", "Secret", "ServiceAccount"),
-    "admissionregistration.k8s.io": (
-        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
-        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
-    ),
-    "apiextensions.k8s.io": ("CustomResourceDefinition",),
-    "apiregistration.k8s.io": ("APIService",),
-    "apps": ("ControllerRevision",),
-    "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest"),
-    "coordination.k8s.io": ("Lease", "LeaseCandidate"),
-    "discovery.k8s.io": ("EndpointSlice",),
-    "events.k8s.io": ("Event",),
-    "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
+#: Kinds of a stock cluster that are ignored, besides those of the table of kinds that no simulation reads.
+_MORE_KINDS: Final = {
+    "": ("Binding",),
     "gateway.networking.k8s.io": ("Gateway", "GatewayClass", "HTTPRoute"),
     "metrics.k8s.io": ("NodeMetrics", "PodMetrics"),
-    "networking.k8s.io": ("IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"),
-    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-    "storage.k8s.io": ("VolumeAttributesClass",),
-}  # fmt: skip
-_KNOWN = {(group, name) for group, names in _LEFT_ASIDE.items() for name in names}
+}
+_KNOWN = {(kind.group, kind.name) for kind in kinds.KINDS} | {
+    (group, name) for group, names in _MORE_KINDS.items() for name in names
+}
 _REASONS: Final = {
     ("autoscaling", "HorizontalPodAutoscaler"): "replicas stay as they are given",
     ("scheduling.k8s.io", "Workload"): "scheduling reads the pod groups that are made from it",

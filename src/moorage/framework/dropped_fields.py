@@ -12,37 +12,221 @@ A dropped field counts neither for pending pods nor for placed ones:
 * overhead, and namespace selectors of affinity terms, up to 1.23, while their gates are off
 * ephemeral volumes, up to 1.22, while their gate is off
 
-Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
+1.21 stands for 1.19 to 1.21: a pod has all newer fields dropped, as its API server would have stored it. That release rounds
+the requests of each container, not their sum, so requests are rounded here.
+
+Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource; api 0.21, core/v1/types.go;
+        kubernetes 1.21, pkg/api/pod/util.go, dropDisabledFields
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Container, ContainerStatus, Pod, TopologySpreadConstraint
-from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21, selecting_no_namespaces
+from moorage.api.core import Pod, TopologySpreadConstraint
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement, Quantity, ResourceList
+from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
 from moorage.basis.printable import counted, some
 from moorage.framework.feature_gates import FeatureGates
 
-_STORAGE: Final = "ephemeral-storage"
 _Reader = Callable[[Pod], Pod]
+#: Field → the fields below it to change, or the function of its value; None sets the field to its default.
+_Tree = dict[str, "_Tree | Callable[[Any], Any] | None"]
+
+
+# -- changing fields ---------------------------------------------------------------------------------------------------
+
+
+def _changing(change: Callable[[Any], Any] | None, *paths: str) -> _Reader:
+    """Return a function that changes the values at these paths; items of lists are changed one by one."""
+    tree: _Tree = {}
+    for path in paths:
+        *above, last = path.split(".")
+        inner: Any = tree
+        for name in above:
+            inner = inner.setdefault(name, {})
+        inner[last] = change
+    return lambda pod: _changed(pod, tree)
+
+
+def _dropping(*paths: str) -> _Reader:
+    """Return a function that sets the fields at these paths to their defaults."""
+    return _changing(None, *paths)
+
+
+def _changed(held: Any, tree: _Tree) -> Any:
+    """Return a struct or a tuple of structs with changed fields; the same object if nothing changes."""
+    if isinstance(held, tuple):
+        made = tuple(_changed(one, tree) for one in held)
+        return held if all(one is other for one, other in zip(made, held, strict=True)) else made
+    if held is None:
+        return None
+    changes: dict[str, Any] = {}
+    for name, inner in tree.items():
+        old = getattr(held, name)
+        if isinstance(inner, dict):
+            new = _changed(old, inner)
+        elif inner is not None:
+            new = inner(old)
+        else:
+            new = getattr(type(held)(), name)  # its default
+        if new is not old and new != old:
+            changes[name] = new
+    return replace(held, **changes) if changes else held
+
+
+def _all(*readers: _Reader) -> _Reader:
+    return lambda pod: reduce(lambda left, read: read(left), readers, pod)
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+_REQUESTS: Final = ("spec.containers.resources.requests", "spec.init_containers.resources.requests", "spec.overhead")
+_TERMS: Final = tuple(
+    f"spec.affinity.{kind}.{terms}"
+    for kind in ("pod_affinity", "pod_anti_affinity")
+    for terms in (
+        "required_during_scheduling_ignored_during_execution",
+        "preferred_during_scheduling_ignored_during_execution.pod_affinity_term",
+    )
+)
+_CONSTRAINTS: Final = "spec.topology_spread_constraints"
+#: Matches no namespace: each has a name.
+_NOWHERE: Final = LabelSelector(
+    match_expressions=(LabelSelectorRequirement(key="kubernetes.io/metadata.name", operator="In", values=("",)),)
+)
+
+
+def _without_storage(requests: ResourceList) -> ResourceList:
+    return {name: amount for name, amount in requests.items() if name != "ephemeral-storage"}
+
+
+def _without_label_keys(pod: Pod) -> Pod:
+    """Drop the keys, and what the API server's defaults added to the selectors for them."""
+    labels = pod.metadata.labels
+
+    def without(one: TopologySpreadConstraint) -> TopologySpreadConstraint:
+        added = {(key, "In", (labels[key],)) for key in one.match_label_keys if key in labels}
+        selector = one.label_selector
+        if selector is not None:
+            rest = tuple(
+                asked for asked in selector.match_expressions if (asked.key, asked.operator, asked.values) not in added
+            )
+            selector = replace(selector, match_expressions=rest)
+        return replace(one, match_label_keys=(), label_selector=selector)
+
+    if not any(one.match_label_keys for one in pod.spec.topology_spread_constraints):
+        return pod
+    return _changing(lambda held: tuple(map(without, held)), _CONSTRAINTS)(pod)
+
+
+_without_overhead: Final = _dropping("spec.overhead")
+_without_ephemeral_volumes: Final = _dropping("spec.volumes.ephemeral")
+_without_local_storage: Final = _changing(_without_storage, *_REQUESTS)
+_without_keys_of_terms: Final = _dropping(
+    *(f"{term}.{name}" for term in _TERMS for name in ("match_label_keys", "mismatch_label_keys"))
+)
+#: Affinity terms with namespace selectors match no namespace, as 1.23 reads them without its gate.
+_selecting_no_namespaces: Final = _all(
+    _changing(lambda held: None if held is None else _NOWHERE, *(f"{term}.namespace_selector" for term in _TERMS)),
+    _without_keys_of_terms,
+)
+_resizes: Final = [
+    f"status.{part}.{field}"
+    for part in ("container_statuses", "init_container_statuses")
+    for field in ("resources", "allocated_resources")
+]
+
+#: Gate of 1.32 or before → the reader while it is closed.
+_BY_GATE: Final[Mapping[str, _Reader]] = {
+    "PodAffinityNamespaceSelector": _selecting_no_namespaces,
+    "PodOverhead": _without_overhead,
+    "GenericEphemeralVolume": _without_ephemeral_volumes,
+    "LocalStorageCapacityIsolation": _without_local_storage,
+    "MinDomainsInPodTopologySpread": _dropping(f"{_CONSTRAINTS}.min_domains"),
+    "NodeInclusionPolicyInPodTopologySpread": _dropping(
+        f"{_CONSTRAINTS}.node_affinity_policy", f"{_CONSTRAINTS}.node_taints_policy"
+    ),
+}
+
+
+# -- 1.21 --------------------------------------------------------------------------------------------------------------
+
+
+class OldFields(NamedTuple):
+    """The fields that the feature gates of an old release keep."""
+
+    namespace_selector: bool = False
+    overhead: bool = True
+    local_storage: bool = True
+    ephemeral_volumes: bool = True
+
+
+_unknown_to_1_21: Final = _all(
+    _dropping(
+        "spec.resources", "spec.host_users", "spec.scheduling_gates", "spec.scheduling_group", "spec.resource_claims",
+        "spec.volumes.image", "status.resources", "status.allocated_resources", "status.resize",
+        "status.resource_claim_statuses", "status.extended_resource_claim_status", *_resizes,
+        *(f"spec.{part}.{field}" for part in ("containers", "init_containers")
+          for field in ("restart_policy", "restart_policy_rules")),
+        *(f"{_CONSTRAINTS}.{field}"
+          for field in ("min_domains", "node_affinity_policy", "node_taints_policy", "match_label_keys")),
+    ),
+    _without_keys_of_terms,
+)  # fmt: skip
+
+
+def reader_of_1_21(fields: OldFields) -> _Reader:
+    """Return a function that drops the fields of a pod which 1.21 does not know; a pod without any stays the same object."""
+    readers = [_unknown_to_1_21]
+    if not fields.namespace_selector:
+        readers.append(_dropping(*(f"{term}.namespace_selector" for term in _TERMS)))
+    if not fields.overhead:
+        readers.append(_without_overhead)
+    if not fields.local_storage:
+        readers.append(_without_local_storage)
+    if not fields.ephemeral_volumes:
+        readers.append(_without_ephemeral_volumes)
+    return _all(*readers, _changing(_rounded, *_REQUESTS))
+
+
+def _rounded(requests: ResourceList) -> ResourceList:
+    """Return requests in whole units, rounded up; the same object if they are whole already."""
+    parts = {name: whole for name, quantity in requests.items() if (whole := _whole(name, quantity)) is not None}
+    return {**requests, **parts} if parts else requests
+
+
+def _whole(name: str, quantity: Quantity) -> Quantity | None:
+    """Return a fractional request in whole units; None if it is whole already, or invalid."""
+    try:
+        nano = parse(quantity)
+        if nano % (NANO_PER_MILLI if name == "cpu" else NANO_PER_UNIT) == 0:
+            return None
+        return f"{milli_value(quantity)}m" if name == "cpu" else value(quantity)
+    except QuantityError:
+        return None
+
+
+# -- readers -----------------------------------------------------------------------------------------------------------
 
 
 def pod_reader(gates: FeatureGates) -> _Reader:
     """Return a function that drops the fields of a pod which the gates' release does not know."""
     if not gates.emulated.drops_later_pod_fields:
-        return _reader_of_today(gates)
-    fields = OldFields(
-        namespace_selector=gates["PodAffinityNamespaceSelector"],
-        overhead=gates["PodOverhead"],
-        local_storage=gates["LocalStorageCapacityIsolation"],
-        ephemeral_volumes=gates["GenericEphemeralVolume"],
+        readers = tuple(_readers(gates))
+        return _all(*readers) if readers else lambda pod: pod
+    return reader_of_1_21(
+        OldFields(
+            namespace_selector=gates["PodAffinityNamespaceSelector"],
+            overhead=gates["PodOverhead"],
+            local_storage=gates["LocalStorageCapacityIsolation"],
+            ephemeral_volumes=gates["GenericEphemeralVolume"],
+        )
     )
-    return lambda pod: as_kept_by_1_21(pod, fields)
 
 
 def ignored_fields_note(pods: Iterable[Pod], gates: FeatureGates) -> str:
@@ -68,25 +252,18 @@ def ignored_fields_note(pods: Iterable[Pod], gates: FeatureGates) -> str:
     )
 
 
-def _reader_of_today(gates: FeatureGates) -> _Reader:
-    readers = tuple(_readers(gates))
-    if len(readers) > 1:
-        return lambda pod: reduce(lambda left, read: read(left), readers, pod)
-    return readers[0] if readers else lambda pod: pod
-
-
 def _readers(gates: FeatureGates) -> Iterator[_Reader]:
     """Yield a reader for each set of fields that the release does not count."""
     if not gates["PodLevelResources"]:
-        yield _without_level
+        yield _dropping("spec.resources")
     elif not gates["InPlacePodLevelResourcesVerticalScaling"]:
-        yield _without_level_status
+        yield _dropping("status.resources")
     if not gates["InPlacePodVerticalScaling"]:
-        yield _without_resizes
+        yield _dropping(*_resizes)  # what the kubelet reports in the status
     if not gates.emulated.counts_sidecar_ports:
-        yield _without_sidecar_ports
+        yield _dropping("spec.init_containers.ports")
     if not gates.emulated.knows_sidecars:
-        yield _without_sidecars
+        yield _dropping("spec.init_containers.restart_policy")
     if not gates["MatchLabelKeysInPodTopologySpread"]:
         yield _without_label_keys
     yield from (reader for gate, reader in _BY_GATE.items() if _is_closed(gates, gate))
@@ -95,135 +272,3 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
 def _is_closed(gates: FeatureGates, name: str) -> bool:
     """Return True if the gate is closed, in a release with it or before it. Later releases lack it: the feature is on."""
     return name in gates.names and not gates[name]
-
-
-def _without_level(pod: Pod) -> Pod:
-    return pod if pod.spec.resources is None else replace(pod, spec=replace(pod.spec, resources=None))
-
-
-def _without_level_status(pod: Pod) -> Pod:
-    if pod.status.resources is None:
-        return pod
-    return replace(pod, status=replace(pod.status, resources=None))
-
-
-def _without_resizes(pod: Pod) -> Pod:
-    """Drop the resources of containers that the kubelet reports in the status."""
-    status = pod.status
-    reported = (*status.container_statuses, *status.init_container_statuses)
-    if all(one.resources is None and not one.allocated_resources for one in reported):
-        return pod
-    return replace(
-        pod,
-        status=replace(
-            status,
-            container_statuses=tuple(map(_without_resize, status.container_statuses)),
-            init_container_statuses=tuple(map(_without_resize, status.init_container_statuses)),
-        ),
-    )
-
-
-def _without_resize(status: ContainerStatus) -> ContainerStatus:
-    return replace(status, resources=None, allocated_resources={})
-
-
-def _without_sidecar_ports(pod: Pod) -> Pod:
-    init = pod.spec.init_containers
-    if not any(one.ports for one in init):
-        return pod
-    return _with_init_containers(pod, ports=())
-
-
-def _without_sidecars(pod: Pod) -> Pod:
-    if all(one.restart_policy is None for one in pod.spec.init_containers):
-        return pod
-    return _with_init_containers(pod, restart_policy=None)
-
-
-def _with_init_containers(pod: Pod, **fields: Any) -> Pod:
-    """Return the pod with these fields in all of its init containers."""
-    init = tuple(replace(one, **fields) for one in pod.spec.init_containers)
-    return replace(pod, spec=replace(pod.spec, init_containers=init))
-
-
-def _without_label_keys(pod: Pod) -> Pod:
-    """Drop the keys, and what the API server's defaults added to the selectors for them."""
-    constraints = pod.spec.topology_spread_constraints
-    if not any(one.match_label_keys for one in constraints):
-        return pod
-    kept = tuple(_without_keys(one, pod.metadata.labels) for one in constraints)
-    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))
-
-
-def _without_keys(one: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
-    added = {(key, "In", (labels[key],)) for key in one.match_label_keys if key in labels}
-    selector = one.label_selector
-    if selector is not None:
-        rest = tuple(asked for asked in selector.match_expressions if (asked.key, asked.operator, asked.values) not in added)
-        selector = replace(selector, match_expressions=rest)
-    return replace(one, match_label_keys=(), label_selector=selector)
-
-
-def _without_local_storage(pod: Pod) -> Pod:
-    spec = pod.spec
-    return replace(
-        pod,
-        spec=replace(
-            spec,
-            containers=tuple(map(_without_storage, spec.containers)),
-            init_containers=tuple(map(_without_storage, spec.init_containers)),
-            overhead={name: amount for name, amount in spec.overhead.items() if name != _STORAGE},
-        ),
-    )
-
-
-def _without_storage(container: Container) -> Container:
-    requests = container.resources.requests
-    if _STORAGE not in requests:
-        return container
-    kept = {name: amount for name, amount in requests.items() if name != _STORAGE}
-    return replace(container, resources=replace(container.resources, requests=kept))
-
-
-def _without_overhead(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, overhead={})) if pod.spec.overhead else pod
-
-
-def _without_ephemeral_volumes(pod: Pod) -> Pod:
-    volumes = pod.spec.volumes
-    if all(one.ephemeral is None for one in volumes):
-        return pod
-    return replace(pod, spec=replace(pod.spec, volumes=tuple(replace(one, ephemeral=None) for one in volumes)))
-
-
-def _without_namespace_selectors(pod: Pod) -> Pod:
-    affinity = pod.spec.affinity
-    return pod if affinity is None else replace(pod, spec=replace(pod.spec, affinity=selecting_no_namespaces(affinity)))
-
-
-def _without_min_domains(pod: Pod) -> Pod:
-    return _without_in_constraints(pod, "min_domains")
-
-
-def _without_inclusion_policies(pod: Pod) -> Pod:
-    return _without_in_constraints(pod, "node_affinity_policy", "node_taints_policy")
-
-
-def _without_in_constraints(pod: Pod, *fields: str) -> Pod:
-    """Return the pod with ``fields`` set to None in its spread constraints."""
-    constraints = pod.spec.topology_spread_constraints
-    if all(getattr(one, field) is None for one in constraints for field in fields):
-        return pod
-    kept = tuple(replace(one, **dict.fromkeys(fields)) for one in constraints)
-    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=kept))
-
-
-#: Gate of 1.32 or before → the reader while it is closed.
-_BY_GATE: Final[Mapping[str, _Reader]] = {
-    "PodAffinityNamespaceSelector": _without_namespace_selectors,
-    "PodOverhead": _without_overhead,
-    "GenericEphemeralVolume": _without_ephemeral_volumes,
-    "LocalStorageCapacityIsolation": _without_local_storage,
-    "MinDomainsInPodTopologySpread": _without_min_domains,
-    "NodeInclusionPolicyInPodTopologySpread": _without_inclusion_policies,
-}

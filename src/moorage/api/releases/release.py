@@ -82,7 +82,7 @@ class Release:
     serves_resource_metrics: bool = True
     #: The range of --hard-pod-affinity-symmetric-weight as the error message writes it.
     weight_range: str = "[0, 100]"
-    #: It ignores the pod fields that later releases added (``moorage.api.pod_fields_1_21``).
+    #: It ignores the pod fields that later releases added (``moorage.framework.dropped_fields``).
     drops_later_pod_fields: bool = False
     #: The nodes in an extender's reply replace the scheduler's own for scoring.
     extender_nodes_replace: bool = True

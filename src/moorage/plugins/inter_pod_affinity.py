@@ -30,19 +30,8 @@ from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.affinity import affinity_scores
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
-from moorage.plugins.affinity.affinity_scores import (
-    AffinityCounts,
-    AffinityWeights,
-    FollowedWeights,
-    ResolvedTerm,
-    count_affinity,
-    matches_all,
-    normalize_weights,
-    resolved,
-    sum_weights,
-    weigh_affinity,
-)
 from moorage.plugins.shared.default_normalize import NoPreScoreError
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -89,12 +78,12 @@ def signature_of(pod: PodInfo) -> points.Signature:
     }
 
 
-def _closed_domains(state: AffinityCounts, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]:
+def _closed_domains(state: affinity_scores.AffinityCounts, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]:
     return state.closed()
 
 
-def _domain_scores(weights: AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | FollowedScores | None:
-    if isinstance(weights, FollowedWeights):
+def _domain_scores(weights: affinity_scores.AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | FollowedScores | None:
+    if isinstance(weights, affinity_scores.FollowedWeights):
         return weights.answer
     return next(iter(weights.items())) if len(weights) == 1 else None
 
@@ -112,13 +101,13 @@ def _idle(pod: PodInfo, snapshot: Snapshot) -> points.Idle:
 
 
 class InterPodAffinity(
-    points.PreFilterPlugin[AffinityCounts],
-    points.PreFilterExtensions[AffinityCounts],
-    RefusingPlugin[AffinityCounts],
-    points.PreScorePlugin[AffinityWeights],
-    points.ScorePlugin[AffinityWeights],
-    points.ScoreExtensions[AffinityWeights],
-    TermsPlugin[AffinityCounts],
+    points.PreFilterPlugin[affinity_scores.AffinityCounts],
+    points.PreFilterExtensions[affinity_scores.AffinityCounts],
+    RefusingPlugin[affinity_scores.AffinityCounts],
+    points.PreScorePlugin[affinity_scores.AffinityWeights],
+    points.ScorePlugin[affinity_scores.AffinityWeights],
+    points.ScoreExtensions[affinity_scores.AffinityWeights],
+    TermsPlugin[affinity_scores.AffinityCounts],
     points.Attachable,
 ):
     """The plugin. Its Filter state counts pods by domain; its Score state sums weights by domain."""
@@ -128,7 +117,7 @@ class InterPodAffinity(
     reuse = points.Reuse(
         points.Scope.DOMAIN, signature_of, signature_reads=(), idle=_idle,
         domains=points.Domains(_closed_domains, _domain_scores),
-        ignores=AffinityCounts.ignores, ignores_all=AffinityCounts.ignores_all,
+        ignores=affinity_scores.AffinityCounts.ignores, ignores_all=affinity_scores.AffinityCounts.ignores_all,
     )  # fmt: skip
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
@@ -140,26 +129,30 @@ class InterPodAffinity(
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> affinity_scores.AffinityCounts | Skip | Hold:
         if pod.affinity_fault:
             return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
-        return count_affinity(pod, snapshot) or SKIP
+        return affinity_scores.count_affinity(pod, snapshot) or SKIP
 
-    def add_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
+    def add_pod(
+        self, state: affinity_scores.AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> affinity_scores.AffinityCounts:
         return state.shifted(other, pod, node, 1)
 
-    def remove_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
+    def remove_pod(
+        self, state: affinity_scores.AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> affinity_scores.AffinityCounts:
         return state.shifted(other, pod, node, -1)
 
-    def filter(self, state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, state: affinity_scores.AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
         return refusals(state, nodes)
 
     # -- explanations -------------------------------------------------------------------------------------------------
 
-    def why(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
+    def why(self, state: affinity_scores.AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
         return explained(state, pod, node)
 
-    def terms(self, state: AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+    def terms(self, state: affinity_scores.AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
         return refusing_terms(state, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
@@ -167,21 +160,21 @@ class InterPodAffinity(
     def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> NoReturn:
         raise NoPreScoreError(self.name)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights | Skip:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> affinity_scores.AffinityWeights | Skip:
         prefers = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
         if self._args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
-        return weigh_affinity(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
+        return affinity_scores.weigh_affinity(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
 
-    def score(self, weights: AffinityWeights, nodes: NodeView) -> IntArray:
-        return sum_weights(weights, nodes)
+    def score(self, weights: affinity_scores.AffinityWeights, nodes: NodeView) -> IntArray:
+        return affinity_scores.sum_weights(weights, nodes)
 
-    def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
-        return normalize_weights(scores)
+    def normalize(self, weights: affinity_scores.AffinityWeights, scores: IntArray) -> IntArray:
+        return affinity_scores.normalize_weights(scores)
 
     # -- explanations -------------------------------------------------------------------------------------------------
 
-    def remedies(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    def remedies(self, state: affinity_scores.AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_neighbours(state, pod, node)
 
     # -- signature and events -----------------------------------------------------------------------------------------
@@ -190,13 +183,13 @@ class InterPodAffinity(
         yield Wake(POD_CHANGED, when=self._pod_matters, by_shape=True)
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._node_matters, by_shape=True)
 
-    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
+    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[affinity_scores.ResolvedTerm, ...]:
         """Resolve terms for a queueing hint; without a handle, a namespace selector selects every namespace."""
         if self._handle is not None:
             snapshot = self._handle.snapshot
-            return tuple(resolved(term, snapshot) for term in terms)
+            return tuple(affinity_scores.resolved(term, snapshot) for term in terms)
         named = ((None if term.namespace_selector else term.namespaces, term) for term in terms)
-        return tuple(ResolvedTerm(MatchTerm(names, term.selector), term.topology_key) for names, term in named)
+        return tuple(affinity_scores.ResolvedTerm(MatchTerm(names, term.selector), term.topology_key) for names, term in named)
 
     def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
         """Return whether adding, deleting or relabelling another pod can help.
@@ -209,10 +202,10 @@ class InterPodAffinity(
         if any(changed is not None and not _is_placed_or_nominated(changed) for changed in (old, new)):
             return False
         affinity = self._resolved(pod.required_affinity)
-        was, is_now = (matches_all(affinity, other) if other is not None else False for other in (old, new))
+        was, is_now = (affinity_scores.matches_all(affinity, other) if other is not None else False for other in (old, new))
         if is_now and not was:
             return True
-        if was and not is_now and matches_all(affinity, pod):
+        if was and not is_now and affinity_scores.matches_all(affinity, pod):
             return True
         if old is None:
             return False
@@ -240,7 +233,7 @@ class InterPodAffinity(
         if old is None:
             return bool(refused) or not wanted or any(key in new.labels for key in wanted)
         changed = {key for key in (*old.labels, *new.labels) if old.labels.get(key) != new.labels.get(key)}
-        first = matches_all(self._resolved(pod.required_affinity), pod)
+        first = affinity_scores.matches_all(self._resolved(pod.required_affinity), pod)
         if any(key in changed and (key in new.labels or first) for key in wanted):
             return True
         return any(key in changed and key in old.labels for key in (*refused, *self._keys_of_others(pod, changed)))
@@ -254,7 +247,7 @@ class InterPodAffinity(
         return {term.topology_key for (term, _), _ in held}
 
 
-def refusals(state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
+def refusals(state: affinity_scores.AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
     """Check affinity, then the pod's anti-affinity, then placed pods' anti-affinity; the first that fails is the reason."""
     open_rows = state.near_wanted(nodes)
     if not open_rows.all():
@@ -274,5 +267,5 @@ def _is_placed_or_nominated(pod: PodInfo) -> bool:
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _matches(term: ResolvedTerm, pod: PodInfo) -> bool:
+def _matches(term: affinity_scores.ResolvedTerm, pod: PodInfo) -> bool:
     return term.match.matches(pod.namespace, pod.labels)

@@ -36,6 +36,7 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
+from moorage.plugins.resources import scoring_strategies
 from moorage.plugins.resources.device_backed_scores import (
     DeviceBackedDemands,
     ScoredDemands,
@@ -50,17 +51,6 @@ from moorage.plugins.resources.fit_reasons import (
     remedies_of_shortage,
     short_resources,
     why_short,
-)
-from moorage.plugins.resources.scoring_strategies import (
-    CPU_AND_MEMORY,
-    LEAST_ALLOCATED,
-    ScoringStrategy,
-    demands,
-    fullness,
-    kind_of,
-    one_row_scorer_of,
-    scorer_of,
-    sub_path,
 )
 from moorage.plugins.resources.whole_scores import UsageRuleMaker, Wants, Weighs
 from moorage.state.cluster import Snapshot
@@ -100,21 +90,23 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED, resources=CPU_AND_MEMORY)
+    scoring_strategy: scoring_strategies.ScoringStrategy = scoring_strategies.ScoringStrategy(
+        type=scoring_strategies.LEAST_ALLOCATED, resources=scoring_strategies.CPU_AND_MEMORY
+    )
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
         faults = ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
-        return faults + self.scoring_strategy.faults(sub_path(path, "scoringStrategy"))
+        return faults + self.scoring_strategy.faults(scoring_strategies.sub_path(path, "scoringStrategy"))
 
 
 def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> list[Fault]:
     """Return the validation errors of the resources to ignore; ``path`` is the path of the arguments."""
     faults: list[Fault] = []
     for i, name in enumerate(names):
-        where = sub_path(path, f"ignoredResources[{i}]")
+        where = scoring_strategies.sub_path(path, f"ignoredResources[{i}]")
         faults += [Fault("Invalid value", where, fault, name) for fault in check_qualified_name(name)]
     for i, group in enumerate(groups):
-        where = sub_path(path, f"ignoredResourceGroups[{i}]")
+        where = scoring_strategies.sub_path(path, f"ignoredResourceGroups[{i}]")
         if "/" in group:
             faults.append(Fault("Invalid value", where, "resource group name can't contain '/'", group))
         faults += [Fault("Invalid value", where, fault, group) for fault in check_qualified_name(group)]
@@ -141,9 +133,9 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
-        self._kind = kind_of(args.scoring_strategy)
-        self._score = scorer_of(args.scoring_strategy)
-        self._score_one = one_row_scorer_of(args.scoring_strategy)
+        self._kind = scoring_strategies.kind_of(args.scoring_strategy)
+        self._score = scoring_strategies.scorer_of(args.scoring_strategy)
+        self._score_one = scoring_strategies.one_row_scorer_of(args.scoring_strategy)
         self._handle: Handle | None = None
         self._open(FeatureGates())
 
@@ -249,7 +241,7 @@ class NodeResourcesFit(
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> ScoredDemands:
         scored = pod.needs_under(_SCORED)
         amounts = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
-        return with_devices(demands(self._resources, amounts), snapshot, self._gates)
+        return with_devices(scoring_strategies.demands(self._resources, amounts), snapshot, self._gates)
 
     pre_score_disabled = pre_score
 
@@ -271,7 +263,7 @@ class NodeResourcesFit(
             own = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
             for name, count in own.items():
                 amounts[name] = amounts.get(name, 0) + count
-        return fullness(demands(self._resources, amounts), proposal.placement.nodes)
+        return scoring_strategies.fullness(scoring_strategies.demands(self._resources, amounts), proposal.placement.nodes)
 
     # -- explanations -----------------------------------------------------------------------------------------------------
 

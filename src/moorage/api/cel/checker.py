@@ -10,38 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from moorage.api.cel import types
 from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.declarations import Function, Functions, Overload
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
-from moorage.api.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DYN,
-    ERROR,
-    INT,
-    NULL,
-    STRING,
-    UINT,
-    Type,
-    TypeBindings,
-    format_call,
-    list_of,
-    map_of,
-    most_general,
-    optional_of,
-    unwrap_optional,
-)
 from moorage.api.cel.values import UInt, Value
 
 #: Struct types: name → field → type.
-Fields = Mapping[str, Mapping[str, Type]]
+Fields = Mapping[str, Mapping[str, types.Type]]
 
 _LOGICAL = frozenset(["_&&_", "_||_"])
 
 
 def check(
-    expression: Expr, variables: Mapping[str, Type], functions: Functions, fields: Fields
+    expression: Expr, variables: Mapping[str, types.Type], functions: Functions, fields: Fields
 ) -> tuple[NodeTypes, list[SourceError]]:
     """Return the types in an expression and its faults, in no particular order."""
     checker = _Checker(variables, functions, fields)
@@ -53,32 +35,32 @@ class NodeTypes:
     """The types of the nodes of an expression."""
 
     def __init__(self) -> None:
-        self.bindings = TypeBindings()
-        self._found: dict[Expr, Type] = {}
+        self.bindings = types.TypeBindings()
+        self._found: dict[Expr, types.Type] = {}
 
-    def add(self, node: Expr, found: Type) -> Type:
+    def add(self, node: Expr, found: types.Type) -> types.Type:
         self._found[node] = found
         return found
 
-    def of(self, node: Expr) -> Type:
+    def of(self, node: Expr) -> types.Type:
         """Return the type of a node; DYN where any type fits."""
-        return self.bindings.substitute(self._found.get(node, DYN), to_dyn=True)
+        return self.bindings.substitute(self._found.get(node, types.DYN), to_dyn=True)
 
 
 class _Checker:
-    def __init__(self, variables: Mapping[str, Type], functions: Functions, fields: Fields) -> None:
+    def __init__(self, variables: Mapping[str, types.Type], functions: Functions, fields: Fields) -> None:
         self.types = NodeTypes()
         self.bindings = self.types.bindings
         self.problems: list[SourceError] = []
-        self._scopes: list[Mapping[str, Type]] = [variables]
+        self._scopes: list[Mapping[str, types.Type]] = [variables]
         self._functions = functions
         self._fields = fields
 
-    def check(self, node: Expr) -> Type:
+    def check(self, node: Expr) -> types.Type:
         """Return the type of a node; ERROR after a fault."""
         return self.types.add(node, self._type_of(node))
 
-    def _type_of(self, node: Expr) -> Type:
+    def _type_of(self, node: Expr) -> types.Type:
         match node:
             case Literal():
                 return _type_of_value(node.value)
@@ -96,7 +78,7 @@ class _Checker:
                 return self._fold(node)
             case Message():
                 self._undeclared(node.at, node.name)
-                return ERROR
+                return types.ERROR
 
     def _problem(self, at: int, text: str) -> None:
         self.problems.append(SourceError(at, text))
@@ -104,42 +86,42 @@ class _Checker:
     def _undeclared(self, at: int, name: str) -> None:
         self._problem(at, f"undeclared reference to '{name}' (in container '')")
 
-    def _mismatch(self, at: int, expected: Type, found: Type) -> None:
+    def _mismatch(self, at: int, expected: types.Type, found: types.Type) -> None:
         self._problem(at, f"expected type '{expected}' but found '{found}'")
 
     # -- names ------------------------------------------------------------------------------------------------------------
 
-    def _ident(self, node: Ident) -> Type:
+    def _ident(self, node: Ident) -> types.Type:
         name = node.name.removeprefix(".")
         for scope in reversed(self._scopes if name == node.name else self._scopes[:1]):
             if name in scope:
                 return scope[name]
         self._undeclared(node.at, node.name)
-        return ERROR
+        return types.ERROR
 
-    def _select(self, node: Select) -> Type:
+    def _select(self, node: Select) -> types.Type:
         found = self._field(node.at, node.operand, node.field, optional=False)
-        return BOOL if node.test else self.bindings.substitute(found)
+        return types.BOOL if node.test else self.bindings.substitute(found)
 
-    def _field(self, at: int, operand: Expr, field: str, *, optional: bool) -> Type:
-        held, was_optional = unwrap_optional(self.bindings.substitute(self.check(operand)))
+    def _field(self, at: int, operand: Expr, field: str, *, optional: bool) -> types.Type:
+        held, was_optional = types.unwrap_optional(self.bindings.substitute(self.check(operand)))
         if held.kind == "map":
             found = held.params[1]
         elif held.kind == "struct":
-            found = self._fields.get(held.name, {}).get(field, ERROR)
-            if found == ERROR:
+            found = self._fields.get(held.name, {}).get(field, types.ERROR)
+            if found == types.ERROR:
                 self._problem(at, f"undefined field '{field}'")
         else:
             if held.kind == "param":
-                self.bindings.assignable((DYN,), (held,))
+                self.bindings.assignable((types.DYN,), (held,))
             elif not held.is_dyn_or_error:
                 self._problem(at, f"type '{held}' does not support field selection")
-            found = DYN
-        return optional_of(found) if optional or was_optional else found
+            found = types.DYN
+        return types.optional_of(found) if optional or was_optional else found
 
     # -- calls ------------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: CallNode) -> Type:
+    def _call(self, node: CallNode) -> types.Type:
         if node.function == "_?._":
             field = node.args[1]
             assert isinstance(field, Literal)
@@ -155,21 +137,21 @@ class _Checker:
         function = self._functions.get(node.function.removeprefix("."))
         if function is None:
             self._undeclared(node.at, node.function)
-            return ERROR
+            return types.ERROR
         return self._overload(node, function, args, member=target is not None)
 
-    def _argument(self, node: CallNode, arg: Expr) -> Type:
+    def _argument(self, node: CallNode, arg: Expr) -> types.Type:
         """Return the type of an argument; the values of ``format`` may be of different types."""
         if node.function != "format" or not isinstance(arg, ListExpr) or arg.optional:
             return self.check(arg)
         for element in arg.elements:
             self.check(element)
-        return self.types.add(arg, list_of(DYN))
+        return self.types.add(arg, types.list_of(types.DYN))
 
-    def _overload(self, node: CallNode, function: Function, args: list[Type], *, member: bool) -> Type:
+    def _overload(self, node: CallNode, function: Function, args: list[types.Type], *, member: bool) -> types.Type:
         if function.name in _LOGICAL:
             return self._logical(node, args)
-        result: Type | None = None
+        result: types.Type | None = None
         fitting: list[str] = []
         for overload in function.overloads:
             if overload.member is not member:
@@ -181,16 +163,16 @@ class _Checker:
             if result is None:
                 result = found
             elif not result.is_dyn and found != result:
-                result = DYN
+                result = types.DYN
         node.overloads = tuple(fitting)
         if result is None:
             given = [self.bindings.substitute(arg, to_dyn=True) for arg in args]
-            applied = format_call(given, member=member)
+            applied = types.format_call(given, member=member)
             self._problem(node.at, f"found no matching overload for '{function.name}' applied to '{applied}'")
-            return ERROR
+            return types.ERROR
         return result
 
-    def _fits(self, overload: Overload, args: list[Type]) -> Type | None:
+    def _fits(self, overload: Overload, args: list[types.Type]) -> types.Type | None:
         """Return the result type of an overload for these operands, None if it does not accept them."""
         if len(overload.args) != len(args):
             return None
@@ -199,28 +181,28 @@ class _Checker:
             return None
         return self.bindings.substitute(result)
 
-    def _logical(self, node: CallNode, args: list[Type]) -> Type:
+    def _logical(self, node: CallNode, args: list[types.Type]) -> types.Type:
         wrong = False
         for arg, found in zip(node.args, args, strict=True):
-            if not self.bindings.assignable((found,), (BOOL,)):
-                self._mismatch(arg.at, BOOL, found)
+            if not self.bindings.assignable((found,), (types.BOOL,)):
+                self._mismatch(arg.at, types.BOOL, found)
                 wrong = True
-        return ERROR if wrong else BOOL
+        return types.ERROR if wrong else types.BOOL
 
     # -- lists, maps, comprehensions --------------------------------------------------------------------------------------
 
-    def _list(self, node: ListExpr) -> Type:
-        joined: Type | None = None
+    def _list(self, node: ListExpr) -> types.Type:
+        joined: types.Type | None = None
         for at, element in enumerate(node.elements):
             found = self.check(element)
             if at in node.optional:
                 found = self._unwrapped(element, found)
             joined = self._joined(element, joined, found)
-        return list_of(self.bindings.fresh() if joined is None else joined)
+        return types.list_of(self.bindings.fresh() if joined is None else joined)
 
-    def _map(self, node: MapExpr) -> Type:
-        keys: Type | None = None
-        values: Type | None = None
+    def _map(self, node: MapExpr) -> types.Type:
+        keys: types.Type | None = None
+        values: types.Type | None = None
         for entry in node.entries:
             keys = self._joined(entry.key, keys, self.check(entry.key))
             found = self.check(entry.value)
@@ -228,55 +210,55 @@ class _Checker:
                 found = self._unwrapped(entry.value, found)
             values = self._joined(entry.value, values, found)
         if keys is None or values is None:
-            return map_of(self.bindings.fresh(), self.bindings.fresh())
-        return map_of(keys, values)
+            return types.map_of(self.bindings.fresh(), self.bindings.fresh())
+        return types.map_of(keys, values)
 
-    def _unwrapped(self, node: Expr, found: Type) -> Type:
-        held, was_optional = unwrap_optional(found)
+    def _unwrapped(self, node: Expr, found: types.Type) -> types.Type:
+        held, was_optional = types.unwrap_optional(found)
         if not was_optional and not held.is_dyn:
-            self._mismatch(node.at, optional_of(held), held)
+            self._mismatch(node.at, types.optional_of(held), held)
         return held
 
-    def _joined(self, node: Expr, before: Type | None, found: Type) -> Type:
+    def _joined(self, node: Expr, before: types.Type | None, found: types.Type) -> types.Type:
         """Unify the type of an element with that of the elements before it, as all elements of a literal must have one type."""
         if before is None:
             return found
         if self.bindings.assignable((before,), (found,)):
-            return most_general(before, found)
+            return types.most_general(before, found)
         self._mismatch(node.at, before, found)
-        return ERROR
+        return types.ERROR
 
-    def _fold(self, node: Fold) -> Type:
+    def _fold(self, node: Fold) -> types.Type:
         range_type = self.check(node.range)
         accumulated = self.check(node.start)
         range_type = self.bindings.substitute(range_type)
         self._scopes.append({node.accumulator: accumulated})
         self._scopes.append(dict(zip(node.variables, self._element_types(node, range_type), strict=True)))
-        self._expect(node.condition, BOOL)
+        self._expect(node.condition, types.BOOL)
         self._expect(node.step, accumulated)
         self._scopes.pop()
         result = self.check(node.result)
         self._scopes.pop()
         return self.bindings.substitute(result)
 
-    def _element_types(self, node: Fold, range_type: Type) -> list[Type]:
+    def _element_types(self, node: Fold, range_type: types.Type) -> list[types.Type]:
         """Return the types of a comprehension's variables: the element, or index (or key) and value."""
         two = len(node.variables) == 2
         if range_type.kind == "list":
-            return [INT, range_type.params[0]] if two else [range_type.params[0]]
+            return [types.INT, range_type.params[0]] if two else [range_type.params[0]]
         if range_type.kind == "map":
             return list(range_type.params) if two else [range_type.params[0]]
         # cel-go reports ``any`` as a type that cannot be iterated, but accepts the result.
         if range_type.kind in {"dyn", "error", "param"}:
-            self.bindings.assignable((DYN,), (range_type,))
-            return [DYN] * len(node.variables)
+            self.bindings.assignable((types.DYN,), (range_type,))
+            return [types.DYN] * len(node.variables)
         self._problem(
             node.range.at,
             f"expression of type '{range_type}' cannot be range of a comprehension (must be list, map, or dynamic)",
         )
-        return [ERROR] * len(node.variables)
+        return [types.ERROR] * len(node.variables)
 
-    def _expect(self, node: Expr, wanted: Type) -> None:
+    def _expect(self, node: Expr, wanted: types.Type) -> None:
         found = self.check(node)
         if not self.bindings.assignable((wanted,), (found,)):
             self._mismatch(node.at, wanted, found)
@@ -291,12 +273,12 @@ def _dotted(node: Expr) -> str:
     return "\0"
 
 
-def _type_of_value(value: Value) -> Type:
+def _type_of_value(value: Value) -> types.Type:
     """Return the type of a literal."""
     if value is None:
-        return NULL
+        return types.NULL
     if isinstance(value, bool):
-        return BOOL
+        return types.BOOL
     if isinstance(value, UInt):
-        return UINT
-    return {int: INT, float: DOUBLE, str: STRING, bytes: BYTES}[type(value)]
+        return types.UINT
+    return {int: types.INT, float: types.DOUBLE, str: types.STRING, bytes: types.BYTES}[type(value)]

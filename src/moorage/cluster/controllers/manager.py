@@ -30,20 +30,9 @@ from moorage.cluster.apiserver.storage.watches import Watch
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict
+from moorage.cluster.controllers.machinery import steps
 from moorage.cluster.controllers.machinery.object_fields import EVENTS, copied, is_ending, name_of, namespace_of, stamp, uid_of
 from moorage.cluster.controllers.machinery.object_index import ObjectIndex
-from moorage.cluster.controllers.machinery.steps import (
-    Controller,
-    Create,
-    DeleteAll,
-    DeleteStep,
-    EventStep,
-    ExecutableStep,
-    Later,
-    SetStatus,
-    Update,
-    WorkQueue,
-)
 from moorage.cluster.controllers.nodes.kubelets import KUBELET
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces
 
@@ -71,28 +60,28 @@ class StepExecutor:
         #: The messages of recent similar events about an object, and the time of the last one.
         self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
-    def carry_out(self, step: ExecutableStep, source: str) -> None:
+    def carry_out(self, step: steps.ExecutableStep, source: str) -> None:
         """Execute a step for the controller named ``source``.
 
         Raises  ApiError as the store does; 409 also if another object has taken the name
         """
         match step:
-            case Create(kind, document):
+            case steps.Create(kind, document):
                 self._create(step, kind, document, source)
-            case Update(kind, document, subresource):
+            case steps.Update(kind, document, subresource):
                 held = self._own(kind, document)["metadata"]
                 document["metadata"] = {**document["metadata"], "resourceVersion": held["resourceVersion"]}
                 document["metadata"].pop("managedFields", None)
                 self._update(kind, document, source, subresource)
-            case SetStatus(kind, document, status):
+            case steps.SetStatus(kind, document, status):
                 self._set_status(kind, document, status, source)
-            case DeleteStep(kind, document):
+            case steps.DeleteStep(kind, document):
                 options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
                 self._delete(kind, document, options)
-            case EventStep():
+            case steps.EventStep():
                 self._record(step, source)
 
-    def carry_out_detached(self, step: ExecutableStep, source: str, ask: AskOwner) -> None:
+    def carry_out_detached(self, step: steps.ExecutableStep, source: str, ask: AskOwner) -> None:
         """Execute a step in a worker thread; ``ask`` calls functions on the store's thread. No other step may run meanwhile.
 
         Do nothing if the object has changed since the controller saw it: the change triggers another reconcile.
@@ -101,7 +90,7 @@ class StepExecutor:
         """
         for _ in range(_TRIES):
             store = DetachedStore(self._store, ask)
-            if not isinstance(step, Create) and _is_outdated(store, step):
+            if not isinstance(step, steps.Create) and _is_outdated(store, step):
                 return
             executor = copy(self)
             executor._store = store
@@ -113,7 +102,7 @@ class StepExecutor:
             else:
                 return
 
-    def _create(self, step: Create, kind: ServedKind, document: Document, source: str) -> None:
+    def _create(self, step: steps.Create, kind: ServedKind, document: Document, source: str) -> None:
         try:
             made = self._store.create(kind, namespace_of(document), document, manager=_manager(source, kind))
         except ApiError as error:
@@ -121,13 +110,13 @@ class StepExecutor:
                 return
             if step.owner is not None:
                 prefix = step.event_texts[1] if step.event_texts else "Error creating: "
-                self._record(EventStep(*step.owner, "Warning", "FailedCreate", f"{prefix}{error}"), source)
+                self._record(steps.EventStep(*step.owner, "Warning", "FailedCreate", f"{prefix}{error}"), source)
             if step.otherwise is not None:
                 self.carry_out(step.otherwise(str(error)), source)
             raise
         if step.owner is not None:
             text = step.event_texts[0] if step.event_texts else f"Created {kind.kind.lower()}: {made.name}"
-            self._record(EventStep(*step.owner, "Normal", "SuccessfulCreate", text), source)
+            self._record(steps.EventStep(*step.owner, "Normal", "SuccessfulCreate", text), source)
 
     def _own(self, kind: ServedKind, document: Document) -> Document:
         """Return the stored object, if it still has the same UID."""
@@ -156,7 +145,7 @@ class StepExecutor:
 
     # -- events ---------------------------------------------------------------------------------------------------------
 
-    def _record(self, note: EventStep, source: str) -> None:
+    def _record(self, note: steps.EventStep, source: str) -> None:
         regarding = note.document
         key: tuple[str, ...] = (source, uid_of(regarding), note.type, note.reason, note.message)
         many = self._are_many(key)
@@ -203,7 +192,7 @@ class StepExecutor:
         return True
 
 
-def _is_outdated(store: Store, step: ExecutableStep) -> bool:
+def _is_outdated(store: Store, step: steps.ExecutableStep) -> bool:
     held = store.find(step.kind, namespace_of(step.document), name_of(step.document))
     seen = step.document["metadata"].get("resourceVersion")
     return held is not None and bool(seen) and seen != str(held.version)
@@ -222,7 +211,7 @@ def _is_closing(error: ApiError) -> bool:
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
-def _event(note: EventStep, source: str, now: str, namespace: str, mark: str) -> Document:
+def _event(note: steps.EventStep, source: str, now: str, namespace: str, mark: str) -> Document:
     about = note.document
     regarding = {
         "kind": note.kind.kind, "apiVersion": note.kind.api_version, "name": name_of(about), "uid": uid_of(about),
@@ -275,7 +264,7 @@ class ControllerManager:
     """
 
     def __init__(
-        self, store: Store, controllers: Sequence[Controller], report: Callable[[str], None] = lambda line: None,
+        self, store: Store, controllers: Sequence[steps.Controller], report: Callable[[str], None] = lambda line: None,
         worker: Worker | None = None,
     ) -> None:  # fmt: skip
         self.world = ObjectIndex()
@@ -288,7 +277,7 @@ class ControllerManager:
         #: The reason of the last failure of each failing key. Repeated failures with the same reason are reported once.
         self._reported: dict[tuple[int, str], str] = {}
         self._executor = StepExecutor(store)
-        self._queue: WorkQueue[tuple[int, str]] = WorkQueue()
+        self._queue: steps.WorkQueue[tuple[int, str]] = steps.WorkQueue()
         self._woken = asyncio.Event()
         self._stale = True
         self._watches: dict[ServedKind, Watch] = {}
@@ -376,27 +365,27 @@ class ControllerManager:
                 self._executor.carry_out(step, self._controllers[item[0]].name)
         return True
 
-    def _steps(self, item: tuple[int, str], now: float) -> Iterator[ExecutableStep]:
+    def _steps(self, item: tuple[int, str], now: float) -> Iterator[steps.ExecutableStep]:
         """Reconcile a key; yield the steps to execute."""
         number, key = item
         controller = self._controllers[number]
         self.looks[controller.name] += 1
         for step in list(controller.reconcile(key, self.world, now)):
-            if isinstance(step, Later):
+            if isinstance(step, steps.Later):
                 self._queue.add_at(item, now + step.delay_s)
-            elif isinstance(step, DeleteAll):
+            elif isinstance(step, steps.DeleteAll):
                 yield from self._deletions(step)
             else:
                 yield step
 
-    def _deletions(self, step: DeleteAll) -> Iterator[DeleteStep]:
+    def _deletions(self, step: steps.DeleteAll) -> Iterator[steps.DeleteStep]:
         """Yield the deletion of each object that is not being deleted yet."""
         if step.kind in self._watches:
             documents: Iterable[Document] = self.world.all(step.kind, step.namespace)
         else:
             records = list(self._store.all(step.kind, Selection(step.namespace)))
             documents = (record.document() for record in records)
-        return (DeleteStep(step.kind, one, propagation="Background") for one in documents if not is_ending(one))
+        return (steps.DeleteStep(step.kind, one, propagation="Background") for one in documents if not is_ending(one))
 
     @contextmanager
     def _reported_failures(self, item: tuple[int, str], now: float) -> Iterator[None]:
@@ -459,9 +448,9 @@ class ControllerManager:
                     break
         return True
 
-    async def _execute(self, step: ExecutableStep, source: str) -> bool:
+    async def _execute(self, step: steps.ExecutableStep, source: str) -> bool:
         """Execute a step, in the worker if its object is large; return whether it is."""
-        if self._worker is None or isinstance(step, EventStep) or not is_heavy(msgspec.json.encode(step.document)):
+        if self._worker is None or isinstance(step, steps.EventStep) or not is_heavy(msgspec.json.encode(step.document)):
             self._executor.carry_out(step, source)
             return False
         await self._worker.run(source, partial(self._executor.carry_out_detached, step, source))

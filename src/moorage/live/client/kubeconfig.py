@@ -25,17 +25,7 @@ from moorage.api.reading.manifests import read_documents
 from moorage.api.reading.text_mistakes import explained
 from moorage.basis.files import read_bytes, read_file
 from moorage.errors import InputError
-from moorage.live.client.credentials import (
-    Credentials,
-    Endpoint,
-    ExecCommand,
-    ExecCredentials,
-    FixedCredentials,
-    Identity,
-    TokenFile,
-    proxy_for,
-    tls_context,
-)
+from moorage.live.client import credentials
 
 # -- kubeconfig fields -------------------------------------------------------------------------------------------------
 # The fields of kubeconfig entries and their types.
@@ -174,7 +164,7 @@ class Kubeconfig:
     users: dict[str, _Entry] = field(default_factory=dict)
     contexts: dict[str, _Entry] = field(default_factory=dict)
 
-    def endpoint(self, environment: ClientEnvironment, context: str = "") -> Endpoint:
+    def endpoint(self, environment: ClientEnvironment, context: str = "") -> credentials.Endpoint:
         """Return the endpoint of a context, by default the current one.
 
         Raises  InputError with all faults of the context
@@ -220,7 +210,7 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def in_cluster(environment: ClientEnvironment, mount: Path = _MOUNT) -> Endpoint:
+def in_cluster(environment: ClientEnvironment, mount: Path = _MOUNT) -> credentials.Endpoint:
     """Return the in-cluster endpoint: the pod's service account token and the cluster's CA.
 
     Raises  InputError outside a pod, or without a token
@@ -234,8 +224,8 @@ def in_cluster(environment: ClientEnvironment, mount: Path = _MOUNT) -> Endpoint
     ca = read_file(mount / "ca.crt")
     read_file(mount / "token")
     address = f"[{host}]" if ":" in host else host
-    endpoint = Endpoint(f"https://{address}:{port}", TokenFile(mount / "token", environment.clock), ca)
-    tls_context(endpoint, Identity())
+    endpoint = credentials.Endpoint(f"https://{address}:{port}", credentials.TokenFile(mount / "token", environment.clock), ca)
+    credentials.tls_context(endpoint, credentials.Identity())
     return endpoint
 
 
@@ -305,7 +295,7 @@ class _Builder:
         self._config, self._environment, self._context = config, environment, context
         self._faults: list[str] = []
 
-    def build(self, name: str) -> Endpoint:
+    def build(self, name: str) -> credentials.Endpoint:
         cluster = self._entry("cluster", self._config.clusters)
         user = self._entry("user", self._config.users)
         namespace = self._context.get("namespace") or "default"
@@ -318,12 +308,12 @@ class _Builder:
             self._faults.append("insecure-skip-tls-verify and a certificate authority cannot be given together")
         headers, identity, made = self._impersonation(user), self._identity(user), self._credentials(user, cluster, server)
         self._raise_if_faulty(name)
-        endpoint = Endpoint(
-            server, made or FixedCredentials(identity), ca, insecure, cluster.data.get("tls-server-name") or "",
-            proxy or proxy_for(server, self._environment.env), headers, namespace,
+        endpoint = credentials.Endpoint(
+            server, made or credentials.FixedCredentials(identity), ca, insecure, cluster.data.get("tls-server-name") or "",
+            proxy or credentials.proxy_for(server, self._environment.env), headers, namespace,
         )  # fmt: skip
         try:
-            tls_context(endpoint, identity)
+            credentials.tls_context(endpoint, identity)
         except InputError as error:
             self._faults.append(str(error))
         self._raise_if_faulty(name)
@@ -386,7 +376,7 @@ class _Builder:
             return None
         return pem
 
-    def _identity(self, user: _Entry) -> Identity:
+    def _identity(self, user: _Entry) -> credentials.Identity:
         certificate, key = self._bytes(user, "client-certificate"), self._bytes(user, "client-key")
         if (certificate is None) != (key is None) and not self._faults:
             missing = "client-key" if key is None else "client-certificate"
@@ -394,10 +384,10 @@ class _Builder:
         token = user.data.get("token") or ""
         if any(ord(one) < 33 for one in token):
             self._faults.append("token is not a valid bearer token: it contains blanks or control characters")
-            return Identity()
-        return Identity(token, certificate, key)
+            return credentials.Identity()
+        return credentials.Identity(token, certificate, key)
 
-    def _credentials(self, user: _Entry, cluster: _Entry, server: str) -> Credentials | None:
+    def _credentials(self, user: _Entry, cluster: _Entry, server: str) -> credentials.Credentials | None:
         given = user.data
         methods = [name for name in ("token", "tokenFile", "exec", "auth-provider") if given.get(name)]
         if "token" in methods and "tokenFile" in methods:
@@ -414,19 +404,19 @@ class _Builder:
                 read_bytes(path)
             except InputError as error:
                 self._faults.append(f"tokenFile {path}: {error}")
-            return TokenFile(path, self._environment.clock, self._identity_of(user))
+            return credentials.TokenFile(path, self._environment.clock, self._identity_of(user))
         elif methods == ["exec"]:
             return self._exec(given["exec"], user, cluster, server)
         return None
 
-    def _identity_of(self, user: _Entry) -> Identity:
+    def _identity_of(self, user: _Entry) -> credentials.Identity:
         """Return the certificate of a user whose faults are already recorded."""
         recorded = list(self._faults)
         identity = self._identity(user)
         self._faults = recorded
         return identity
 
-    def _exec(self, given: Mapping[str, Any], user: _Entry, cluster: _Entry, server: str) -> Credentials | None:
+    def _exec(self, given: Mapping[str, Any], user: _Entry, cluster: _Entry, server: str) -> credentials.Credentials | None:
         version, mode = given.get("apiVersion") or "", given.get("interactiveMode") or ""
         if not self._environment.may_exec:
             self._faults.append("exec is not allowed here: this configuration may not run programs")
@@ -445,7 +435,7 @@ class _Builder:
             self._faults.append("exec.env: every variable must have a name")
         if self._faults:
             return None
-        command = ExecCommand(
+        command = credentials.ExecCommand(
             given["command"],
             tuple(str(one) for one in given.get("args") or ()),
             tuple((one["name"], "" if one.get("value") is None else str(one["value"])) for one in env),
@@ -454,7 +444,7 @@ class _Builder:
             _cluster_info(cluster, server) if given.get("provideClusterInfo") else None,
             str(user.folder),
         )
-        return ExecCredentials(command, self._environment.env, self._environment.wall)
+        return credentials.ExecCredentials(command, self._environment.env, self._environment.wall)
 
     def _impersonation(self, user: _Entry) -> tuple[tuple[str, str], ...]:
         given = user.data

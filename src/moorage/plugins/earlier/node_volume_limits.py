@@ -37,18 +37,7 @@ from moorage.plugins.earlier.shared.placed_pods import for_placed_pods
 from moorage.plugins.earlier.shared.volumes_by_migration import InTreeMigration, VolumesByMigration, closed_plugins
 from moorage.plugins.node_volume_limits import TOO_MANY, NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
 from moorage.plugins.v1_21.shared.in_tree_disks import HeldVolumes, migration_under
-from moorage.plugins.volumes.csi_migration import (
-    AWS_EBS,
-    AZURE_DISK,
-    CURRENT_MIGRATION,
-    GCE_PD,
-    PORTWORX,
-    Migration,
-    MigrationError,
-    driver_of,
-    in_tree_plugin,
-    is_in_tree_plugin,
-)
+from moorage.plugins.volumes import csi_migration
 from moorage.plugins.volumes.csi_volumes import (
     NO_LIMIT,
     AttachedVolumes,
@@ -192,7 +181,9 @@ class NodeVolumeLimitsV121(RefusingPlugin[PodInfo], Attachable):
         return np.where(by_driver == NO_LIMIT, by_node, by_driver)
 
 
-def volumes_of(pod: PodInfo, plugins: frozenset[str], migration: Migration, snapshot: Snapshot) -> frozenset[CsiVolume]:
+def volumes_of(
+    pod: PodInfo, plugins: frozenset[str], migration: csi_migration.Migration, snapshot: Snapshot
+) -> frozenset[CsiVolume]:
     """Return the CSI volumes of a pod on a node that has migrated these in-tree plugins."""
     claims = snapshot.objects(PersistentVolumeClaim)
     named = (claims.get(use.key) for use in pod.volumes.claims if not use.ephemeral) if pod.volumes is not None else ()
@@ -201,7 +192,7 @@ def volumes_of(pod: PodInfo, plugins: frozenset[str], migration: Migration, snap
 
 
 def _volume_of(
-    claim: PersistentVolumeClaim, plugins: frozenset[str], migration: Migration, snapshot: Snapshot
+    claim: PersistentVolumeClaim, plugins: frozenset[str], migration: csi_migration.Migration, snapshot: Snapshot
 ) -> CsiVolume | None:
     volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
@@ -209,11 +200,11 @@ def _volume_of(
     if volume.spec.csi is not None:
         driver, handle = volume.spec.csi.driver, volume.spec.csi.volume_handle
         return CsiVolume(driver, handle) if driver and handle else None
-    if in_tree_plugin(volume.spec) not in plugins:
+    if csi_migration.in_tree_plugin(volume.spec) not in plugins:
         return None
     try:
         known = migration.translate(volume)
-    except MigrationError:
+    except csi_migration.MigrationError:
         return None
     return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
 
@@ -224,8 +215,8 @@ def _volume_to_be_made(claim: PersistentVolumeClaim, plugins: frozenset[str], sn
     if storage_class is None:
         return None
     driver: str | None = storage_class.provisioner
-    if is_in_tree_plugin(storage_class.provisioner):
-        driver = driver_of(storage_class.provisioner) if storage_class.provisioner in plugins else None
+    if csi_migration.is_in_tree_plugin(storage_class.provisioner):
+        driver = csi_migration.driver_of(storage_class.provisioner) if storage_class.provisioner in plugins else None
     return CsiVolume(driver, "", claim.key) if driver else None
 
 
@@ -254,7 +245,7 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     every_driver_counts = True
     #: In-tree plugins that migrate only where a CSINode declares it.
-    declared: frozenset[str] = frozenset([PORTWORX])
+    declared: frozenset[str] = frozenset([csi_migration.PORTWORX])
     counts_attachments = True
     counts_inline = True
     #: A missing claim is an error.
@@ -267,7 +258,7 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         is_open = handle.gates["CSIMigrationPortworx"]
-        self._migrate(InTreeMigration(self.declared, frozenset() if is_open else frozenset([PORTWORX])))
+        self._migrate(InTreeMigration(self.declared, frozenset() if is_open else frozenset([csi_migration.PORTWORX])))
 
     def _migrate(self, migration: InTreeMigration) -> None:
         self._migration, self._possible = migration, migration.possible()
@@ -357,14 +348,14 @@ class NodeVolumeLimitsV127(NodeVolumeLimitsV129):
     """The plugin of 1.27."""
 
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
-    declared = frozenset([GCE_PD, PORTWORX])
+    declared = frozenset([csi_migration.GCE_PD, csi_migration.PORTWORX])
 
 
 class NodeVolumeLimitsV126(NodeVolumeLimitsV127):
     """The plugin up to 1.26."""
 
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
-    declared = frozenset([AWS_EBS, AZURE_DISK, GCE_PD, PORTWORX])
+    declared = frozenset([csi_migration.AWS_EBS, csi_migration.AZURE_DISK, csi_migration.GCE_PD, csi_migration.PORTWORX])
 
 
 class NodeVolumeLimitsV124(NodeVolumeLimitsV126):
@@ -384,4 +375,6 @@ class NodeVolumeLimitsV122(NodeVolumeLimitsV121):
     reuse = NodeVolumeLimitsV121.reuse
 
     def attach(self, handle: Handle) -> None:
-        self._migration = CURRENT_MIGRATION._replace(plugins=CURRENT_MIGRATION.plugins - closed_plugins(handle.gates))
+        self._migration = csi_migration.CURRENT_MIGRATION._replace(
+            plugins=csi_migration.CURRENT_MIGRATION.plugins - closed_plugins(handle.gates)
+        )

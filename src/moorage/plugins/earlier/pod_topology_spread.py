@@ -30,18 +30,8 @@ from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS, PodTopologySpread, PodTopologySpreadArgs
+from moorage.plugins.spread import spread_scores
 from moorage.plugins.spread.spread_reasons import explained, refusing_terms, remedies_of_spreads
-from moorage.plugins.spread.spread_scores import (
-    HOSTNAME,
-    SET_ASIDE,
-    CountedConstraint,
-    Spread,
-    SpreadPreference,
-    add_unlabelled,
-    normalize_spread,
-    pods_by_domain,
-    score_spread,
-)
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.cluster import Snapshot
@@ -101,9 +91,9 @@ class _Spread:
         least = int(self.counts[self.domains].min(initial=_NO_LEAST))
         return self.counts + self.own - least > self.constraint.max_skew
 
-    def as_today(self) -> Spread:
+    def as_today(self) -> spread_scores.Spread:
         """Return the same counts as the current plugin's ``Spread``."""
-        return Spread(self.constraint, None, self.domains, self.counts, self.own)
+        return spread_scores.Spread(self.constraint, None, self.domains, self.counts, self.own)
 
     def shifted(self, other: PodInfo, node: NodeInfo, by: int) -> _Spread:
         """Return the counts after ``other`` is added to (``by`` = 1) or removed from (``by`` = -1) a node."""
@@ -227,10 +217,10 @@ class PodTopologySpreadV121(
             counts = live_pods(preference.namespace, constraint.selector, nodes) if by_domain is None else by_domain[ids]
             total += np.where(there, counts * weight + float(constraint.max_skew - 1), 0.0)
             labelled &= there
-        return np.where(labelled, total.astype(np.int64), SET_ASIDE)
+        return np.where(labelled, total.astype(np.int64), spread_scores.SET_ASIDE)
 
     def normalize(self, preference: _Preference, scores: IntArray) -> IntArray:
-        return normalize_spread(scores)
+        return spread_scores.normalize_spread(scores)
 
     @property
     def reuse(self) -> points.Reuse:
@@ -274,7 +264,7 @@ def _weighed(
     constraint: SpreadConstraint, pod: PodInfo, nodes: NodeView, counting: BoolArray, feasible: NodeView, scored: BoolArray
 ) -> _Weighed:
     key = constraint.topology_key
-    if key == HOSTNAME:
+    if key == spread_scores.HOSTNAME:
         return _Weighed(constraint, log(int(np.count_nonzero(scored)) + 2), None)
     values = len(nodes.label(key).values)
     domains = np.bincount(_folded(feasible, key)[scored], minlength=values) > 0
@@ -295,9 +285,9 @@ class PodTopologySpreadV127(PodTopologySpreadV135):
     def reuse(self) -> Reuse:
         return Reuse(signature=self._signature, signature_reads=())
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> SpreadPreference:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> spread_scores.SpreadPreference:
         found = super().pre_score(pod, snapshot, feasible)
-        return SpreadPreference((), all_labels=False) if isinstance(found, Skip) else found
+        return spread_scores.SpreadPreference((), all_labels=False) if isinstance(found, Skip) else found
 
 
 #: Matches every pod, as an empty selector does, and is not empty: no pod has a label with this key.
@@ -328,20 +318,22 @@ class PodTopologySpreadV123(PodTopologySpreadV126):
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         super().__init__(args or PodTopologySpreadArgs())
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Spread, ...] | Skip:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[spread_scores.Spread, ...] | Skip:
         counted = self._counted(pod, snapshot, required=True)
         nodes = snapshot.nodes
         labelled = rows_with_labels(nodes, [one.constraint.topology_key for one in counted])
         return tuple(_with_whole_domains(one, nodes, labelled) for one in counted) or SKIP
 
-    def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
-        return score_spread(preference, nodes, down=True)
+    def score(self, preference: spread_scores.SpreadPreference, nodes: NodeView) -> IntArray:
+        return spread_scores.score_spread(preference, nodes, down=True)
 
 
-def _with_whole_domains(counted: CountedConstraint, nodes: NodeView, labelled: BoolArray | None) -> Spread:
+def _with_whole_domains(
+    counted: spread_scores.CountedConstraint, nodes: NodeView, labelled: BoolArray | None
+) -> spread_scores.Spread:
     """Count the pods on all nodes of the domains that count. A missing label and an empty value are one domain."""
     key, matcher = counted.constraint.topology_key, counted.matcher
-    pods = pods_by_domain(nodes, counted._replace(rows=None))
+    pods = spread_scores.pods_by_domain(nodes, counted._replace(rows=None))
     if matcher is not None and not nodes.label(key).is_everywhere:
-        add_unlabelled(pods, nodes, key, nodes.pods_matching(matcher), None)
-    return Spread(counted.constraint, labelled, counted.domains, np.where(counted.domains, pods, 0), counted.own)
+        spread_scores.add_unlabelled(pods, nodes, key, nodes.pods_matching(matcher), None)
+    return spread_scores.Spread(counted.constraint, labelled, counted.domains, np.where(counted.domains, pods, 0), counted.own)

@@ -9,19 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
-from moorage.cluster.apiserver.access.rbac import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    ROLE_BINDINGS,
-    ROLES,
-    Attributes,
-    Authorizer,
-    comparisons,
-    denied,
-    merged,
-    missing,
-    shown,
-)
+from moorage.cluster.apiserver.access import rbac
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, Target, User
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Document
@@ -50,7 +38,9 @@ def writes_device_status(target: Target) -> bool:
     return target.kind.qualified == _CLAIMS and target.subresource == "status"
 
 
-def check_devices(authorizer: Authorizer, user: User, target: Target, verb: str, before: Document, after: Document) -> None:
+def check_devices(
+    authorizer: rbac.Authorizer, user: User, target: Target, verb: str, before: Document, after: Document
+) -> None:
     """Check that a user may make a change to a claim's status.
 
     Raises  ApiError 422 if the user lacks a right that the change needs
@@ -74,14 +64,14 @@ def check_devices(authorizer: Authorizer, user: User, target: Target, verb: str,
         raise invalid(target.kind.kind, target.kind.group, target.name, faults)
 
 
-def _refusal(authorizer: Authorizer, user: User, target: Target, verb: str, part: str, driver: str = "") -> str:
+def _refusal(authorizer: rbac.Authorizer, user: User, target: Target, verb: str, part: str, driver: str = "") -> str:
     """Return why a user lacks a right, or "". Driver rights are checked in the claim's namespace, binding rights
     cluster-wide.
     """
     where = target.namespace or "" if driver else ""
-    attributes = Attributes(verb, target.kind.group, target.kind.resource, part, driver, where)
+    attributes = rbac.Attributes(verb, target.kind.group, target.kind.resource, part, driver, where)
     verdict = authorizer.judge(user, attributes)
-    return "" if verdict.allowed else denied(user, attributes, verdict.reason).message
+    return "" if verdict.allowed else rbac.denied(user, attributes, verdict.reason).message
 
 
 def _drivers_of_changes(old_status: Document, new_status: Document) -> set[str]:
@@ -117,7 +107,7 @@ def _is_on(user: User, node: str) -> bool:
 #         escalation_check.go and helpers.go (IsOnlyMutatingGCFields)
 
 #: The kinds that grant rights.
-GUARDED: Final = frozenset([ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS])
+GUARDED: Final = frozenset([rbac.ROLES, rbac.CLUSTER_ROLES, rbac.ROLE_BINDINGS, rbac.CLUSTER_ROLE_BINDINGS])
 _EVERYTHING: Final = (
     PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)), PolicyRule(verbs=("*",), paths=("*",)),
 )  # fmt: skip
@@ -128,7 +118,7 @@ _NOT_RIGHTS: Final = frozenset(["finalizers", "managedFields", "ownerReferences"
 
 
 def check_escalation(
-    authorizer: Authorizer, user: User, target: Target, before: Document | None, after: Document
+    authorizer: rbac.Authorizer, user: User, target: Target, before: Document | None, after: Document
 ) -> None:  # fmt: skip
     """Check that a user may write a role or binding.
 
@@ -149,14 +139,14 @@ def _without_upkeep(document: Document) -> Document:
     return {**document, "metadata": metadata}
 
 
-def _check_role(authorizer: Authorizer, user: User, target: Target, old: object, new: Role | ClusterRole) -> None:
+def _check_role(authorizer: rbac.Authorizer, user: User, target: Target, old: object, new: Role | ClusterRole) -> None:
     kind, home = target.kind, target.namespace or ""
-    if authorizer.judge(user, Attributes("escalate", kind.group, kind.resource, name=target.name, namespace=home)).allowed:
+    if authorizer.judge(user, rbac.Attributes("escalate", kind.group, kind.resource, name=target.name, namespace=home)).allowed:
         return
     name = new.metadata.name
     _confirm(authorizer, user, target, name, new.rules)
     # An aggregation rule collects the rules of any role that is labelled later, and restores rules that a user removed.
-    if (_aggregates(old) or _aggregates(new)) and missing(authorizer.rules_for(user, home), _EVERYTHING):
+    if (_aggregates(old) or _aggregates(new)) and rbac.missing(authorizer.rules_for(user, home), _EVERYTHING):
         raise forbidden(kind.resource, kind.group, name, "must have cluster-admin privileges to use the aggregationRule")
 
 
@@ -164,10 +154,10 @@ def _aggregates(role: object) -> bool:
     return isinstance(role, ClusterRole) and role.aggregation_rule is not None
 
 
-def _check_binding(authorizer: Authorizer, user: User, target: Target, new: RoleBinding | ClusterRoleBinding) -> None:
+def _check_binding(authorizer: rbac.Authorizer, user: User, target: Target, new: RoleBinding | ClusterRoleBinding) -> None:
     kind, home, ref = target.kind, target.namespace or "", new.role_ref
     resource = "roles" if ref.kind == "Role" else "clusterroles"
-    if authorizer.judge(user, Attributes("bind", kind.group, resource, name=ref.name, namespace=home)).allowed:
+    if authorizer.judge(user, rbac.Attributes("bind", kind.group, resource, name=ref.name, namespace=home)).allowed:
         return
     rules, fault = authorizer.role_of(ref, home)
     if fault:
@@ -175,21 +165,21 @@ def _check_binding(authorizer: Authorizer, user: User, target: Target, new: Role
     _confirm(authorizer, user, target, new.metadata.name, rules)
 
 
-def _confirm(authorizer: Authorizer, user: User, target: Target, name: str, wanted: tuple[PolicyRule, ...]) -> None:
+def _confirm(authorizer: rbac.Authorizer, user: User, target: Target, name: str, wanted: tuple[PolicyRule, ...]) -> None:
     held = authorizer.rules_for(user, target.namespace or "")
-    if comparisons(held, wanted) > MOST_COMPARISONS:
-        if not missing(held, _EVERYTHING):
+    if rbac.comparisons(held, wanted) > MOST_COMPARISONS:
+        if not rbac.missing(held, _EVERYTHING):
             return
         why = "the rules have too many combinations of values to check that the user holds all of them; use several roles"
         raise forbidden(target.kind.resource, target.kind.group, name, why)
-    if lacking := missing(held, wanted):
+    if lacking := rbac.missing(held, wanted):
         raise _escalation(user, target, name, lacking)
 
 
 def _escalation(user: User, target: Target, name: str, lacking: list[PolicyRule]) -> ApiError:
     groups = " ".join(quoted(group) for group in user.groups)
     who = f"user {quoted(user.name)} (groups=[{groups}])"
-    listed = "\n".join(sorted(shown(rule) for rule in merged(lacking)))
+    listed = "\n".join(sorted(rbac.shown(rule) for rule in rbac.merged(lacking)))
     why = f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
     return forbidden(target.kind.resource, target.kind.group, name, why)
 
@@ -197,21 +187,21 @@ def _escalation(user: User, target: Target, name: str, lacking: list[PolicyRule]
 # -- confirming --------------------------------------------------------------------------------------------------------
 
 
-def write_check(authorizer: Authorizer, user: User, method: str, target: Target) -> Confirm | None:
+def write_check(authorizer: rbac.Authorizer, user: User, method: str, target: Target) -> Confirm | None:
     """Return the additional check for a user's write to a target, or None if the RBAC verb is enough."""
     if writes_device_status(target):
         return _devices(authorizer, user, target, "patch" if method == "PATCH" else "update")
     return _rights(authorizer, user, target) if target.kind in GUARDED else None
 
 
-def _devices(authorizer: Authorizer, user: User, target: Target, verb: str) -> Confirm:
+def _devices(authorizer: rbac.Authorizer, user: User, target: Target, verb: str) -> Confirm:
     def confirm(before: Document | None, after: Document) -> None:
         check_devices(authorizer, user, target, verb, before or {}, after)
 
     return confirm
 
 
-def _rights(authorizer: Authorizer, user: User, target: Target) -> Confirm:
+def _rights(authorizer: rbac.Authorizer, user: User, target: Target) -> Confirm:
     def confirm(before: Document | None, after: Document) -> None:
         check_escalation(authorizer, user, target, before, after)
 

@@ -15,20 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from moorage.api.admission import (
-    PATIENCE_S,
-    SYSTEM_PRIORITY_CLASSES,
-    TROUBLES,
-    Admitted,
-    RuntimeClass,
-    add_default_tolerations,
-    apply_limit_ranges,
-    apply_runtime_class,
-    out_of_claims_bounds,
-    resolve_group_priority,
-    resolve_priority,
-    set_default_storage_class,
-)
+from moorage.api import admission
 from moorage.api.core import LimitRange, Node, Pod
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
@@ -135,7 +122,7 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
 def _group(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, PodGroup):
         return decoded, ()
-    return resolve_group_priority(decoded, _priorities(find))
+    return admission.resolve_group_priority(decoded, _priorities(find))
 
 
 def _priorities(find: Lookup) -> dict[str, PriorityClass]:
@@ -147,12 +134,12 @@ def _pod(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
         return decoded, ()
     ranges = _limit_ranges(decoded, find)
     priorities = _priorities(find)
-    runtimes = {one.metadata.name: one for one in find(RuntimeClass, "") if isinstance(one, RuntimeClass)}
-    steps: tuple[Callable[[Pod], Admitted], ...] = (
-        lambda pod: apply_limit_ranges(pod, ranges),
-        lambda pod: resolve_priority(pod, priorities),
-        lambda pod: Admitted(add_default_tolerations(pod)),
-        lambda pod: apply_runtime_class(pod, runtimes),
+    runtimes = {one.metadata.name: one for one in find(admission.RuntimeClass, "") if isinstance(one, admission.RuntimeClass)}
+    steps: tuple[Callable[[Pod], admission.Admitted], ...] = (
+        lambda pod: admission.apply_limit_ranges(pod, ranges),
+        lambda pod: admission.resolve_priority(pod, priorities),
+        lambda pod: admission.Admitted(admission.add_default_tolerations(pod)),
+        lambda pod: admission.apply_runtime_class(pod, runtimes),
     )
     pod = decoded
     for step in steps:
@@ -175,7 +162,7 @@ def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
     if not isinstance(decoded, Pod):
         return
     ranges = _limit_ranges(decoded, find)
-    after, refusals = apply_limit_ranges(decoded, ranges)
+    after, refusals = admission.apply_limit_ranges(decoded, ranges)
     if refusals:
         raise forbidden("pods", "", decoded.metadata.name, _joined(refusals))
     apply_changes(document, decoded, after)
@@ -185,9 +172,11 @@ def _claim(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
     if not isinstance(decoded, PersistentVolumeClaim):
         return decoded, ()
     ranges = _limit_ranges(decoded, find)
-    if refusals := out_of_claims_bounds(decoded, ranges):
+    if refusals := admission.out_of_claims_bounds(decoded, ranges):
         return decoded, refusals
-    return set_default_storage_class(decoded, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
+    return admission.set_default_storage_class(
+        decoded, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]
+    ), ()
 
 
 def _priority_class(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
@@ -239,8 +228,8 @@ def restore_admitted(kind: ServedKind, old: Document, new: Document) -> None:
             spec[name] = held[name]
     given = spec.get("tolerations") or []
     added = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_S}
-        for key in TROUBLES
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": admission.PATIENCE_S}
+        for key in admission.TROUBLES
         if not any(one.get("key", "") in {"", key} and one.get("effect", "") in {"", "NoExecute"} for one in given)
     ]
     if added:
@@ -337,7 +326,7 @@ def check_deletable(kind: ServedKind, name: str) -> None:
     """
     if kind.native == "Namespace" and name in _UNDELETABLE:
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
-    if kind.native == "PriorityClass" and name in SYSTEM_PRIORITY_CLASSES:
+    if kind.native == "PriorityClass" and name in admission.SYSTEM_PRIORITY_CLASSES:
         raise forbidden(kind.resource, kind.group, name, "this is a system priority class and cannot be deleted")
 
 

@@ -13,18 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label, is_extended_resource_name
-from moorage.api.validation.faults import (
-    NOT_NEGATIVE,
-    Faults,
-    duplicate,
-    forbidden,
-    invalid,
-    named,
-    nonnegative,
-    required,
-    too_long,
-    unsupported,
-)
+from moorage.api.validation import faults
 from moorage.api.validation.rule_tables import Holders, Seen, check, field_of, number_of
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
@@ -42,14 +31,14 @@ _NOT_A_PERCENTAGE: Final = (
 def _amount(path: str, value: int | str | None, *_: Any) -> Iterable[Fault]:
     """Yield the fault of a value that is neither a number of pods nor a percentage."""
     if isinstance(value, str):
-        return () if _PERCENT.fullmatch(value) else (invalid(path, value, _NOT_A_PERCENTAGE),)
-    return (invalid(path, value, NOT_NEGATIVE),) if (value or 0) < 0 else ()
+        return () if _PERCENT.fullmatch(value) else (faults.invalid(path, value, _NOT_A_PERCENTAGE),)
+    return (faults.invalid(path, value, faults.NOT_NEGATIVE),) if (value or 0) < 0 else ()
 
 
 @check("at most all")
 def _at_most_all(path: str, value: int | str) -> Iterable[Fault]:
     is_more = isinstance(value, str) and number_of(value) > 100
-    return (invalid(path, value, "must not be greater than 100%"),) if is_more else ()
+    return (faults.invalid(path, value, "must not be greater than 100%"),) if is_more else ()
 
 
 @check("strategy type", of_holder=True)
@@ -62,7 +51,7 @@ def _strategy(path: str, strategy: Document | None, *rest: Any) -> Iterable[Faul
     held = None
     if rolling is not None:
         held = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
-    return (unsupported(path, {"Type": strategy.get("type", ""), "RollingUpdate": held}, supported),)
+    return (faults.unsupported(path, {"Type": strategy.get("type", ""), "RollingUpdate": held}, supported),)
 
 
 @check("stateful strategy", of_holder=True)
@@ -70,9 +59,9 @@ def _stateful(path: str, strategy: Document | None, *_: Any) -> Iterable[Fault]:
     kind, rolling = (strategy or {}).get("type"), (strategy or {}).get("rollingUpdate")
     if kind == "OnDelete" and rolling is not None:
         shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
-        return (invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'"),)
+        return (faults.invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'"),)
     if kind not in {"OnDelete", "RollingUpdate"}:
-        return (invalid(path, {"Type": kind, "RollingUpdate": None}, "must be 'RollingUpdate' or 'OnDelete'"),)
+        return (faults.invalid(path, {"Type": kind, "RollingUpdate": None}, "must be 'RollingUpdate' or 'OnDelete'"),)
     return ()
 
 
@@ -94,22 +83,22 @@ def _job_name(path: str, name: str | None, job: Document, *_: Any) -> Iterable[F
     if spec.get("completionMode") == "Indexed" and spec.get("completions"):
         last = f"{name or ''}-{spec['completions'] - 1}"
         if check_dns1123_label(last):
-            return (invalid(path, name or "", f"will not able to create pod with invalid DNS label: {last}"),)
+            return (faults.invalid(path, name or "", f"will not able to create pod with invalid DNS label: {last}"),)
     return ()
 
 
 @check("job selector", of_holder=True)
-def _job_selector(path: str, selector: Document | None, job: Document, *_: Any) -> Faults:
+def _job_selector(path: str, selector: Document | None, job: Document, *_: Any) -> faults.Faults:
     """Yield the faults of a job's selector: set without manualSelector, or not matching the labels of the pod template."""
     if selector is None:
-        yield required(path)
+        yield faults.required(path)
         return
     wanted = selector.get("matchLabels") or {}
     if not job["spec"].get("manualSelector") and (wanted.keys() - _GENERATED or selector.get("matchExpressions")):
-        yield invalid(path, selector, "`selector` not auto-generated")
+        yield faults.invalid(path, selector, "`selector` not auto-generated")
     labels = field_of(job, "spec.template.metadata.labels") or {}
     if not wanted.items() <= labels.items():
-        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+        yield faults.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
 @check("container of template", of_holder=True)
@@ -121,31 +110,31 @@ def _container(path: str, name: str | None, _: Document, up: Holders, seen: Seen
         seen[_container] = {one.get("name") for part in ("containers", "initContainers") for one in pod.get(part) or ()}
     if name in seen[_container]:
         return ()
-    return (invalid(path, name, "must be one of the container or initContainer names in the pod template"),)
+    return (faults.invalid(path, name, "must be one of the container or initContainer names in the pod template"),)
 
 
 @check("success rule", of_holder=True)
-def _success_rule(path: str, rule: Document, _: Any, up: Holders, __: Seen) -> Faults:
+def _success_rule(path: str, rule: Document, _: Any, up: Holders, __: Seen) -> faults.Faults:
     completions = (up[1][0].get("completions") if up is not None else 0) or 0
     count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
     if count is None and indexes is None:
-        yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
+        yield faults.required(path, "at least one of succeededCount or succeededIndexes must be specified")
     total = 0
     if indexes is not None:
         if len(indexes) > _MOST_INDEXES:
-            yield too_long(f"{path}.succeededIndexes", _MOST_INDEXES)
+            yield faults.too_long(f"{path}.succeededIndexes", _MOST_INDEXES)
         total, why = _parsed_indexes(indexes, completions)
         if why:
-            yield invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}")
+            yield faults.invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}")
     if count is None:
         return
     at = f"{path}.succeededCount"
-    yield from nonnegative(at, count)
+    yield from faults.nonnegative(at, count)
     if count > completions:
-        yield invalid(at, count, f"must be less than or equal to {completions} (the number of specified completions)")
+        yield faults.invalid(at, count, f"must be less than or equal to {completions} (the number of specified completions)")
     if indexes is not None and count > total:
         why = f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
-        yield invalid(at, count, why)
+        yield faults.invalid(at, count, why)
 
 
 def _parsed_indexes(text: str, completions: int) -> tuple[int, str]:
@@ -199,19 +188,19 @@ def _check_zone(zone: str) -> list[str]:
     return [f"unknown time zone {zone}"]
 
 
-check("cron schedule")(partial(named, check=_check_schedule))
-check("time zone")(partial(named, check=_check_zone))
+check("cron schedule")(partial(faults.named, check=_check_schedule))
+check("time zone")(partial(faults.named, check=_check_zone))
 
 
 # -- storage ------------------------------------------------------------------------------------------------------------
 
 
 @check("topologies")
-def _topologies(path: str, topologies: list[Document]) -> Faults:
+def _topologies(path: str, topologies: list[Document]) -> faults.Faults:
     terms: list[dict[str, set[str]]] = [{}] * len(topologies)  # kube-apiserver compares with as many empty terms
     for i, term in enumerate(topologies):
         wanted = {one.get("key"): set(one.get("values") or ()) for one in term.get("matchLabelExpressions") or ()}
-        yield from (duplicate(f"{path}[{i}].matchLabelExpressions", "") for one in terms if one == wanted)
+        yield from (faults.duplicate(f"{path}[{i}].matchLabelExpressions", "") for one in terms if one == wanted)
         terms.append(wanted)
 
 
@@ -220,38 +209,38 @@ def _topologies(path: str, topologies: list[Document]) -> Faults:
 
 @check("extended resource")
 def _extended_resource(path: str, name: str) -> Iterable[Fault]:
-    return () if is_extended_resource_name(name) else (invalid(path, name, "must be a valid extended resource name"),)
+    return () if is_extended_resource_name(name) else (faults.invalid(path, name, "must be a valid extended resource name"),)
 
 
 @check("template metadata")
-def _template_metadata(path: str, given: Document) -> Faults:
+def _template_metadata(path: str, given: Document) -> faults.Faults:
     """Yield the faults of metadata of a template beyond labels and annotations."""
     extra = [name for name in sorted(given) if name not in {"annotations", "labels", "creationTimestamp"} and given[name]]
-    yield from (forbidden(f"{path}.{name}", "cannot be set") for name in extra)
+    yield from (faults.forbidden(f"{path}.{name}", "cannot be set") for name in extra)
 
 
 @check("device parameters")
 def _device_parameters(path: str, parameters: Any) -> Iterable[Fault]:
     is_object = isinstance(parameters, dict)
-    return () if is_object else (invalid(path, "<value omitted>", "must be a valid JSON object"),)
+    return () if is_object else (faults.invalid(path, "<value omitted>", "must be a valid JSON object"),)
 
 
 @check("binding conditions")
-def _binding(path: str, device: Document) -> Faults:
+def _binding(path: str, device: Document) -> faults.Faults:
     needed = {name: device.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
     for i, condition in enumerate(needed["bindingFailureConditions"]):
         if condition in needed["bindingConditions"]:
             why = "bindingFailureConditions must not overlap with bindingConditions"
-            yield invalid(f"{path}.bindingFailureConditions[{i}]", condition, why)
+            yield faults.invalid(f"{path}.bindingFailureConditions[{i}]", condition, why)
     for one, other in (tuple(needed), tuple(needed)[::-1]):
         for i, condition in enumerate(needed[one]):
             if condition in needed[one][:i]:
-                yield duplicate(f"{path}.{one}[{i}]", condition)
+                yield faults.duplicate(f"{path}.{one}[{i}]", condition)
         if needed[one] and not needed[other]:
-            yield invalid(f"{path}.{other}", None, f"{other} are required to use {one}")
+            yield faults.invalid(f"{path}.{other}", None, f"{other} are required to use {one}")
 
 
 @check("one attribute")
 def _one_attribute(path: str, attribute: Document) -> Iterable[Fault]:
     given = [name for name, value in attribute.items() if value is not None]
-    return () if len(given) == 1 else (invalid(path, attribute if given else "", "exactly one value must be specified"),)
+    return () if len(given) == 1 else (faults.invalid(path, attribute if given else "", "exactly one value must be specified"),)

@@ -20,22 +20,9 @@ from multidict import CIMultiDict, istr
 from moorage.api.durations import DurationError, parse_duration
 from moorage.cluster.apiserver.access.authentication import Authenticator, certificate_user, impersonated
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
+from moorage.cluster.apiserver.http import lists
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out, is_large
-from moorage.cluster.apiserver.http.lists import (
-    LONG_RESPONSE,
-    LargeParts,
-    Lines,
-    MakeNext,
-    Part,
-    abort,
-    close_after,
-    into_pieces,
-    limit_buffers,
-    next_piece,
-    send,
-    write,
-)
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
 from moorage.cluster.apiserver.http.server_documents import check_method, check_route, document, health, is_document, is_health
@@ -156,7 +143,7 @@ class Front:
         self.seats = Seats(limits)
         self.meter = RequestMetrics()
         self._streams: set[Stream] = set()
-        self._lines = Lines()
+        self._lines = lists.Lines()
         self._worker = worker
         self._site = site
         if site is not None:
@@ -249,7 +236,7 @@ class Front:
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
             api_request = await _read(request, user, self.limits.client_s)
             answer = await self._serve(api_request, target)
-            if answer.held <= LONG_RESPONSE:
+            if answer.held <= lists.LONG_RESPONSE:
                 return await self._send(request, user, answer)
             # The response to a change is always sent, however much the client has left unread.
             with self.seats.sending(user.name, answer.held, refusable=api_request.dry_run or api_request.method in _READ_ONLY):
@@ -332,14 +319,14 @@ class Front:
     async def _send(self, request: web.BaseRequest, user: User, answer: OutgoingResponse) -> web.StreamResponse:
         """Return a short response unsent. Send a long one; its request keeps its seat until the client has read it."""
         make_next = self._make_next(user, answer.parts)
-        return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
+        return await lists.send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
 
-    def _make_next(self, user: User, parts: Iterable[Part]) -> MakeNext:
+    def _make_next(self, user: User, parts: Iterable[lists.Part]) -> lists.MakeNext:
         """Return the function that computes the pieces of a response, in the worker if they take long."""
-        if not isinstance(parts, LargeParts):
-            return next_piece
+        if not isinstance(parts, lists.LargeParts):
+            return lists.next_piece
 
-        async def make_next(pieces: Iterator[Part]) -> Part:
+        async def make_next(pieces: Iterator[lists.Part]) -> lists.Part:
             return await self._worker.run(user.name, lambda ask: next((piece for piece in pieces if piece), b""))
 
         return make_next
@@ -358,19 +345,19 @@ class Front:
         self._streams.add(stream)
         if isinstance(request.protocol, Connection):
             request.protocol.when_lost = stream.end
-        limit_buffers(request)
+        lists.limit_buffers(request)
         try:
             async with asyncio.timeout(self.limits.client_s):
                 writer = await response.prepare(request)
             async for parts in stream:
-                pieces = into_pieces(parts)
-                if isinstance(parts, LargeParts):
+                pieces = lists.into_pieces(parts)
+                if isinstance(parts, lists.LargeParts):
                     pieces = await self._worker.run(user.name, partial(_make_all, pieces))
                 for piece in pieces:
                     async with asyncio.timeout(self.limits.client_s):
-                        await write(response, writer, piece)
+                        await lists.write(response, writer, piece)
         except (TimeoutError, ApiError):
-            abort(request)  # the client stopped reading, or the worker is busy; it lists again when it returns
+            lists.abort(request)  # the client stopped reading, or the worker is busy; it lists again when it returns
         except ConnectionError:
             pass  # the client disconnected
         finally:
@@ -386,14 +373,14 @@ class Front:
         for name, value in _COMMON_HEADERS:
             if name not in headers:
                 headers[name] = value
-        close_after(request, response)
+        lists.close_after(request, response)
         body = response.body if isinstance(response, web.Response) else None
-        if not isinstance(body, bytes) or len(body) <= LONG_RESPONSE:
+        if not isinstance(body, bytes) or len(body) <= lists.LONG_RESPONSE:
             return response
-        return await send(request, response.status, headers, [body], self.limits.answer_s)
+        return await lists.send(request, response.status, headers, [body], self.limits.answer_s)
 
 
-def _make_all(pieces: Iterator[Part], ask: AskOwner) -> Iterator[Part]:
+def _make_all(pieces: Iterator[lists.Part], ask: AskOwner) -> Iterator[lists.Part]:
     """Compute all pieces. ``ask`` is part of the worker's interface and not used."""
     return iter(list(pieces))
 

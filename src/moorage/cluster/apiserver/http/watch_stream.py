@@ -16,17 +16,7 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.apiserver.http.lists import (
-    LONG_RESPONSE,
-    PIECE,
-    LargeParts,
-    Lines,
-    Part,
-    check_list,
-    event_line,
-    requests_initial_list,
-    starts_with_list,
-)
+from moorage.cluster.apiserver.http import lists
 from moorage.cluster.apiserver.http.requests import selection_of
 from moorage.cluster.apiserver.schema.representations import JSON, META, accepted
 from moorage.cluster.apiserver.storage.store import Store
@@ -60,20 +50,20 @@ class Stream:
     last one, so a client that does not read delays only its own watch, which holds no more than one item.
     """
 
-    def __init__(self, store: Store, target: Target, request: HTTPRequest, lines: Lines) -> None:
+    def __init__(self, store: Store, target: Target, request: HTTPRequest, lines: lists.Lines) -> None:
         self._store = store
         self._lines = lines
         self._kind = target.kind
         self._form, self._encoding = accepted(request.accept, streams=True)
         self._include = included(request.query.get("includeObject", ""))
         self._bookmarks = request.flag("allowWatchBookmarks")
-        self._initial = starts_with_list(request)
+        self._initial = lists.starts_with_list(request)
         self._timeout_s = request.number("timeoutSeconds") or random.randint(*DEFAULT_TIMEOUT_S)  # noqa: S311 - only spreads load
         self._changed = asyncio.Event()
         self._has_sent_columns = False
         self._error: ApiError | None = None
         self._watch: Watch | None = None
-        if requests_initial_list(request) and not store.lists_by_watch:
+        if lists.requests_initial_list(request) and not store.lists_by_watch:
             self._error = ApiError(500, "InternalError", _NO_PROGRESS)
             return
         try:
@@ -99,7 +89,7 @@ class Stream:
             self._watch.closed = True
         self._changed.set()
 
-    async def __aiter__(self) -> AsyncIterator[Iterator[Part]]:
+    async def __aiter__(self) -> AsyncIterator[Iterator[lists.Part]]:
         if self._watch is None:
             if self._error is not None:
                 yield iter([self._line("ERROR", msgspec.json.encode(self._error.status()))])
@@ -108,14 +98,14 @@ class Stream:
         needs_end_bookmark = self._initial
         while not self._watch.closed:
             self._changed.clear()
-            events = self._watch.take(PIECE)
+            events = self._watch.take(lists.PIECE)
             bookmark = b""
             if needs_end_bookmark and self._watch.idle:
                 bookmark, needs_end_bookmark = self._bookmark_if_due({_INITIAL_END: "true"}), False
             if events or bookmark:
                 await self._written()
-                parts: Iterator[Part] = self._encoded(events, bookmark)
-                yield LargeParts(parts) if self._is_large(events) else parts
+                parts: Iterator[lists.Part] = self._encoded(events, bookmark)
+                yield lists.LargeParts(parts) if self._is_large(events) else parts
             left_s = ends - asyncio.get_running_loop().time()
             if left_s <= 0 or await self._is_due(left_s):
                 if bookmark := self._bookmark_if_due({}):
@@ -147,7 +137,7 @@ class Stream:
     def _is_large(self, events: Iterable[WatchedObject]) -> bool:
         """Return True if an event takes long to encode."""
         is_plain = not self._form and self._encoding == JSON
-        return not is_plain and any(len(event.held.body) > LONG_RESPONSE for event in events)
+        return not is_plain and any(len(event.held.body) > lists.LONG_RESPONSE for event in events)
 
     def _encoded(self, events: Iterable[WatchedObject], bookmark: bytes) -> Iterator[bytes]:
         for event in events:
@@ -169,7 +159,7 @@ class Stream:
             shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
             return self._line(event.type, msgspec.json.encode(shown))
 
-        if event.listed and len(event.held.body) <= PIECE:
+        if event.listed and len(event.held.body) <= lists.PIECE:
             return make()
         # The row shows the object's age in seconds.
         return self._lines.kept((event.version, event.type, f"{self._include} {heading} {int(now)}", self._encoding), make)
@@ -196,10 +186,10 @@ class Stream:
         return self._line("BOOKMARK", msgspec.json.encode(bookmark))
 
     def _line(self, kind: str, body: bytes) -> bytes:
-        return event_line(kind, body, self._encoding)
+        return lists.event_line(kind, body, self._encoding)
 
 
-def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget, lines: Lines) -> Stream:
+def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget, lines: lists.Lines) -> Stream:
     """Return the stream of a watch request. ``lines`` is the cache that streams share.
 
     Raises  ApiError 400 or 504 for an invalid or future version, 422 for contradictory parameters
@@ -208,5 +198,5 @@ def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarge
         raise not_allowed()
     if "watch" not in target.kind.verbs:
         raise not_allowed()
-    check_list(request, is_watch=True)
+    lists.check_list(request, is_watch=True)
     return Stream(store, target, request, lines)

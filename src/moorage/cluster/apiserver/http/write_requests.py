@@ -20,23 +20,8 @@ from moorage.cluster.apiserver.fields import managed_fields
 from moorage.cluster.apiserver.fields.field_merge import type_faults
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, manager_of
 from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch, strategic_merge
+from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.normalization import FieldTypeError
-from moorage.cluster.apiserver.schema.request_bodies import (
-    APPLY,
-    OBJECT_TYPES,
-    PATCH_TYPES,
-    Body,
-    BodyForm,
-    check_custom_head,
-    check_name,
-    fit,
-    form_of_kind,
-    kind_mismatch,
-    normalized_body,
-    object_of,
-    read_body,
-    read_patch,
-)
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.store import Store, timestamp
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
@@ -108,7 +93,7 @@ def _option_faults(request: HTTPRequest, kind: str) -> Iterator[Fault]:
     query = request.query
     name = query.get("fieldManager", "")
     if kind == "PatchOptions":
-        if request.media_type == APPLY:
+        if request.media_type == request_bodies.APPLY:
             if not name:
                 yield Fault("Required value", "fieldManager", "is required for apply patch")
         elif "force" in query:
@@ -226,12 +211,14 @@ def _creates(store: Store, target: Target, document: Document) -> bool:
 
 def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
     kind = target.kind
-    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
-    form = form_of_kind(kind)
-    check_custom_head(form, body.document, request.body)
-    document, warnings = normalized_body(form, body, request.validation)
+    body = request_bodies.read_body(
+        request.body, request.media_type, request_bodies.OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely
+    )
+    form = request_bodies.form_of_kind(kind)
+    request_bodies.check_custom_head(form, body.document, request.body)
+    document, warnings = request_bodies.normalized_body(form, body, request.validation)
     with with_warnings(warnings):
-        document = object_of(target.kind, document, target.namespace, target.name)
+        document = request_bodies.object_of(target.kind, document, target.namespace, target.name)
     return document, (*warnings, *drop_repeated_owners(document))
 
 
@@ -239,9 +226,9 @@ def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[
 
 #: Prefixes of the errors about a patch.
 _PREFIXES: Final = {
-    PATCH_TYPES[0]: "error decoding patch: ",
-    PATCH_TYPES[1]: "error decoding patch: ",
-    PATCH_TYPES[2]: "",
+    request_bodies.PATCH_TYPES[0]: "error decoding patch: ",
+    request_bodies.PATCH_TYPES[1]: "error decoding patch: ",
+    request_bodies.PATCH_TYPES[2]: "",
 }
 #: Fields of a JSON patch operation that Go decodes as strings.
 _STRING_FIELDS: Final = ("op", "path", "from")
@@ -255,7 +242,7 @@ class _Patch(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def patched(request: HTTPRequest, form: BodyForm, document: Document) -> tuple[Document, tuple[str, ...]]:
+def patched(request: HTTPRequest, form: request_bodies.BodyForm, document: Document) -> tuple[Document, tuple[str, ...]]:
     """Apply the patch in a request (any but server-side apply) to a document; return the new document and warnings.
 
     Raises  ApiError 400, 413, 422 and 500 for patches that are invalid or cannot be applied
@@ -265,10 +252,10 @@ def patched(request: HTTPRequest, form: BodyForm, document: Document) -> tuple[D
     return _normalized_patch(request, form, made, sent, name)
 
 
-def _apply_patch(request: HTTPRequest, form: BodyForm, document: Document, wanted: Any) -> Any:
-    if request.media_type == PATCH_TYPES[0]:
+def _apply_patch(request: HTTPRequest, form: request_bodies.BodyForm, document: Document, wanted: Any) -> Any:
+    if request.media_type == request_bodies.PATCH_TYPES[0]:
         return json_patch(document, wanted or [])
-    if request.media_type == PATCH_TYPES[1]:
+    if request.media_type == request_bodies.PATCH_TYPES[1]:
         return merge_patch(document, wanted)
     return strategic_merge(form.shape, document, wanted or {})
 
@@ -276,13 +263,13 @@ def _apply_patch(request: HTTPRequest, form: BodyForm, document: Document, wante
 def _read_patch(request: HTTPRequest) -> _Patch:
     head = _PREFIXES[request.media_type]
     try:
-        body = read_patch(request.body, strict=request.looks_closely)
+        body = request_bodies.read_patch(request.body, strict=request.looks_closely)
     except ApiError as error:
         raise _decoding_error(error, head) from None
     wanted = body.document
-    if request.media_type == PATCH_TYPES[0]:
+    if request.media_type == request_bodies.PATCH_TYPES[0]:
         return _Patch(wanted, (), _read_operations(wanted))
-    if wanted is None and request.media_type == PATCH_TYPES[1]:
+    if wanted is None and request.media_type == request_bodies.PATCH_TYPES[1]:
         raise bad_request("Invalid JSON Patch")
     if wanted is not None and not isinstance(wanted, dict):
         raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type map[string]interface {{}}")
@@ -294,7 +281,7 @@ def _read_operations(wanted: Any) -> tuple[str, ...]:
 
     Raises  ApiError 400 if they are not operations
     """
-    head = _PREFIXES[PATCH_TYPES[0]]
+    head = _PREFIXES[request_bodies.PATCH_TYPES[0]]
     if wanted is not None and not isinstance(wanted, list):
         raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type []handlers.jsonPatchOp")
     warnings: list[str] = []
@@ -316,15 +303,15 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
     Raises  ApiError 400 and 422 for a patch that is invalid or cannot be applied, 404, 409, 415, and what ``confirm`` raises
     """
     kind, namespace = target.kind, target.namespace or ""
-    if request.media_type in PATCH_TYPES:
+    if request.media_type in request_bodies.PATCH_TYPES:
         check_options(request, "PatchOptions")
-    if request.media_type == APPLY:
+    if request.media_type == request_bodies.APPLY:
         return _apply(store, request, target, confirm)
     held = store.get(kind, namespace, target.name)
     before = held.document()
-    document, warnings = patched(request, form_of_kind(kind), before)
+    document, warnings = patched(request, request_bodies.form_of_kind(kind), before)
     with with_warnings(warnings):
-        document = object_of(kind, document, target.namespace, target.name)
+        document = request_bodies.object_of(kind, document, target.namespace, target.name)
         check_identity(kind, before, document)
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     with with_warnings(warnings):
@@ -347,22 +334,22 @@ def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
 
 
 def _normalized_patch(
-    request: HTTPRequest, form: BodyForm, made: Any, sent: _Patch, name: str
+    request: HTTPRequest, form: request_bodies.BodyForm, made: Any, sent: _Patch, name: str
 ) -> tuple[Document, tuple[str, ...]]:
     """Return the patched document, of the object with this name, normalized to its form, and warnings."""
-    is_strategic = request.media_type == PATCH_TYPES[2]
+    is_strategic = request.media_type == request_bodies.PATCH_TYPES[2]
     shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
     if not isinstance(made, dict):
         raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{form.kind}")
-    if not is_strategic and (why := kind_mismatch(form, made)):
+    if not is_strategic and (why := request_bodies.kind_mismatch(form, made)):
         raise _bad_patch(shown, why)
     if not is_strategic:
         _check_patched_head(request, form, made, shown, name)
     try:
-        document, unknown_fields = fit(form, made)
+        document, unknown_fields = request_bodies.fit(form, made)
     except FieldTypeError as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
-    if request.media_type != PATCH_TYPES[0]:
+    if request.media_type != request_bodies.PATCH_TYPES[0]:
         unknown_fields = sorted(unknown_fields)  # Go's maps are unordered and encoded by name
     found = (*sent.repeats, *(f'unknown field "{path}"' for path in unknown_fields))
     if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
@@ -370,7 +357,7 @@ def _normalized_patch(
     return document, (*sent.warnings, *found) if request.looks_closely else ()
 
 
-def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, shown: str, name: str) -> None:
+def _check_patched_head(request: HTTPRequest, form: request_bodies.BodyForm, made: Document, shown: str, name: str) -> None:
     """Check that a patched object states its API version and, for a custom kind, its kind.
 
     Without a version, kube-apiserver reads an object of a built-in kind in its internal form, in which no field is known.
@@ -387,7 +374,7 @@ def _check_patched_head(request: HTTPRequest, form: BodyForm, made: Document, sh
     if request.validation == "Strict" and lost:
         raise _bad_patch(shown, f"strict decoding error: {', '.join(lost)}")
     with with_warnings(lost if request.looks_closely else ()):
-        check_name({}, name)
+        request_bodies.check_name({}, name)
 
 
 _NO_VERSION: Final = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
@@ -406,7 +393,7 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     held = store.find(kind, namespace, target.name)
     if held is None and target.subresource:
         raise not_found(kind.resource, kind.group, target.name)
-    config, warnings = configuration(request, form_of_kind(kind))
+    config, warnings = configuration(request, request_bodies.form_of_kind(kind))
     document = _merge_configuration(store, request, target, held, config)
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     if held is not None:
@@ -420,7 +407,7 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     return WriteResult(made, True, (*warnings, *_object_warnings(kind, document)))
 
 
-def configuration(request: HTTPRequest, form: BodyForm) -> tuple[Document, tuple[str, ...]]:
+def configuration(request: HTTPRequest, form: request_bodies.BodyForm) -> tuple[Document, tuple[str, ...]]:
     """Return the configuration of a form in an apply request, and warnings.
 
     Raises  ApiError 400 for a configuration of another kind, or with duplicate fields if validation is strict; 500 for one
@@ -440,9 +427,11 @@ def configuration(request: HTTPRequest, form: BodyForm) -> tuple[Document, tuple
     return config, body.repeats
 
 
-def _read_configuration(request: HTTPRequest) -> Body:
+def _read_configuration(request: HTTPRequest) -> request_bodies.Body:
     try:
-        return read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
+        return request_bodies.read_body(
+            request.body, request_bodies.APPLY, request_bodies.PATCH_TYPES, strict=request.looks_closely
+        )
     except ApiError as error:
         _, found, fault = error.message.partition("json parse error: json: ")
         if found:
@@ -465,7 +454,7 @@ def _create_applied(store: Store, request: HTTPRequest, target: Target, document
     return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
 
 
-def _checked_configuration(form: BodyForm, config: Document) -> Document:
+def _checked_configuration(form: request_bodies.BodyForm, config: Document) -> Document:
     if not isinstance(config.get("metadata", {}), dict):
         raise bad_request("error decoding YAML: the configuration's metadata is no object")
     version, name = str(config.get("apiVersion", "")), config.get("kind", "")
@@ -492,10 +481,10 @@ def _merge_configuration(store: Store, request: HTTPRequest, target: Target, hel
         ignored=managed_fields.fields_not_written(kind, target.subresource),
     )
     try:
-        document, _ = fit(form_of_kind(kind), made)
+        document, _ = request_bodies.fit(request_bodies.form_of_kind(kind), made)
     except FieldTypeError as misfit:
         raise bad_request(str(misfit)) from None
-    document = object_of(kind, document, target.namespace, target.name)
+    document = request_bodies.object_of(kind, document, target.namespace, target.name)
     if live is not None:
         check_identity(kind, live, document)
     return document

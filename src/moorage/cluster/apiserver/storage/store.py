@@ -20,20 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
-from moorage.cluster.apiserver.admission.admission_plugins import (
-    SYSTEM_NAMESPACES,
-    admit,
-    admit_new,
-    admit_resize,
-    admit_with_controllers,
-    check_change,
-    check_creatable,
-    check_deletable,
-    check_resize,
-    finalized,
-    finalizers_of,
-    restore_admitted,
-)
+from moorage.cluster.apiserver.admission import admission_plugins
 from moorage.cluster.apiserver.admission.device_validation import admin_access_faults
 from moorage.cluster.apiserver.admission.services import allocate_addresses, drop_unused_fields, keep_addresses
 from moorage.cluster.apiserver.admission.strategy import (
@@ -150,7 +137,7 @@ class Store(ObjectReader):
 
     def _create_system_namespaces(self) -> None:
         """Create the missing system namespaces."""
-        for name in SYSTEM_NAMESPACES:
+        for name in admission_plugins.SYSTEM_NAMESPACES:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -228,7 +215,9 @@ class Store(ObjectReader):
         if kind.custom is not None and kind.custom.is_terminating:
             raise forbidden(kind.resource, kind.group, str(metadata.get("name") or ""), _TERMINATING)
         if kind.namespaced:
-            check_creatable(self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or ""))
+            admission_plugins.check_creatable(
+                self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or "")
+            )
             metadata["namespace"] = namespace
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink"):
             metadata.pop(name, None)
@@ -238,12 +227,12 @@ class Store(ObjectReader):
         found = set_defaults_and_decode(kind, document)
         if manager is not None:
             track(kind_schema(kind), None, document, manager, self.now, ignored=fields_not_written(kind, ""))
-        admit(kind, document, found, self._decode_all, self.gates)
+        admission_plugins.admit(kind, document, found, self._decode_all, self.gates)
         self._mutate(kind, document, dry_run=dry_run)
         if not self.empties_namespaces:
-            admit_with_controllers(kind, document)
+            admission_plugins.admit_with_controllers(kind, document)
         prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document))
-        admit_new(kind, document, self._decode_all)
+        admission_plugins.admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document)
         self._policies.check(kind, None, document, dry_run=dry_run)
@@ -369,7 +358,7 @@ class Store(ObjectReader):
         more = self._admin_access_faults(kind, old, document) if subresource == "status" else ()
         prepare_update(kind, old, document, subresource, self.gates, self.now, more)
         if not subresource:
-            check_change(kind, old, document, self._decode_all, self.gates)
+            admission_plugins.check_change(kind, old, document, self._decode_all, self.gates)
             if kind is _SERVICES:
                 self._allocate_service_addresses(old, document)
         if subresource == "resize":
@@ -393,9 +382,9 @@ class Store(ObjectReader):
     def _complete(self, kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
         """Restore fields that a client may leave out of a new version, in place."""
         if subresource == "resize":
-            admit_resize(new, set_defaults_and_decode(kind, new), self._decode_all)
+            admission_plugins.admit_resize(new, set_defaults_and_decode(kind, new), self._decode_all)
         if not subresource:
-            restore_admitted(kind, old, new)
+            admission_plugins.restore_admitted(kind, old, new)
             if kind is _SERVICES:
                 keep_addresses(old, new)
                 drop_unused_fields(old, new)
@@ -420,7 +409,7 @@ class Store(ObjectReader):
         if isinstance(pod, Pod) and pod.spec.node_name and changed:
             held = self.find(_NODE, "", pod.spec.node_name)
             node = decode_document(_NODE, held.document()) if held is not None else None
-            check_resize(pod, node if isinstance(node, Node) else None)
+            admission_plugins.check_resize(pod, node if isinstance(node, Node) else None)
 
     def put(self, kind: ServedKind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
         """Store a new version of an object that the caller has validated."""
@@ -445,13 +434,15 @@ class Store(ObjectReader):
         metadata = document["metadata"]
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
-        check_deletable(kind, name)
+        admission_plugins.check_deletable(kind, name)
         self._policies.check(kind, document, None, dry_run=dry_run)
         if kind is DEFINITIONS and not metadata.get("deletionTimestamp"):
             mark_for_cleanup(document, self.now)
         grace = grace_period_of(kind, document, options)
         set_propagation_finalizers(kind, metadata, options.propagation, is_default=options.is_default)
-        pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
+        pending = bool(
+            grace or metadata.get("finalizers") or (kind is _NAMESPACE and admission_plugins.finalizers_of(document))
+        )
         if not pending and kind is not _PODS:
             return DeletionResult(record, True) if dry_run else self._remove(kind, record, document)
         if dry_run and kind is _NAMESPACE:
@@ -516,7 +507,7 @@ class Store(ObjectReader):
         """Remove a terminating namespace that is empty."""
         record = self.find(_NAMESPACE, "", namespace)
         if record is not None and not self._object_counts[namespace] and record.fields["status.phase"] == "Terminating":
-            self.update(_NAMESPACE, "", namespace, finalized(record.document()), subresource="finalize")
+            self.update(_NAMESPACE, "", namespace, admission_plugins.finalized(record.document()), subresource="finalize")
 
     def _commit(self, kind: ServedKind, before: Record | None, after: Record) -> Record:
         if kind.stored_as is not None:

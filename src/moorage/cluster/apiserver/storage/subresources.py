@@ -22,20 +22,9 @@ from moorage.cluster.apiserver.storage.delete_options import options_of
 from moorage.cluster.apiserver.storage.deletion import check_preconditions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, timestamp
+from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.records import Document, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ScalePaths, ServedKind, find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import (
-    ApiError,
-    Cause,
-    bad_request,
-    conflict,
-    forbidden,
-    internal,
-    invalid,
-    quoted,
-    too_many,
-    unknown,
-)
 from moorage.errors import Fault, InputError
 
 # -- scale -------------------------------------------------------------------------------------------------------------
@@ -59,7 +48,7 @@ def read_scale(kind: ServedKind, record: Record) -> Document:
 def _custom_scale(paths: ScalePaths, document: Document) -> Document:
     wanted = _at(document, paths.wanted)
     if wanted is None:
-        raise internal(f"the spec replicas field {quoted(paths.wanted)} does not exist")
+        raise statuses.internal(f"the spec replicas field {statuses.quoted(paths.wanted)} does not exist")
     selector = _at(document, paths.selector) if paths.selector else ""
     return _scale(document, wanted, _at(document, paths.current) or 0, selector if isinstance(selector, str) else "")
 
@@ -103,7 +92,7 @@ def check_scale(kind: ServedKind, scale: Document, name: str) -> None:
         faults += [*object_meta(decode({"metadata": metadata}, Object, "").metadata, True), *metadata_faults(metadata)]
     faults += nonnegative("spec.replicas", (scale.get("spec") or {}).get("replicas"))
     if faults:
-        raise invalid("Scale", "autoscaling", name, faults)
+        raise statuses.invalid("Scale", "autoscaling", name, faults)
 
 
 def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
@@ -117,7 +106,7 @@ def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
     for name in above:
         document = document.setdefault(name, {})
         if not isinstance(document, dict):
-            raise internal(f"value cannot be set because {path} is not a map[string]interface{{}}")
+            raise statuses.internal(f"value cannot be set because {path} is not a map[string]interface{{}}")
     document[last] = replicas
 
 
@@ -146,11 +135,11 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
     """
     metadata = _mapping(binding.get("metadata"))
     if metadata.get("name") != name:
-        raise bad_request("name in URL does not match name in Binding object")
+        raise statuses.bad_request("name in URL does not match name in Binding object")
     target = _mapping(binding.get("target"))
     if faults := list(_target_faults(target)):
         texts = [str(fault) for fault in faults]
-        raise unknown(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+        raise statuses.unknown(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     record = store.get(_PODS, namespace, name)
     pod = record.document()
     _check_same(record, pod, metadata)
@@ -181,7 +170,7 @@ def _check_same(record: Record, pod: Document, metadata: Document) -> None:
             why = f"Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {held}"
             key = f"/registry/pods/{record.key}"
             why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-            raise conflict("pods", "", record.name, why)
+            raise statuses.conflict("pods", "", record.name, why)
 
 
 def _check_bindable(pod: Document) -> None:
@@ -194,7 +183,7 @@ def _check_bindable(pod: Document) -> None:
     elif spec.get("schedulingGates"):
         why = f"pod {name} has non-empty .spec.schedulingGates"
     if why:
-        raise conflict("pods/binding", "", name, why)
+        raise statuses.conflict("pods/binding", "", name, why)
 
 
 def _assign(pod: Document, node: str, metadata: Document, topology: dict[str, str], now: str) -> None:
@@ -236,7 +225,7 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
             or is not up to date; 500 for a pod with several budgets
     """
     if _mapping(eviction.get("metadata")).get("name") != name:
-        raise bad_request("name in URL does not match name in Eviction object")
+        raise statuses.bad_request("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions"))
     dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
@@ -272,7 +261,9 @@ def _is_exempt(pod: Document) -> bool:
 def _budget_of(store: Store, namespace: str, pod: Record) -> Record | None:
     covering = [record for record in store.all(_BUDGETS, Selection(namespace)) if _covers(record, pod)]
     if len(covering) > 1:
-        raise unknown("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+        raise statuses.unknown(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
     return covering[0] if covering else None
 
 
@@ -293,10 +284,10 @@ def _check_budget(budget: Document) -> None:
         raise _denied(f"The disruption budget {name} is still being processed by the server.", _RETRY_S)
     allowed = int(status.get("disruptionsAllowed", 0))
     if allowed < 0:
-        raise forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
+        raise statuses.forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
     if len(_mapping(status.get("disruptedPods"))) > _MAX_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise forbidden("poddisruptionbudget", "policy", name, why)
+        raise statuses.forbidden("poddisruptionbudget", "policy", name, why)
     if allowed == 0:
         raise _denied(_no_room(name, status))
 
@@ -318,8 +309,8 @@ def _ignores_unhealthy(budget: Document) -> bool:
     return int(status.get("currentHealthy", 0)) >= int(status.get("desiredHealthy", 0)) > 0
 
 
-def _denied(message: str, retry_after_s: int = 0) -> ApiError:
-    return too_many(_DENIED, retry_after_s, [Cause("DisruptionBudget", message)])
+def _denied(message: str, retry_after_s: int = 0) -> statuses.ApiError:
+    return statuses.too_many(_DENIED, retry_after_s, [statuses.Cause("DisruptionBudget", message)])
 
 
 def _decremented(budget: Document, pod: str, now: str) -> Document:

@@ -11,20 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import (
-    ENDED_PHASES,
-    Affinity,
-    Node,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    Pod,
-    PodSpec,
-    PodTemplateSpec,
-    Taint,
-    Toleration,
-)
+from moorage.api import core
 from moorage.api.decode import decode
 from moorage.api.node_selectors import compile_node_selector
 from moorage.api.selectors import selector_from_map
@@ -61,12 +48,12 @@ _TOLERATED: Final = (
 _TOLERATED_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 
-def daemon_tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
+def daemon_tolerations(spec: core.PodSpec) -> tuple[core.Toleration, ...]:
     """Return the tolerations of a daemon pod: its template's, and those for common node conditions."""
     troubles = (*_TOLERATED, _TOLERATED_ON_HOST_NETWORK) if spec.host_network else _TOLERATED
     tolerations = list(spec.tolerations)
     for key, effect in troubles:
-        added = Toleration(key=key, operator="Exists", effect=effect)
+        added = core.Toleration(key=key, operator="Exists", effect=effect)
         same = [i for i, one in enumerate(tolerations) if (one.key, one.effect, one.operator, one.value) == _identity(added)]
         if same:
             tolerations[same[0]] = added
@@ -75,11 +62,11 @@ def daemon_tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
     return tuple(tolerations)
 
 
-def _identity(toleration: Toleration) -> tuple[str, str, str, str]:
+def _identity(toleration: core.Toleration) -> tuple[str, str, str, str]:
     return toleration.key, toleration.effect, toleration.operator, toleration.value
 
 
-def pod_template(daemon_set: DaemonSet, revision: str) -> PodTemplateSpec:
+def pod_template(daemon_set: DaemonSet, revision: str) -> core.PodTemplateSpec:
     """Return the template that the controller creates pods from."""
     template = daemon_set.spec.template
     labels = {**template.metadata.labels, "controller-revision-hash": revision}
@@ -93,7 +80,7 @@ def pod_template(daemon_set: DaemonSet, revision: str) -> PodTemplateSpec:
     )
 
 
-def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[Node], bool]:
+def runs_on(spec: core.PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[core.Node], bool]:
     """Return a predicate that is True for nodes on which a daemon pod of this spec should run.
 
     The pod must tolerate taints with one of ``effects``.
@@ -101,15 +88,15 @@ def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[No
     selector = selector_from_map(spec.node_selector)
     required = _required(spec)
     matcher = None if required is None else compile_node_selector(required)
-    tolerated: dict[tuple[Taint, ...], bool] = {}
+    tolerated: dict[tuple[core.Taint, ...], bool] = {}
     tolerations = daemon_tolerations(spec)
 
-    def tolerates(taints: tuple[Taint, ...]) -> bool:
+    def tolerates(taints: tuple[core.Taint, ...]) -> bool:
         if taints not in tolerated:
             tolerated[taints] = find_untolerated(taints, tolerations, effects) is None
         return tolerated[taints]
 
-    def judge(node: Node) -> bool:
+    def judge(node: core.Node) -> bool:
         if spec.node_name and spec.node_name != node.name:
             return False
         if not selector.matches(node.labels) or (matcher is not None and not matcher.matches(node.labels, node.name)):
@@ -119,18 +106,18 @@ def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[No
     return judge
 
 
-def tied_to(pod: Pod, node_name: str) -> Pod:
+def tied_to(pod: core.Pod, node_name: str) -> core.Pod:
     """Return the pod with a required node affinity for one node. Other affinities and preferences are kept."""
-    names = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
-    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(names,)),))
-    affinity = pod.spec.affinity or Affinity()
+    names = core.NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
+    required = core.NodeSelector(node_selector_terms=(core.NodeSelectorTerm(match_fields=(names,)),))
+    affinity = pod.spec.affinity or core.Affinity()
     node_affinity = replace(
-        affinity.node_affinity or NodeAffinity(), required_during_scheduling_ignored_during_execution=required
+        affinity.node_affinity or core.NodeAffinity(), required_during_scheduling_ignored_during_execution=required
     )
     return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=node_affinity)))
 
 
-def pod_node(pod: Pod) -> str:
+def pod_node(pod: core.Pod) -> str:
     """Return the node that a daemon pod is bound to or was created for; "" if it names none.
 
     Source  pkg/controller/daemon/util/daemonset_util.go, GetTargetNodeName
@@ -145,15 +132,15 @@ def pod_node(pod: Pod) -> str:
     return ""
 
 
-def _required(spec: PodSpec) -> NodeSelector | None:
+def _required(spec: core.PodSpec) -> core.NodeSelector | None:
     if spec.affinity is None or spec.affinity.node_affinity is None:
         return None
     return spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
 
 
-def nodes_in_need(daemon_set: DaemonSet, nodes: Iterable[Node], held: Iterable[Pod]) -> list[Node]:
+def nodes_in_need(daemon_set: DaemonSet, nodes: Iterable[core.Node], held: Iterable[core.Pod]) -> list[core.Node]:
     """Return the nodes that lack a pod of the daemon set, in the given order. Ended pods are replaced."""
-    served = {pod_node(pod) for pod in held if pod.status.phase not in ENDED_PHASES}
+    served = {pod_node(pod) for pod in held if pod.status.phase not in core.ENDED_PHASES}
     judge = runs_on(daemon_set.spec.template.spec)
     return [node for node in nodes if node.name not in served and judge(node)]
 
@@ -173,7 +160,7 @@ class DaemonSets:
     name = "daemonset-controller"
 
     def __init__(self) -> None:
-        self._nodes: dict[str, tuple[str, Node]] = {}
+        self._nodes: dict[str, tuple[str, core.Node]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
@@ -205,11 +192,11 @@ class DaemonSets:
             yield from sync.status_steps()
         yield from history.truncated(int(k8s.spec_of(held).get("revisionHistoryLimit", 10)), sync.revisions_in_use())
 
-    def _read(self, node: Document) -> Node:
+    def _read(self, node: Document) -> core.Node:
         version = node["metadata"].get("resourceVersion", "")
         known = self._nodes.get(k8s.name_of(node))
         if known is None or known[0] != version:
-            known = self._nodes[k8s.name_of(node)] = version, decode(node, Node, "")
+            known = self._nodes[k8s.name_of(node)] = version, decode(node, core.Node, "")
         return known[1]
 
     def _failed(self, sync: _Sync) -> Iterator[Step]:
@@ -237,11 +224,13 @@ def _relevant(node: Document) -> tuple[Any, Any, Any]:
 class _Sync:
     """One reconcile of a daemon set: its pods by node, and the nodes that should have one."""
 
-    def __init__(self, held: Document, pods: list[Document], nodes: list[Node], history: RevisionHistory, now: float) -> None:
+    def __init__(
+        self, held: Document, pods: list[Document], nodes: list[core.Node], history: RevisionHistory, now: float
+    ) -> None:
         self.held, self.now = held, now
         self.spec = k8s.spec_of(held)
         self.mark = k8s.labels_of(history.update)[REVISION_HASH]
-        read = decode(k8s.spec_of(self.spec.get("template") or {}), PodSpec, "")
+        read = decode(k8s.spec_of(self.spec.get("template") or {}), core.PodSpec, "")
         comes, stays = runs_on(read), runs_on(read, DRIVES_AWAY)
         self.wanted = {node.name: comes(node) for node in nodes}
         self.borne = {node.name: stays(node) for node in nodes}
@@ -258,12 +247,14 @@ class _Sync:
 
     def _alive(self, node: str) -> list[Document]:
         """Return the pods on a node that neither ended nor are being deleted."""
-        return [pod for pod in self.by_node.get(node, ()) if not k8s.is_ending(pod) and k8s.phase_of(pod) not in ENDED_PHASES]
+        return [
+            pod for pod in self.by_node.get(node, ()) if not k8s.is_ending(pod) and k8s.phase_of(pod) not in core.ENDED_PHASES
+        ]
 
     def ended(self) -> Iterator[tuple[str, Document]]:
         for node, pods in self.by_node.items():
             for pod in pods:
-                if k8s.phase_of(pod) in ENDED_PHASES and not k8s.is_ending(pod) and self.borne.get(node):
+                if k8s.phase_of(pod) in core.ENDED_PHASES and not k8s.is_ending(pod) and self.borne.get(node):
                     yield node, pod
 
     def placed(self) -> Iterator[Step]:

@@ -18,17 +18,7 @@ from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
-from moorage.cluster.controllers.workloads.job_outcome import (
-    TRACKED,
-    FinishedPods,
-    JobOutcome,
-    counted_failures,
-    index_of,
-    judge,
-    next_indexes,
-    pod_of_job,
-    tally,
-)
+from moorage.cluster.controllers.workloads import job_outcome
 from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run, parse_indexes, wanted_active
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 
@@ -240,8 +230,8 @@ def _release_orphans(key: str, world: ObjectIndex) -> Iterator[Step]:
 def _released(pods: Iterable[Document]) -> Iterator[Step]:
     for pod in pods:
         held = pod["metadata"].get("finalizers") or []
-        if TRACKED in held:
-            yield Update(k8s.PODS, k8s.revised(pod, finalizers=[one for one in held if one != TRACKED]))
+        if job_outcome.TRACKED in held:
+            yield Update(k8s.PODS, k8s.revised(pod, finalizers=[one for one in held if one != job_outcome.TRACKED]))
 
 
 def _after_its_time(job: Document, now: float) -> Iterator[Step]:
@@ -267,10 +257,10 @@ class _Sync:
         self.active = [pod for pod in pods if k8s.is_active(pod)]
 
     def steps(self) -> Iterator[Step]:
-        fresh = tally(self.job, self.pods)
+        fresh = job_outcome.tally(self.job, self.pods)
         yield from self._count(fresh)
         self._begin()
-        outcome = judge(self.job, self.status, self.pods, self.now)
+        outcome = job_outcome.judge(self.job, self.status, self.pods, self.now)
         if outcome is not None:
             yield from self._finish(outcome)
             return
@@ -284,7 +274,7 @@ class _Sync:
         if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
             yield Later(max(0.0, k8s.seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
 
-    def _count(self, fresh: FinishedPods) -> Iterator[Step]:
+    def _count(self, fresh: job_outcome.FinishedPods) -> Iterator[Step]:
         """Count pods that have ended since the last reconcile."""
         if not fresh:
             return
@@ -341,17 +331,17 @@ class _Sync:
 
     def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
         """Create pods for a job with failure counts and backoff per index."""
-        busy = {index for pod in taken if (index := index_of(pod)) is not None}
+        busy = {index for pod in taken if (index := job_outcome.index_of(pod)) is not None}
         failed: dict[int, list[Document]] = {}
         for pod in self.pods:
-            if (index := index_of(pod)) is not None and k8s.status_of(pod).get("phase") == "Failed":
+            if (index := job_outcome.index_of(pod)) is not None and k8s.status_of(pod).get("phase") == "Failed":
                 failed.setdefault(index, []).append(pod)
         waits = {index: self._backoff_s(pods) for index, pods in failed.items()}
         waiting = {index: wait_s for index, wait_s in waits.items() if wait_s > 0 and index not in busy}
         if waiting:
             yield Later(min(waiting.values()))
-        for index in next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
-            pod = pod_of_job(self.job, index, counted_failures(self.job, failed.get(index, ())))
+        for index in job_outcome.next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
+            pod = job_outcome.pod_of_job(self.job, index, job_outcome.counted_failures(self.job, failed.get(index, ())))
             yield self._made(pod)
 
     def _in_the_way(self) -> list[Document]:
@@ -372,11 +362,11 @@ class _Sync:
     def _new_pods(self, number: int, taken: list[Document]) -> Iterator[Document]:
         if self.spec.get("completionMode") != "Indexed":
             for _ in range(number):
-                yield pod_of_job(self.job, None)
+                yield job_outcome.pod_of_job(self.job, None)
             return
-        busy = {index for pod in taken if (index := index_of(pod)) is not None}
-        for index in next_indexes(self.job, self.status, busy, number):
-            yield pod_of_job(self.job, index)
+        busy = {index for pod in taken if (index := job_outcome.index_of(pod)) is not None}
+        for index in job_outcome.next_indexes(self.job, self.status, busy, number):
+            yield job_outcome.pod_of_job(self.job, index)
 
     def _deleted(self, pod: Document) -> Iterator[Step]:
         yield DeleteStep(k8s.PODS, pod)
@@ -421,7 +411,7 @@ class _Sync:
 
     # -- ending ---------------------------------------------------------------------------------------------------------
 
-    def _finish(self, outcome: JobOutcome) -> Iterator[Step]:
+    def _finish(self, outcome: job_outcome.JobOutcome) -> Iterator[Step]:
         """Delete active pods; the job is finished when all pods have ended."""
         for pod in self.active:
             yield from self._deleted(pod)
@@ -440,7 +430,7 @@ class _Sync:
         if not left:
             yield self._event(outcome)
 
-    def _event(self, outcome: JobOutcome) -> EventStep:
+    def _event(self, outcome: job_outcome.JobOutcome) -> EventStep:
         if outcome.good:
             return EventStep(k8s.JOBS, self.job, "Normal", "Completed", "Job completed")
         return EventStep(k8s.JOBS, self.job, "Warning", outcome.reason, outcome.message)

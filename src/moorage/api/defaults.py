@@ -16,24 +16,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.core import (
-    Container,
-    ContainerPort,
-    LimitRange,
-    LimitRangeItem,
-    LimitRangeSpec,
-    Namespace,
-    Node,
-    Pod,
-    PodAffinity,
-    PodAffinityTerm,
-    PodSpec,
-    ReplicationController,
-    ResourceRequirements,
-    TopologySpreadConstraint,
-    Volume,
-    WeightedPodAffinityTerm,
-)
+from moorage.api import core
 from moorage.api.devices import (
     DeviceRequest,
     DeviceSubRequest,
@@ -52,7 +35,7 @@ _T = TypeVar("_T")
 _V = TypeVar("_V", bound=Value)
 
 
-def default_pod(pod: Pod) -> Pod:
+def default_pod(pod: core.Pod) -> core.Pod:
     """Return the pod as the API server would store it, or the same object if it is complete.
 
     Raises  InputError if computing pod-level resources meets a quantity that cannot be parsed
@@ -73,9 +56,9 @@ class PodDefaults:
 
     def __init__(self) -> None:
         #: ``id`` of a spec → the spec, and the completed spec.
-        self._complete: dict[int, tuple[PodSpec, PodSpec]] = {}
+        self._complete: dict[int, tuple[core.PodSpec, core.PodSpec]] = {}
 
-    def __call__(self, pod: Pod) -> Pod:
+    def __call__(self, pod: core.Pod) -> core.Pod:
         """Return the pod as the API server would store it.
 
         Raises  InputError as ``default_pod`` does
@@ -92,7 +75,7 @@ class PodDefaults:
         return complete
 
 
-def _is_complete(spec: PodSpec) -> bool:
+def _is_complete(spec: core.PodSpec) -> bool:
     """Return True if the spec needs no defaults, as for most pods of a dump. False only means that it may need some."""
     if spec.resources is not None or _uses_label_keys(spec):
         return False
@@ -108,7 +91,7 @@ def _is_complete(spec: PodSpec) -> bool:
     return all(volume.rbd is None for volume in spec.volumes) if spec.volumes else True
 
 
-def _uses_label_keys(spec: PodSpec) -> bool:
+def _uses_label_keys(spec: core.PodSpec) -> bool:
     if any(constraint.match_label_keys for constraint in spec.topology_spread_constraints):
         return True
     if spec.affinity is None:
@@ -124,7 +107,7 @@ def _uses_label_keys(spec: PodSpec) -> bool:
     )
 
 
-def default_pod_spec(spec: PodSpec) -> PodSpec:
+def default_pod_spec(spec: core.PodSpec) -> core.PodSpec:
     """Return a spec with the defaults that pods and pod templates share."""
     return _changed(
         spec,
@@ -139,12 +122,12 @@ def default_pod_spec(spec: PodSpec) -> PodSpec:
     )
 
 
-def default_container(container: Container) -> Container:
+def default_container(container: core.Container) -> core.Container:
     """Return a container with the default protocol of its ports."""
     return _changed(container, ports=_map(container.ports, lambda port: _changed(port, protocol=port.protocol or "TCP")))
 
 
-def _pod_container(container: Container, host_network: bool) -> Container:
+def _pod_container(container: core.Container, host_network: bool) -> core.Container:
     resources = container.resources
     if any(name not in resources.requests for name in resources.limits):
         resources = replace(resources, requests={**resources.limits, **resources.requests})
@@ -152,11 +135,11 @@ def _pod_container(container: Container, host_network: bool) -> Container:
     return _changed(container, resources=resources, ports=ports)
 
 
-def _host_port(port: ContainerPort) -> ContainerPort:
+def _host_port(port: core.ContainerPort) -> core.ContainerPort:
     return _changed(port, host_port=port.host_port or port.container_port)
 
 
-def _volume(volume: Volume) -> Volume:
+def _volume(volume: core.Volume) -> core.Volume:
     """Set the default pool of a Ceph block device; the scheduler compares pools to find shared disks."""
     if volume.rbd is None or volume.rbd.get("pool"):
         return volume
@@ -166,7 +149,7 @@ def _volume(volume: Volume) -> Volume:
 # -- pod-level resources ------------------------------------------------------------------------------------------------
 
 
-def _pod_level(spec: PodSpec, resources: ResourceRequirements) -> ResourceRequirements:
+def _pod_level(spec: core.PodSpec, resources: core.ResourceRequirements) -> core.ResourceRequirements:
     """Complete pod-level resources that are set in part.
 
     Limits of huge pages default to the containers' total, unless the pod requests them. Requests default to the containers'
@@ -195,7 +178,7 @@ def _counts_for_pods(name: str) -> bool:
     return name in {"cpu", "memory"} or is_hugepage_resource(name)
 
 
-def _sum_over_containers(spec: PodSpec, part: Callable[[ResourceRequirements], ResourceList]) -> dict[str, int]:
+def _sum_over_containers(spec: core.PodSpec, part: Callable[[core.ResourceRequirements], ResourceList]) -> dict[str, int]:
     """Return the containers' total in nano-units: the larger of the running containers' and any startup step's total.
 
     Source  component-helpers/resource/helpers.go, AggregateContainerRequests and AggregateContainerLimits
@@ -235,7 +218,7 @@ def quantity_of_nano(nano: int) -> str:
 # -- label keys ---------------------------------------------------------------------------------------------------------
 
 
-def merge_label_keys(pod: Pod) -> Pod:
+def merge_label_keys(pod: core.Pod) -> core.Pod:
     """Merge ``matchLabelKeys`` and ``mismatchLabelKeys`` into the label selectors, as the API server does on creation.
 
     Keys that the pod has no label for are ignored; a term without a selector stays without one.
@@ -254,14 +237,14 @@ def merge_label_keys(pod: Pod) -> Pod:
     return _changed(pod, spec=_changed(spec, affinity=affinity, topology_spread_constraints=constraints))
 
 
-_A = TypeVar("_A", bound=PodAffinity)
+_A = TypeVar("_A", bound=core.PodAffinity)
 
 
 def _merged_affinity(affinity: _A | None, labels: Mapping[str, str]) -> _A | None:
     if affinity is None:
         return None
 
-    def merge_weighted(weighted: WeightedPodAffinityTerm) -> WeightedPodAffinityTerm:
+    def merge_weighted(weighted: core.WeightedPodAffinityTerm) -> core.WeightedPodAffinityTerm:
         return _changed(weighted, pod_affinity_term=_merged_term(weighted.pod_affinity_term, labels))
 
     required = affinity.required_during_scheduling_ignored_during_execution
@@ -273,14 +256,14 @@ def _merged_affinity(affinity: _A | None, labels: Mapping[str, str]) -> _A | Non
     )
 
 
-def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+def _merged_term(term: core.PodAffinityTerm, labels: Mapping[str, str]) -> core.PodAffinityTerm:
     if term.label_selector is None or not (term.match_label_keys or term.mismatch_label_keys):
         return term
     selector = _merged_selector(term.label_selector, "In", term.match_label_keys, labels)
     return _changed(term, label_selector=_merged_selector(selector, "NotIn", term.mismatch_label_keys, labels))
 
 
-def _merged_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
+def _merged_constraint(constraint: core.TopologySpreadConstraint, labels: Mapping[str, str]) -> core.TopologySpreadConstraint:
     if constraint.label_selector is None or not constraint.match_label_keys:
         return constraint
     return _changed(
@@ -298,14 +281,14 @@ def _merged_selector(selector: LabelSelector, operator: str, keys: Iterable[str]
 # -- other objects ------------------------------------------------------------------------------------------------------
 
 
-def default_node(node: Node) -> Node:
+def default_node(node: core.Node) -> core.Node:
     """Return the node with ``allocatable`` set from ``capacity``, if only the latter is set."""
     if node.status.allocatable or not node.status.capacity:
         return node
     return replace(node, status=replace(node.status, allocatable=node.status.capacity))
 
 
-def default_namespace(namespace: Namespace) -> Namespace:
+def default_namespace(namespace: core.Namespace) -> core.Namespace:
     """Return the namespace with the label ``kubernetes.io/metadata.name``."""
     labels, name = namespace.metadata.labels, namespace.metadata.name
     if not name or labels.get("kubernetes.io/metadata.name") == name:
@@ -313,7 +296,7 @@ def default_namespace(namespace: Namespace) -> Namespace:
     return replace(namespace, metadata=replace(namespace.metadata, labels={**labels, "kubernetes.io/metadata.name": name}))
 
 
-def default_replication_controller(controller: ReplicationController) -> ReplicationController:
+def default_replication_controller(controller: core.ReplicationController) -> core.ReplicationController:
     """Return the controller with its template's labels as selector, if it has none."""
     spec = controller.spec
     if spec.selector or spec.template is None or not spec.template.metadata.labels:
@@ -321,13 +304,13 @@ def default_replication_controller(controller: ReplicationController) -> Replica
     return replace(controller, spec=replace(spec, selector=spec.template.metadata.labels))
 
 
-def default_limit_range(limit_range: LimitRange) -> LimitRange:
+def default_limit_range(limit_range: core.LimitRange) -> core.LimitRange:
     """Return the limit range with its containers' defaults completed from the maximum, the default and the minimum."""
     limits = _map(limit_range.spec.limits, _limit_item)
-    return limit_range if limits is limit_range.spec.limits else replace(limit_range, spec=LimitRangeSpec(limits=limits))
+    return limit_range if limits is limit_range.spec.limits else replace(limit_range, spec=core.LimitRangeSpec(limits=limits))
 
 
-def _limit_item(item: LimitRangeItem) -> LimitRangeItem:
+def _limit_item(item: core.LimitRangeItem) -> core.LimitRangeItem:
     if item.type != "Container":
         return item
     default = {**item.max, **item.default}

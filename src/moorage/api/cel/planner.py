@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+from moorage.api.cel import values as cel
 from moorage.api.cel.bounds import MAX_PARSED, EvalError, SourceError, check_sizes
 from moorage.api.cel.declarations import Functions, Overload, accepts
 from moorage.api.cel.effort import (
@@ -30,19 +31,6 @@ from moorage.api.cel.functions.operators import BINARY, negate, negate_bool
 from moorage.api.cel.functions.strings import REGEX_FUNCTIONS
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
-from moorage.api.cel.values import (
-    Growing,
-    GrowingMap,
-    Map,
-    Optional,
-    TypeValue,
-    Value,
-    go_type,
-    no_such_overload,
-    show,
-    size_of,
-    type_name,
-)
 
 LIST_COST: Final = 10
 MAP_COST: Final = 30
@@ -56,7 +44,7 @@ class Constant:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: cel.Value) -> None:
         self.value = value
 
 
@@ -108,10 +96,10 @@ class _Planner:
     def _ident(self, node: Ident, branch: bool) -> Planned:
         name = node.name.removeprefix(".")
         if name in TYPE_NAMES and not any(name in scope for scope in self._scopes):
-            return Constant(TypeValue(TYPE_NAMES[name]))
+            return Constant(cel.TypeValue(TYPE_NAMES[name]))
         cost = 0 if branch else 1
 
-        def run(frame: Frame) -> Value:
+        def run(frame: Frame) -> cel.Value:
             frame.spend(cost)
             return frame.look_up(name)
 
@@ -168,10 +156,10 @@ class _Planner:
         condition = self.run(node.args[0])
         yes, no = (_running(self.planned(arg, branch=True)) for arg in node.args[1:])
 
-        def run(frame: Frame) -> Value:
+        def run(frame: Frame) -> cel.Value:
             decided = condition(frame)
             if not isinstance(decided, bool):
-                raise no_such_overload()
+                raise cel.no_such_overload()
             return yes(frame) if decided else no(frame)
 
         return run
@@ -214,13 +202,13 @@ class _Planner:
             return Constant([element.value for element in planned if isinstance(element, Constant)])
         runs = list(map(_running, planned))
 
-        def run(frame: Frame) -> Value:
+        def run(frame: Frame) -> cel.Value:
             made = []
             for at, element in enumerate(runs):
                 value = element(frame)
                 if at in node.optional:
-                    if not isinstance(value, Optional):
-                        raise EvalError(f"cannot initialize optional list element from non-optional value {show(value)}")
+                    if not isinstance(value, cel.Optional):
+                        raise EvalError(f"cannot initialize optional list element from non-optional value {cel.show(value)}")
                     if not value.has_value:
                         continue
                     value = value.held
@@ -236,22 +224,24 @@ class _Planner:
             (k.value, v.value) for k, v, opt in planned if isinstance(k, Constant) and isinstance(v, Constant) and not opt
         ]
         if len(constants) == len(planned):
-            return Constant(Map(constants))
+            return Constant(cel.Map(constants))
         runs = [(_running(key), _running(value), optional) for key, value, optional in planned]
 
-        def run(frame: Frame) -> Value:
+        def run(frame: Frame) -> cel.Value:
             made = []
             for key_run, value_run, optional in runs:
                 key, value = key_run(frame), value_run(frame)
                 if optional:
-                    if not isinstance(value, Optional):
-                        raise EvalError(f"cannot initialize optional entry '{show(key)}' from non-optional value {show(value)}")
+                    if not isinstance(value, cel.Optional):
+                        raise EvalError(
+                            f"cannot initialize optional entry '{cel.show(key)}' from non-optional value {cel.show(value)}"
+                        )
                     if not value.has_value:
                         continue
                     value = value.held
                 made.append((key, value))
             frame.spend(MAP_COST)
-            return Map(made)
+            return cel.Map(made)
 
         return run
 
@@ -270,14 +260,14 @@ class _Planner:
 # -- functions that run ---------------------------------------------------------------------------------------------------
 
 
-def _are_primitive(values: Value) -> bool:
+def _are_primitive(values: cel.Value) -> bool:
     return isinstance(values, list) and all(isinstance(value, (bool, int, float, str)) for value in values)
 
 
 def _logical(terms: list[Run], *, deciding: bool) -> Run:
     """Return a function for ``&&`` or ``||``. A term with the ``deciding`` value decides, even if other terms fail."""
 
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         failed: EvalError | None = None
         for term in terms:
             try:
@@ -289,7 +279,7 @@ def _logical(terms: list[Run], *, deciding: bool) -> Run:
             if value is deciding:
                 return deciding
             if not isinstance(value, bool):
-                failed = failed or no_such_overload()
+                failed = failed or cel.no_such_overload()
         if failed is not None:
             raise failed
         return not deciding
@@ -298,7 +288,7 @@ def _logical(terms: list[Run], *, deciding: bool) -> Run:
 
 
 def _not_strictly_false(operand: Run) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         try:
             value = operand(frame)
         except EvalError as error:
@@ -310,8 +300,8 @@ def _not_strictly_false(operand: Run) -> Run:
     return run
 
 
-def _unary(operand: Run, apply: Callable[[Value], Value]) -> Run:
-    def run(frame: Frame) -> Value:
+def _unary(operand: Run, apply: Callable[[cel.Value], cel.Value]) -> Run:
+    def run(frame: Frame) -> cel.Value:
         value = operand(frame)
         frame.spend(1)
         return apply(value)
@@ -320,10 +310,10 @@ def _unary(operand: Run, apply: Callable[[Value], Value]) -> Run:
 
 
 def _or_else(optional: Run, other: Run, *, keep_optional: bool) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         value = optional(frame)
-        if not isinstance(value, Optional):
-            raise no_such_overload()
+        if not isinstance(value, cel.Optional):
+            raise cel.no_such_overload()
         if value.has_value:
             return value if keep_optional else value.held
         return other(frame)
@@ -331,11 +321,11 @@ def _or_else(optional: Run, other: Run, *, keep_optional: bool) -> Run:
     return run
 
 
-def _member_of(operand: Run, values: list[Value]) -> Run:
+def _member_of(operand: Run, values: list[cel.Value]) -> Run:
     """Return a function for ``in`` with a constant list, as a lookup that costs nothing."""
-    members = Map((value, True) for value in values)
+    members = cel.Map((value, True) for value in values)
 
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         return operand(frame) in members
 
     return run
@@ -344,9 +334,9 @@ def _member_of(operand: Run, values: list[Value]) -> Run:
 def _operator(name: str, left: Run, right: Run) -> Run:
     apply = BINARY[name]
 
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         one, other = left(frame), right(frame)
-        if effort := check_sizes((other,) if isinstance(one, Growing) else (one, other)):
+        if effort := check_sizes((other,) if isinstance(one, cel.Growing) else (one, other)):
             frame.work(effort)
         if isinstance(other, SIZED):
             strain_operator(frame, name, one, other)
@@ -362,10 +352,10 @@ def _operator(name: str, left: Run, right: Run) -> Run:
 _COMPARING: Final = frozenset(["_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"])
 
 
-def _operator_cost(name: str, one: Value, other: Value) -> int:
+def _operator_cost(name: str, one: cel.Value, other: cel.Value) -> int:
     if name in _COMPARING:
         if name in {"_==_", "_!=_"} or isinstance(one, (str, bytes)):
-            one_size, other_size = size_of(one), size_of(other)
+            one_size, other_size = cel.size_of(one), cel.size_of(other)
             return math.ceil(min(1 if one_size is None else one_size, 1 if other_size is None else other_size) * 0.1)
         return 1
     if name == "_+_" and isinstance(one, (str, bytes)):
@@ -389,7 +379,7 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
     """Return a function that runs the first overload that accepts the values of the operands."""
     parses = name in _PARSERS
 
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         args = [operand(frame) for operand in operands]
         for overload in overloads:
             if all(map(accepts, overload.args, args)):
@@ -411,7 +401,7 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
                     frame.spend(cost := overload.cost(args, found))
                     frame.work(cost * _WORK_PER_COST + work_of_result(found))
                 return found
-        raise EvalError(f"no such overload: {name}({', '.join(map(type_name, args))})")
+        raise EvalError(f"no such overload: {name}({', '.join(map(cel.type_name, args))})")
 
     return run
 
@@ -419,9 +409,9 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
 def _growing(node: Fold, start: Run) -> Run:
     """Return the start of a fold. An empty list or map is replaced by one that the fold extends in place."""
     if isinstance(node.start, ListExpr) and not node.start.elements:
-        return lambda frame: Growing()
+        return lambda frame: cel.Growing()
     if isinstance(node.start, MapExpr) and not node.start.entries:
-        return lambda frame: GrowingMap()
+        return lambda frame: cel.GrowingMap()
     return start
 
 
@@ -429,7 +419,7 @@ def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run,
     """Return a function that runs a fold. ``each`` is the work of an iteration."""
     accumulator = node.accumulator
 
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> cel.Value:
         elements = _elements(range_run(frame), len(node.variables))
         outer = frame.vars
         inner = {**outer, accumulator: Lazy(start, outer)}
@@ -445,7 +435,7 @@ def _run_fold(node: Fold, range_run: Run, start: Run, condition: Run, step: Run,
             found = result(frame)
         finally:
             frame.vars = outer
-        return list(found) if isinstance(found, Growing) else found
+        return list(found) if isinstance(found, cel.Growing) else found
 
     return run
 
@@ -458,7 +448,7 @@ def _continues(condition: Run, frame: Frame) -> bool:
         return True
 
 
-def _outcome(step: Run, frame: Frame) -> Value:
+def _outcome(step: Run, frame: Frame) -> cel.Value:
     """Return the value of a step. A failure becomes a value, ``Failed``, because later steps may absorb it."""
     try:
         return step(frame)
@@ -467,11 +457,11 @@ def _outcome(step: Run, frame: Frame) -> Value:
         return Failed(error)
 
 
-def _elements(range_run: Value, variables: int) -> Iterable[tuple[Value, ...]]:
-    if isinstance(range_run, Map):
+def _elements(range_run: cel.Value, variables: int) -> Iterable[tuple[cel.Value, ...]]:
+    if isinstance(range_run, cel.Map):
         return range_run.items() if variables == 2 else zip(range_run)
     if isinstance(range_run, (tuple, list)):
         return enumerate(range_run) if variables == 2 else zip(range_run)
     if variables == 2:
-        raise EvalError(f"unsupported comprehension range type: {go_type(range_run)}")
-    raise EvalError(f"got '{go_type(range_run)}', expected iterable type")
+        raise EvalError(f"unsupported comprehension range type: {cel.go_type(range_run)}")
+    raise EvalError(f"got '{cel.go_type(range_run)}', expected iterable type")

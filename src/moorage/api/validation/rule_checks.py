@@ -16,21 +16,7 @@ import msgspec
 from moorage.api.meta import LabelSelector
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.quantity import QuantityError, parse
-from moorage.api.validation.faults import (
-    NOT_NEGATIVE,
-    Faults,
-    in_range,
-    invalid,
-    label_selector,
-    labels,
-    named,
-    nonnegative,
-    one_of,
-    required,
-    too_long,
-    too_many,
-    unsupported,
-)
+from moorage.api.validation import faults
 from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.rule_tables import Holders, Seen, check, field_of
 from moorage.errors import Fault
@@ -52,62 +38,62 @@ for _name, _check in (
     ("label", check_dns1123_label), ("subdomain", check_dns1123_subdomain), ("qualified", check_qualified_name),
     ("path segment", check_path_segment),
 ):  # fmt: skip
-    check(_name)(lambda path, value, names=_check: named(path, value, names))
+    check(_name)(lambda path, value, names=_check: faults.named(path, value, names))
 
 
 @check("qualified, in lower case")
-def _lower(path: str, value: str) -> Faults:
-    return named(path, value.lower(), check_qualified_name)
+def _lower(path: str, value: str) -> faults.Faults:
+    return faults.named(path, value.lower(), check_qualified_name)
 
 
 @check("host name")
-def _host_name(path: str, value: str) -> Faults:
+def _host_name(path: str, value: str) -> faults.Faults:
     """Yield the faults of a host, which may be a wildcard."""
-    return (invalid(path, value, why) for why in check_dns1123_subdomain(value.removeprefix("*.")))
+    return (faults.invalid(path, value, why) for why in check_dns1123_subdomain(value.removeprefix("*.")))
 
 
 @check("external name")
-def _external_name(path: str, value: str) -> Faults:
+def _external_name(path: str, value: str) -> faults.Faults:
     name = value.removesuffix(".")
-    yield from named(path, name, check_dns1123_subdomain) if name else (required(path),)
+    yield from faults.named(path, name, check_dns1123_subdomain) if name else (faults.required(path),)
 
 
 @check("driver name")
-def driver_name_faults(path: str, name: Any) -> Faults:
+def driver_name_faults(path: str, name: Any) -> faults.Faults:
     """Yield the faults of the name of a CSI driver."""
     if not name:
-        yield required(path)
+        yield faults.required(path)
         return
     if len(name) > 63:
-        yield too_long(path, 63)
-    for fault in named(path, name.lower(), check_dns1123_subdomain):
-        yield invalid(path, name, fault.detail)
+        yield faults.too_long(path, 63)
+    for fault in faults.named(path, name.lower(), check_dns1123_subdomain):
+        yield faults.invalid(path, name, fault.detail)
 
 
 @check("manager name")
-def _manager(path: str, manager: str) -> Faults:
+def _manager(path: str, manager: str) -> faults.Faults:
     domain, slash, name = manager.partition("/")
     if not slash or not domain or not name:
-        yield invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        yield faults.invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
-        yield from (invalid(path, domain, why) for why in check_dns1123_subdomain(domain))
+        yield from (faults.invalid(path, domain, why) for why in check_dns1123_subdomain(domain))
         if not _MANAGER.fullmatch(name):
-            yield invalid(path, name, f"Invalid path (regex used for validation is '{_MANAGER.pattern}')")
+            yield faults.invalid(path, name, f"Invalid path (regex used for validation is '{_MANAGER.pattern}')")
     if len(manager) > 63:
-        yield too_long(path, 63)
+        yield faults.too_long(path, 63)
 
 
 _MANAGER: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 @check("labels")
-def _labels(path: str, given: dict[str, str]) -> Faults:
-    return labels(path, {key: value or "" for key, value in given.items()})
+def _labels(path: str, given: dict[str, str]) -> faults.Faults:
+    return faults.labels(path, {key: value or "" for key, value in given.items()})
 
 
 @check("label selector")
-def _selector(path: str, given: Any) -> Faults:
-    return label_selector(path, msgspec.convert(given, LabelSelector) if given else None)
+def _selector(path: str, given: Any) -> faults.Faults:
+    return faults.label_selector(path, msgspec.convert(given, LabelSelector) if given else None)
 
 
 @check("finalizer")
@@ -115,49 +101,51 @@ def finalizer_faults(path: str, name: str) -> Iterable[Fault]:
     """Yield the fault of a finalizer that is neither standard nor has a domain."""
     if "/" in name or name in STANDARD_FINALIZERS:
         return ()
-    return (invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"),)
+    return (faults.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"),)
 
 
 STANDARD_FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
 
 # -- numbers and lists ----------------------------------------------------------------------------------------------------
 
-check("range")(in_range)
-check("nonnegative")(nonnegative)
-check("mode")(partial(in_range, least=0, most=0o777, shown="must be a number between 0 and 0777 (octal), both inclusive"))
+check("range")(faults.in_range)
+check("nonnegative")(faults.nonnegative)
+check("mode")(
+    partial(faults.in_range, least=0, most=0o777, shown="must be a number between 0 and 0777 (octal), both inclusive")
+)
 
 
 @check("not negative")
 def _not_negative(path: str, value: int) -> Iterable[Fault]:
-    return (invalid(path, value, NOT_NEGATIVE),) if value < 0 else ()
+    return (faults.invalid(path, value, faults.NOT_NEGATIVE),) if value < 0 else ()
 
 
 @check("port number", of_holder=True)
 def _port_number(path: str, value: int | None, *_: Any) -> Iterable[Fault]:
-    return () if value in _PORTS else (invalid(path, value or 0, _IN_PORTS),)
+    return () if value in _PORTS else (faults.invalid(path, value or 0, _IN_PORTS),)
 
 
 @check("port", of_holder=True)
-def _port(path: str, port: int | str | None, *_: Any) -> Faults:
+def _port(path: str, port: int | str | None, *_: Any) -> faults.Faults:
     if isinstance(port, str) and port:
-        yield from (invalid(path, port, why) for why in port_name_faults(port))
+        yield from (faults.invalid(path, port, why) for why in port_name_faults(port))
     elif port not in _PORTS:
-        yield invalid(path, port or 0, _IN_PORTS)
+        yield faults.invalid(path, port or 0, _IN_PORTS)
 
 
 @check("one of", of_holder=True)
-def _one_of(path: str, value: Any, *rest: Any) -> Faults:
-    return one_of(path, value, rest[3])
+def _one_of(path: str, value: Any, *rest: Any) -> faults.Faults:
+    return faults.one_of(path, value, rest[3])
 
 
 @check("one of or empty")
 def _one_of_or_empty(path: str, value: Any, supported: list[str]) -> Iterable[Fault]:
-    return () if value in supported else (unsupported(path, value, supported),)
+    return () if value in supported else (faults.unsupported(path, value, supported),)
 
 
 @check("one of!", of_holder=True)
-def _exactly_one_of(path: str, value: Any, *rest: Any) -> Faults:
-    return one_of(path, value or "", rest[3])
+def _exactly_one_of(path: str, value: Any, *rest: Any) -> faults.Faults:
+    return faults.one_of(path, value or "", rest[3])
 
 
 @check("not in", of_holder=True)
@@ -167,37 +155,37 @@ def _not_in(path: str, value: Any, holder: Any, up: Holders, seen: Seen, items: 
     mark = (_not_in, id(held), items, field)
     if mark not in seen:
         seen[mark] = {one.get(field) or "" for one in field_of(held, items) or ()}
-    return (invalid(path, value or "", why),) if (value or "") in seen[mark] else ()
+    return (faults.invalid(path, value or "", why),) if (value or "") in seen[mark] else ()
 
 
 @check("most")
 def _most(path: str, value: list[Any], most: int, why: str) -> Iterable[Fault]:
-    return (invalid(path, value, why),) if len(value) > most else ()
+    return (faults.invalid(path, value, why),) if len(value) > most else ()
 
 
 @check("too many")
 def _too_many(path: str, value: list[Any], most: int) -> Iterable[Fault]:
-    return (too_many(path, len(value), most),) if len(value) > most else ()
+    return (faults.too_many(path, len(value), most),) if len(value) > most else ()
 
 
 @check("too long")
 def _too_long(path: str, value: str, most: int) -> Iterable[Fault]:
-    return (too_long(path, most),) if len(value) > most else ()
+    return (faults.too_long(path, most),) if len(value) > most else ()
 
 
 @check("too many bytes")
 def _too_many_bytes(path: str, value: str, most: int) -> Iterable[Fault]:
-    return (too_long(path, most),) if len(value.encode()) > most else ()
+    return (faults.too_long(path, most),) if len(value.encode()) > most else ()
 
 
 @check("bytes")
 def _bytes(path: str, value: str, most: int, why: str) -> Iterable[Fault]:
-    return (invalid(path, value, why),) if len(value.encode()) > most else ()
+    return (faults.invalid(path, value, why),) if len(value.encode()) > most else ()
 
 
 @check("ordered")
 def _ordered(path: str, value: list[int]) -> Iterable[Fault]:
-    return (invalid(path, value, "must be ordered"),) if value != sorted(value) else ()
+    return (faults.invalid(path, value, "must be ordered"),) if value != sorted(value) else ()
 
 
 _MOST_PARAMETERS: Final = 512
@@ -206,15 +194,15 @@ _MOST_PARAMETER_BYTES: Final = 256 * 1024
 
 @check("most parameters")
 def _parameter_count(path: str, parameters: dict[str, str]) -> Iterable[Fault]:
-    return (too_long(path, _MOST_PARAMETERS),) if len(parameters) > _MOST_PARAMETERS else ()
+    return (faults.too_long(path, _MOST_PARAMETERS),) if len(parameters) > _MOST_PARAMETERS else ()
 
 
 @check("parameters")
-def _parameters(path: str, parameters: dict[str, str]) -> Faults:
+def _parameters(path: str, parameters: dict[str, str]) -> faults.Faults:
     if "" in parameters:
-        yield invalid(path, "", "field can not be empty.")
+        yield faults.invalid(path, "", "field can not be empty.")
     if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_PARAMETER_BYTES:
-        yield too_long(path, _MOST_PARAMETER_BYTES)
+        yield faults.too_long(path, _MOST_PARAMETER_BYTES)
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------
@@ -222,23 +210,23 @@ def _parameters(path: str, parameters: dict[str, str]) -> Faults:
 
 @check("no backsteps")
 def _no_backsteps(path: str, value: str) -> Iterable[Fault]:
-    return (invalid(path, value, "must not contain '..'"),) if ".." in value.split("/") else ()
+    return (faults.invalid(path, value, "must not contain '..'"),) if ".." in value.split("/") else ()
 
 
 @check("descending path")
-def descending_path_faults(path: str, value: str) -> Faults:
+def descending_path_faults(path: str, value: str) -> faults.Faults:
     """Yield the faults of a path that must stay below its directory."""
     if value.startswith("/"):
-        yield invalid(path, value, "must be a relative path")
+        yield faults.invalid(path, value, "must be a relative path")
     yield from _no_backsteps(path, value)
 
 
 @check("volume path")
-def volume_path_faults(path: str, value: str) -> Faults:
+def volume_path_faults(path: str, value: str) -> faults.Faults:
     """Yield the faults of a file's path in a volume, in which names that begin with ``..`` are reserved."""
     yield from descending_path_faults(path, value)
     if value.startswith("..") and not value.startswith("../"):
-        yield invalid(path, value, "must not start with '..'")
+        yield faults.invalid(path, value, "must not start with '..'")
 
 
 # -- addresses ----------------------------------------------------------------------------------------------------------
@@ -260,18 +248,18 @@ def has_address(text: str) -> bool:
 @check("address")
 def address_faults(path: str, text: str) -> Iterable[Fault]:
     """Yield the fault of an invalid IP address."""
-    return () if has_address(text) else (invalid(path, text, NO_ADDRESS),)
+    return () if has_address(text) else (faults.invalid(path, text, NO_ADDRESS),)
 
 
 @check("no address")
 def _no_address(path: str, text: str) -> Iterable[Fault]:
-    return (invalid(path, text, "must be a DNS name, not an IP address"),) if has_address(text) else ()
+    return (faults.invalid(path, text, "must be a DNS name, not an IP address"),) if has_address(text) else ()
 
 
 @check("endpoint address")
 def _endpoint_address(path: str, text: str) -> Iterable[Fault]:
     if not has_address(text):
-        return (invalid(path, text, "must be a valid IP address"),)
+        return (faults.invalid(path, text, "must be a valid IP address"),)
     return _of_no_host(path, text, ipaddress.ip_address(text), lambda one: one.is_link_local and not one.is_multicast)
 
 
@@ -280,11 +268,11 @@ def _external_address(path: str, text: str) -> Iterable[Fault]:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return (invalid(path, text, NO_ADDRESS),)
+        return (faults.invalid(path, text, NO_ADDRESS),)
     return _of_no_host(path, text, address, lambda one: one.is_link_local)
 
 
-def _of_no_host(path: str, text: str, address: _Address, is_link_local: Callable[[_Address], bool]) -> Faults:
+def _of_no_host(path: str, text: str, address: _Address, is_link_local: Callable[[_Address], bool]) -> faults.Faults:
     """Yield the faults of an address that is not one of a host that others can reach."""
     for is_faulty, why in (
         (address.is_unspecified, f"may not be unspecified ({text})"),
@@ -296,7 +284,7 @@ def _of_no_host(path: str, text: str, address: _Address, is_link_local: Callable
         ),
     ):
         if is_faulty:
-            yield invalid(path, text, why)
+            yield faults.invalid(path, text, why)
 
 
 @check("source range")
@@ -308,7 +296,7 @@ def _source_range(path: str, text: str) -> Iterable[Fault]:
     else:
         is_range = "/" in text
     why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-    return () if is_range else (invalid(path, text.strip(), why),)
+    return () if is_range else (faults.invalid(path, text.strip(), why),)
 
 
 @check("size limit")

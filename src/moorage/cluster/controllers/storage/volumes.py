@@ -14,22 +14,12 @@ from typing import Final
 
 import msgspec
 
+from moorage.api import storage
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta
 from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
-from moorage.api.storage import (
-    ATTRIBUTES_PROTECTION,
-    CSINode,
-    CSIPersistentVolumeSource,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeSpec,
-    StorageClass,
-    TopologySelectorTerm,
-    VolumeNodeAffinity,
-)
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_fields import labels_of
@@ -54,22 +44,22 @@ from moorage.plugins.volumes.volume_matching import is_bound_to, suits
 _PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 
 
-def makes_volumes(storage_class: StorageClass) -> bool:
+def makes_volumes(storage_class: storage.StorageClass) -> bool:
     """Return whether volumes of the class are provisioned dynamically."""
     return storage_class.provisioner not in {"", NOT_SUPPORTED}
 
 
-def asked_of(storage_class: StorageClass) -> str:
+def asked_of(storage_class: storage.StorageClass) -> str:
     """Return the name of the class's provisioner; for an in-tree provisioner, the CSI driver that replaced it."""
     return driver_of(storage_class.provisioner) or storage_class.provisioner
 
 
 def made_for(
-    claim: PersistentVolumeClaim,
-    storage_class: StorageClass,
+    claim: storage.PersistentVolumeClaim,
+    storage_class: storage.StorageClass,
     labels_of: Callable[[str], Mapping[str, str] | None],
-    csi_node_of: Callable[[str], CSINode | None],
-) -> PersistentVolume | None:
+    csi_node_of: Callable[[str], storage.CSINode | None],
+) -> storage.PersistentVolume | None:
     """Return the volume to create for a claim; None if the node selected for it no longer exists.
 
     ``labels_of`` and ``csi_node_of`` return the labels and the CSINode of a node by name, None if there are none.
@@ -86,13 +76,13 @@ def made_for(
         affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
     meta, spec = claim.metadata, claim.spec
     name = f"pvc-{meta.uid or k8s.stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
-    return PersistentVolume(
+    return storage.PersistentVolume(
         metadata=ObjectMeta(
             name=name,
             uid=k8s.stable_uid("PersistentVolume", "", name),
             annotations={_PROVISIONED_BY: storage_class.provisioner},
         ),
-        spec=PersistentVolumeSpec(
+        spec=storage.PersistentVolumeSpec(
             capacity={key: amount for key, amount in spec.resources.requests.items() if key == "storage"},
             access_modes=spec.access_modes,
             persistent_volume_reclaim_policy=storage_class.reclaim_policy or "Delete",
@@ -102,7 +92,7 @@ def made_for(
             volume_attributes_class_name=spec.volume_attributes_class_name,
             mount_options=storage_class.mount_options,
             # The name of a driver cannot contain a slash; names of provisioners that are not CSI drivers can.
-            csi=CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name),
+            csi=storage.CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name),
         ),
     )
 
@@ -110,20 +100,20 @@ def made_for(
 _Asked = list[tuple[str, tuple[str, ...]]]
 
 
-def _terms(allowed: Iterable[TopologySelectorTerm]) -> list[_Asked]:
+def _terms(allowed: Iterable[storage.TopologySelectorTerm]) -> list[_Asked]:
     return [[(one.key, one.values) for one in term.match_label_expressions] for term in allowed]
 
 
-def _class_keys(allowed: Iterable[TopologySelectorTerm]) -> list[str]:
+def _class_keys(allowed: Iterable[storage.TopologySelectorTerm]) -> list[str]:
     return list(dict.fromkeys(key for term in _terms(allowed) for key, _ in term))
 
 
-def _driver_keys(csi_node: CSINode | None, driver: str) -> tuple[str, ...]:
+def _driver_keys(csi_node: storage.CSINode | None, driver: str) -> tuple[str, ...]:
     drivers: Mapping[str, tuple[str, ...]] = {d.name: d.topology_keys for d in csi_node.spec.drivers} if csi_node else {}
     return drivers.get(driver, ())
 
 
-def _affinity(terms: Iterable[_Asked]) -> VolumeNodeAffinity | None:
+def _affinity(terms: Iterable[_Asked]) -> storage.VolumeNodeAffinity | None:
     """Return the affinity whose terms are alternatives; None if no term has a requirement."""
     selected = tuple(
         NodeSelectorTerm(
@@ -132,7 +122,7 @@ def _affinity(terms: Iterable[_Asked]) -> VolumeNodeAffinity | None:
         for term in terms
         if term
     )
-    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=selected)) if selected else None
+    return storage.VolumeNodeAffinity(required=NodeSelector(node_selector_terms=selected)) if selected else None
 
 
 # -- volumes -----------------------------------------------------------------------------------------------------------
@@ -254,10 +244,10 @@ class _UnboundClaim:
 
     def __init__(self, document: Document, world: ObjectIndex) -> None:
         self.document, self.world = document, world
-        self.claim = decode(document, PersistentVolumeClaim, "")
+        self.claim = decode(document, storage.PersistentVolumeClaim, "")
         self.class_name = class_of_claim(self.claim)
         held = world.get(k8s.STORAGE_CLASSES, "", self.class_name)
-        self.storage_class = None if held is None else decode(held, StorageClass, "")
+        self.storage_class = None if held is None else decode(held, storage.StorageClass, "")
 
     def steps(self) -> Iterator[Step]:
         name = self.claim.spec.volume_name
@@ -280,7 +270,7 @@ class _UnboundClaim:
         found = self.world.get(k8s.VOLUMES, "", name)
         if found is None or k8s.is_ending(found):
             return None
-        volume = decode(found, PersistentVolume, "")
+        volume = decode(found, storage.PersistentVolume, "")
         fits = suits(volume, self.claim) if volume.spec.claim_ref is None else is_bound_to(volume, self.claim)
         return found if fits else None
 
@@ -290,7 +280,7 @@ class _UnboundClaim:
         for found in self.world.all(k8s.VOLUMES):
             if k8s.is_ending(found) or not self._may_have(found):
                 continue
-            volume = decode(found, PersistentVolume, "")
+            volume = decode(found, storage.PersistentVolume, "")
             if is_bound_to(volume, self.claim):
                 return found
             if volume.spec.claim_ref is None and volume.status.phase == "Available" and self._suits(volume):
@@ -304,7 +294,7 @@ class _UnboundClaim:
             k8s.name_of(self.document),
         )
 
-    def _suits(self, volume: PersistentVolume) -> bool:
+    def _suits(self, volume: storage.PersistentVolume) -> bool:
         if not suits(volume, self.claim):
             return False
         asked = self.claim.spec.selector
@@ -315,7 +305,7 @@ class _UnboundClaim:
 
     def _bound(self, volume: Document) -> Iterator[Step]:
         """Yield the updates that bind the volume and the claim to each other."""
-        before = decode(volume, PersistentVolume, "")
+        before = decode(volume, storage.PersistentVolume, "")
         after = with_claim_ref(before, self.claim)
         pointed = k8s.copied(volume)
         pointed["metadata"]["annotations"] = dict(after.metadata.annotations)
@@ -369,9 +359,9 @@ class _UnboundClaim:
         found = self.world.get(k8s.NODES, "", node)
         return None if found is None else labels_of(found)
 
-    def _csi_node_of(self, node: str) -> CSINode | None:
+    def _csi_node_of(self, node: str) -> storage.CSINode | None:
         found = self.world.get(k8s.CSI_NODES, "", node)
-        return None if found is None else decode(found, CSINode, "")
+        return None if found is None else decode(found, storage.CSINode, "")
 
     def _waiting_event(self) -> Iterator[Step]:
         if self._waits_for_pod():
@@ -439,11 +429,12 @@ class AttributesClassProtection:
             return
         held = found["metadata"].get("finalizers") or []
         if not k8s.is_ending(found):
-            if ATTRIBUTES_PROTECTION not in held:
-                yield Update(k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=[*held, ATTRIBUTES_PROTECTION]))
-        elif ATTRIBUTES_PROTECTION in held and not _is_in_use(found["metadata"]["name"], world):
+            if storage.ATTRIBUTES_PROTECTION not in held:
+                yield Update(k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=[*held, storage.ATTRIBUTES_PROTECTION]))
+        elif storage.ATTRIBUTES_PROTECTION in held and not _is_in_use(found["metadata"]["name"], world):
             yield Update(
-                k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=[one for one in held if one != ATTRIBUTES_PROTECTION])
+                k8s.ATTRIBUTES_CLASSES,
+                k8s.revised(found, finalizers=[one for one in held if one != storage.ATTRIBUTES_PROTECTION]),
             )
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.framework.events import Action, Resource
-from moorage.plugins.earlier.shared.waking import EVENT_KINDS
+from moorage.plugins.earlier.shared.waking import event_kinds
 
 
 def kinds_of(version, plugin):
-    events = EVENT_KINDS[load_source(ConfigSource(emulate=version)).gates.emulated.event_kinds][plugin]
+    events = event_kinds()[load_source(ConfigSource(emulate=version)).gates.emulated.event_kinds][plugin]
     return {event.resource: event.action for event in events}
 
 

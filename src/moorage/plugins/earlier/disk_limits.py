@@ -9,7 +9,8 @@ Source    kube-scheduler 1.31.8, 1.29.14, 1.27.16, 1.26.15 and 1.22.6, plugins/n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.framework.explaining import Detail
@@ -75,59 +76,24 @@ def _invalid_claim(pod: PodInfo, snapshot: Snapshot) -> tuple[str, bool]:
     return "", False
 
 
-class EBSLimitsV131(_LimitsV131, oldest.EBSLimits):
-    """Disks of AWS Elastic Block Store."""
+#: Release in which the rules ended → what differs from those that ended later.
+_RULES: Final[Mapping[str, Mapping[str, bool]]] = {
+    "131": {}, "129": {"needs_claims": True}, "127": {"must_be_declared": True}, "126": {"must_be_declared": True},
+}  # fmt: skip
+_ENDED: Final = {
+    "EBSLimits": ("131", "129", "126"), "GCEPDLimits": ("131", "129", "127"), "AzureDiskLimits": ("131", "129", "126"),
+    "CinderLimits": ("131", "129"),
+}  # fmt: skip
 
 
-class GCEPDLimitsV131(_LimitsV131, oldest.GCEPDLimits):
-    """Persistent disks of Google Compute Engine."""
+def _variants() -> Iterator[type[_LimitsV131]]:
+    """Yield ``EBSLimitsV131`` and the others; ``variants.toml`` names them all."""
+    for plugin, ended in _ENDED.items():
+        bases: tuple[type[oldest.DiskLimits], ...] = (_LimitsV131, getattr(oldest, plugin))
+        for release in ended:
+            made: type[_LimitsV131] = type(f"{plugin}V{release}", bases, {**_RULES[release], "__module__": __name__})
+            bases = (made,)
+            yield made
 
 
-class AzureDiskLimitsV131(_LimitsV131, oldest.AzureDiskLimits):
-    """Managed disks of Azure."""
-
-
-class CinderLimitsV131(_LimitsV131, oldest.CinderLimits):
-    """Volumes of OpenStack Cinder."""
-
-
-class EBSLimitsV129(EBSLimitsV131):
-    """Disks of AWS Elastic Block Store, up to 1.29."""
-
-    needs_claims = True
-
-
-class GCEPDLimitsV129(GCEPDLimitsV131):
-    """Persistent disks of Google Compute Engine, up to 1.29."""
-
-    needs_claims = True
-
-
-class AzureDiskLimitsV129(AzureDiskLimitsV131):
-    """Managed disks of Azure, up to 1.29."""
-
-    needs_claims = True
-
-
-class CinderLimitsV129(CinderLimitsV131):
-    """Volumes of OpenStack Cinder, up to 1.29."""
-
-    needs_claims = True
-
-
-class GCEPDLimitsV127(GCEPDLimitsV129):
-    """Persistent disks of Google Compute Engine in 1.27."""
-
-    must_be_declared = True
-
-
-class EBSLimitsV126(EBSLimitsV129):
-    """Disks of AWS Elastic Block Store, up to 1.26."""
-
-    must_be_declared = True
-
-
-class AzureDiskLimitsV126(AzureDiskLimitsV129):
-    """Managed disks of Azure, up to 1.26."""
-
-    must_be_declared = True
+globals().update({made.__name__: made for made in _variants()})

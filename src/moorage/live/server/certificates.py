@@ -23,11 +23,11 @@ from typing import Final
 
 from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.basis.files import put_file, read_file
+from moorage.cluster.apiserver.access.certificate_authority import Root, make_root, named, private_pem, signed
 from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import Log
@@ -204,49 +204,15 @@ def given_or_made(cert_file: str, key_file: str, cert_dir: str, address: str, no
 
 def self_signed(address: str, now: datetime) -> Pair:
     """Create a certificate for localhost and the serving address, valid for a year, signed by a new CA."""
-    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    stamp = int(now.timestamp())
-    root_name = _name(f"localhost-ca@{stamp}")
-    root = (
-        _certificate(root_name, authority_key, now)
-        .issuer_name(root_name)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    own = ip_address(address)
-    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-    if not own.is_unspecified and str(own) != "127.0.0.1":
-        names.append(x509.IPAddress(own))
-    leaf = (
-        _certificate(_name(f"localhost@{stamp}"), key, now)
-        .issuer_name(root_name)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Pair(leaf.public_bytes(pem) + root.public_bytes(pem), private)
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _certificate(subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.CertificateBuilder:
-    started = now.astimezone(UTC) - timedelta(hours=1)
-    builder = x509.CertificateBuilder().subject_name(subject).public_key(key.public_key())
-    return builder.serial_number(x509.random_serial_number()).not_valid_before(started).not_valid_after(started + _VALID)
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True, content_commitment=False, key_encipherment=True, data_encipherment=False, key_agreement=False,
-        key_cert_sign=signs, crl_sign=False, encipher_only=False, decipher_only=False,
+    started, stamp = now.astimezone(UTC) - timedelta(hours=1), int(now.timestamp())
+    root_key, root = make_root(f"localhost-ca@{stamp}", (started, started + _VALID))
+    own, key = ip_address(address), ec.generate_private_key(ec.SECP256R1())
+    names = ["localhost", "127.0.0.1", *([] if own.is_unspecified else [str(own)])]
+    leaf = signed(
+        Root(x509.load_pem_x509_certificate(root), root_key), named(f"localhost@{stamp}"), key, (started, started + _VALID),
+        ExtendedKeyUsageOID.SERVER_AUTH, dict.fromkeys(names),
     )  # fmt: skip
+    return Pair(leaf + root, private_pem(key))
 
 
 # -- reloading - --------------------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ _MIN_TOKEN: Final = 16
 _SKEW: Final = datetime.timedelta(minutes=5)
 
 Names = Iterable[str]
+#: From when until when a certificate is valid.
+Span = tuple[datetime.datetime, datetime.datetime]
 _Loaded = TypeVar("_Loaded")
 
 
@@ -75,15 +77,15 @@ class Authority:
     front_proxies: bytes
     signing_key: bytes = field(repr=False)
     admin_token: str = field(repr=False)
-    root: _Root = field(repr=False, compare=False)
+    root: Root = field(repr=False, compare=False)
 
     def issue(self, user: User, life: datetime.timedelta = datetime.timedelta(days=365)) -> Credential:
         """Return a new client certificate for a user. Certificates do not carry the user's uid or extra fields."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in user.groups]
         subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user.name)])
-        made = _signed(self.root, subject, key, life, ExtendedKeyUsageOID.CLIENT_AUTH, ())
-        return Credential(made, _private(key))
+        made = signed(self.root, subject, key, _from_now(life), ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        return Credential(made, private_pem(key))
 
     def tls(self) -> ssl.SSLContext:
         """Return the server's TLS context: TLS 1.2 or later; a client certificate is optional and must be signed by this
@@ -142,20 +144,20 @@ class _Folder:
     def authority(self, names: Sequence[str]) -> Authority:
         """Return the loaded authority after creating missing files."""
         if not self._has("ca.key", "ca.crt"):
-            key, made = _make_root("moorage-ca")
-            self._write("ca.key", _private(key))
+            key, made = make_root("moorage-ca", _from_now(_YEARS))
+            self._write("ca.key", private_pem(key))
             self._write("ca.crt", made)
-        root = _Root(self._load("ca.crt", x509.load_pem_x509_certificate), self._load("ca.key", _signing_key))
+        root = Root(self._load("ca.crt", x509.load_pem_x509_certificate), self._load("ca.key", _signing_key))
         if root.key.public_key() != root.certificate.public_key():
             raise self._damaged("ca.key", "it does not belong to ca.crt")
         if not self._has_valid_server_certificate(root, names):
             self._make_server(root, names)
         if not self._has("sa.key"):
-            self._write("sa.key", _private(ec.generate_private_key(ec.SECP256R1())))
+            self._write("sa.key", private_pem(ec.generate_private_key(ec.SECP256R1())))
         if not self._has("admin.token"):
             self._write("admin.token", secrets.token_urlsafe(32).encode() + b"\n")
         if not self._has("front-proxy-ca.crt"):
-            self._write("front-proxy-ca.crt", _make_root("moorage-front-proxy-ca")[1])
+            self._write("front-proxy-ca.crt", make_root("moorage-front-proxy-ca", _from_now(_YEARS))[1])
         for name, load in (("sa.key", _signing_key), ("front-proxy-ca.crt", x509.load_pem_x509_certificate)):
             self._load(name, load)
         authority = Authority(
@@ -191,14 +193,14 @@ class _Folder:
         place = self._path / name
         return ConfigError(f"{place}: it is damaged ({why}); delete {self._path} to recreate all certificates and keys")
 
-    def _make_server(self, root: _Root, names: Names) -> None:
+    def _make_server(self, root: Root, names: Names) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moorage-apiserver")])
-        made = _signed(root, subject, key, datetime.timedelta(days=825), ExtendedKeyUsageOID.SERVER_AUTH, names)
-        self._write("server.key", _private(key))
+        subject = named("moorage-apiserver")
+        made = signed(root, subject, key, _from_now(datetime.timedelta(days=825)), ExtendedKeyUsageOID.SERVER_AUTH, names)
+        self._write("server.key", private_pem(key))
         self._write("server.crt", made)
 
-    def _has_valid_server_certificate(self, root: _Root, names: Names) -> bool:
+    def _has_valid_server_certificate(self, root: Root, names: Names) -> bool:
         """Return True if the server certificate exists, is signed by this authority, covers ``names`` and is valid for 30
         more days.
         """
@@ -215,7 +217,7 @@ class _Folder:
         return good and all(_alternative(name) in found for name in names)
 
 
-class _Root(NamedTuple):
+class Root(NamedTuple):
     """A CA certificate and its private key."""
 
     certificate: x509.Certificate
@@ -240,24 +242,20 @@ def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a private key in PEM, not encrypted."""
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, life: datetime.timedelta) -> (
-    x509.CertificateBuilder
-):  # fmt: skip
+def _from_now(life: datetime.timedelta) -> Span:
     now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + life)
-    )
+    return now - _SKEW, now + life
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, span: Span) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    return builder.serial_number(x509.random_serial_number()).not_valid_before(span[0]).not_valid_after(span[1])
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
@@ -267,12 +265,17 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _make_root(common_name: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
+def named(common_name: str) -> x509.Name:
+    """Return a name that is only a common name."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def make_root(common_name: str, span: Span) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
     """Return the private key of a new CA, and its certificate in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    name = named(common_name)
     made = (
-        _builder(name, name, key, _YEARS)
+        _builder(name, name, key, span)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -281,13 +284,13 @@ def _make_root(common_name: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
     return key, made.public_bytes(serialization.Encoding.PEM)
 
 
-def _signed(
-    root: _Root, subject: x509.Name, key: ec.EllipticCurvePrivateKey, life: datetime.timedelta,
+def signed(
+    root: Root, subject: x509.Name, key: ec.EllipticCurvePrivateKey, span: Span,
     purpose: x509.ObjectIdentifier, names: Names,
 ) -> bytes:  # fmt: skip
     """Return a certificate signed by a CA, in PEM."""
     builder = (
-        _builder(subject, root.certificate.subject, key, life)
+        _builder(subject, root.certificate.subject, key, span)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)

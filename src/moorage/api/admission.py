@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.core import Container, LimitRange, LimitRangeItem, Pod, Toleration
-from moorage.api.defaults import default_limit_range, quantity_of_nano
+from moorage.api.defaults import default_limit_range, nano_total, quantity_of_nano
 from moorage.api.meta import Object, ObjectMeta, Quantity, ResourceList, Value
 from moorage.api.pod_groups import PodGroup
 from moorage.api.quantity import NANO_PER_UNIT, parse
@@ -197,26 +197,10 @@ def _out_of_bounds(pod: Pod, limit_range: LimitRange) -> Iterable[str]:
 
 def _of_pod(pod: Pod, side: str) -> ResourceList:
     """Return the pod's total requests or limits (``side``): the peak over its containers, overridden by pod-level resources."""
-    total: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(total, getattr(container.resources, side))
-    for container in pod.spec.init_containers:
-        own: ResourceList = getattr(container.resources, side)
-        for name, amount in own.items():
-            most[name] = max(parse(amount) + sidecars.get(name, 0), most.get(name, 0))
-        if container.restart_policy == "Always":
-            _add(total, own)
-            _add(sidecars, own)
-    found: ResourceList = {name: quantity_of_nano(max(total.get(name, 0), most.get(name, 0))) for name in {**total, **most}}
+    total = nano_total(pod.spec, lambda resources: getattr(resources, side))
+    found: ResourceList = {name: quantity_of_nano(nano) for name, nano in total.items()}
     own_amounts: ResourceList = {} if pod.spec.resources is None else getattr(pod.spec.resources, side)
     return {**found, **own_amounts}
-
-
-def _add(total: dict[str, int], amounts: ResourceList) -> None:
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + parse(amount)
 
 
 def out_of_claims_bounds(claim: PersistentVolumeClaim, limit_ranges: Iterable[LimitRange]) -> tuple[str, ...]:

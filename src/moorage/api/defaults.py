@@ -12,6 +12,7 @@ Source  kubernetes, pkg/apis/core/v1/defaults.go and zz_generated.defaults.go; p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import add
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -158,12 +159,12 @@ def _pod_level(spec: core.PodSpec, resources: core.ResourceRequirements) -> core
     if not resources.limits and not resources.requests:
         return resources
     limits = dict(resources.limits)
-    for name, nano in _sum_over_containers(spec, lambda asked: asked.limits).items():
+    for name, nano in nano_total(spec, lambda asked: asked.limits).items():
         if is_hugepage_resource(name) and name not in resources.requests:
             limits.setdefault(name, quantity_of_nano(nano))
     requests = dict(resources.requests)
     if limits:
-        for name, nano in _sum_over_containers(spec, lambda asked: asked.requests).items():
+        for name, nano in nano_total(spec, lambda asked: asked.requests).items():
             if _counts_for_pods(name) and is_native_resource(name) and not is_hugepage_resource(name):
                 requests.setdefault(name, quantity_of_nano(nano))
         for name, quantity in limits.items():
@@ -178,33 +179,51 @@ def _counts_for_pods(name: str) -> bool:
     return name in {"cpu", "memory"} or is_hugepage_resource(name)
 
 
-def _sum_over_containers(spec: core.PodSpec, part: Callable[[core.ResourceRequirements], ResourceList]) -> dict[str, int]:
-    """Return the containers' total in nano-units: the larger of the running containers' and any startup step's total.
+def largest_total(
+    spec: core.PodSpec, amounts: Callable[[core.Container], Mapping[str, _T]], plus: Callable[[_T, _T], _T],
+    size: Callable[[_T], int],
+) -> dict[str, _T]:  # fmt: skip
+    """Return the largest total at any time: of all running containers, or of an init container and the sidecars before it.
+
+    ``amounts`` are those of a container by resource, ``size`` is what makes one larger than another.
 
     Source  component-helpers/resource/helpers.go, AggregateContainerRequests and AggregateContainerLimits
     """
-    running: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.containers:
-        _add(running, _nano(part(container.resources)))
-    for container in spec.init_containers:
-        asked = _nano(part(container.resources))
-        for name, nano in asked.items():
-            peak[name] = max(peak.get(name, 0), nano + sidecars.get(name, 0))
-        if container.restart_policy == "Always":
-            _add(running, asked)
-            _add(sidecars, asked)
-    return {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}}
+    running: dict[str, _T] = {}
+    beside: dict[str, _T] = {}
+    most: dict[str, _T] = {}
+
+    def add_all(sums: dict[str, _T], more: Mapping[str, _T]) -> None:
+        for name, amount in more.items():
+            sums[name] = plus(sums[name], amount) if name in sums else amount
+
+    def keep_larger(sums: dict[str, _T], other: Mapping[str, _T]) -> None:
+        for name, amount in other.items():
+            if name not in sums or size(amount) > size(sums[name]):
+                sums[name] = amount
+
+    for one in spec.containers:
+        add_all(running, amounts(one))
+    for one in spec.init_containers:
+        asked = amounts(one)
+        if one.restart_policy == "Always":
+            add_all(running, asked)
+            add_all(beside, asked)
+            keep_larger(most, {name: beside[name] for name in asked})
+        else:
+            keep_larger(most, {name: plus(own, beside[name]) if name in beside else own for name, own in asked.items()})
+    keep_larger(running, most)
+    return running
 
 
-def _nano(amounts: ResourceList) -> dict[str, int]:
-    return {name: parse(quantity) for name, quantity in amounts.items()}
+def nano_total(spec: core.PodSpec, part: Callable[[core.ResourceRequirements], ResourceList]) -> dict[str, int]:
+    """Return the containers' largest total in nano-units.
 
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, nano in more.items():
-        total[name] = total.get(name, 0) + nano
+    Raises  QuantityError
+    """
+    return largest_total(
+        spec, lambda one: {name: parse(quantity) for name, quantity in part(one.resources).items()}, add, lambda nano: nano
+    )
 
 
 def quantity_of_nano(nano: int) -> str:

@@ -22,6 +22,7 @@ from moorage.api.core import (
     ResourceRequirements,
     Volume,
 )
+from moorage.api.defaults import largest_total
 from moorage.api.meta import ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name, is_hugepage_resource
 from moorage.api.quantity import Exact, QuantityError, exact
@@ -79,33 +80,7 @@ def _short(path: str, given: _Sums, needed: _Sums, what: str) -> Faults:
 
 
 def _total(spec: PodSpec, part: Callable[[Container], ResourceList]) -> _Sums:
-    """Return the largest total at any time: of all running containers, or of an init container and the sidecars before it."""
-    running: _Sums = {}
-    beside: _Sums = {}
-    most: _Sums = {}
-    for one in spec.containers:
-        _add(running, _amounts(part(one)))
-    for one in spec.init_containers:
-        asked = _amounts(part(one))
-        if one.restart_policy == "Always":
-            _add(running, asked)
-            _add(beside, asked)
-            _raise(most, {name: beside[name] for name in asked})
-        else:
-            _raise(most, {name: amount.plus(beside[name]) if name in beside else amount for name, amount in asked.items()})
-    _raise(running, most)
-    return running
-
-
-def _add(sums: _Sums, more: _Sums) -> None:
-    for name, amount in more.items():
-        sums[name] = sums[name].plus(amount) if name in sums else amount
-
-
-def _raise(sums: _Sums, other: _Sums) -> None:
-    for name, amount in other.items():
-        if name not in sums or amount.nano > sums[name].nano:
-            sums[name] = amount
+    return largest_total(spec, lambda one: _amounts(part(one)), Exact.plus, lambda amount: amount.nano)
 
 
 def _amounts(given: ResourceList) -> _Sums:

@@ -28,7 +28,7 @@ from moorage.interfaces.cli.main import _run
 from moorage.interfaces.cli.pflag import read_flags
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
-from moorage.live.server.scheduler_metrics import NEVER_MOVED, SPECS
+from tests.live.server.metric_specs import NEVER_MOVED, SPECS
 from tests.ports import reserve_port
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"

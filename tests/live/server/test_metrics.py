@@ -25,8 +25,9 @@ from moorage.live.server.plugin_metrics import (
     Spec,
     exponential,
 )
-from moorage.live.server.scheduler_metrics import NEVER_MOVED, SPECS, SchedulerMetrics
+from moorage.live.server.scheduler_metrics import SchedulerMetrics
 from moorage.testing.builders import a_pod
+from tests.live.server.metric_specs import NEVER_MOVED, SPECS
 
 #: Written from kube-scheduler 1.36.2's metrics.go: name, stability, labels, buckets as (first, factor, how many).
 UPSTREAM = """

@@ -13,10 +13,11 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from moorage.basis import table_of
 from moorage.basis.files import put_file, read_file
 from moorage.cluster.apiserver.access.certificate_authority import Root, make_root, named, private_pem, signed
 from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
@@ -43,29 +45,12 @@ _VERSIONS: Final = {
     "VersionTLS12": ssl.TLSVersion.TLSv1_2,
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
-#: Go's names of cipher suites → OpenSSL's; suites of TLS 1.3 are not configurable, neither here nor in Go.
-_SUITES: Final = {
-    "TLS_AES_128_GCM_SHA256": "", "TLS_AES_256_GCM_SHA384": "", "TLS_CHACHA20_POLY1305_SHA256": "",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
-    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256", "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
-    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
-}  # fmt: skip
-#: Go's CurveID numbers → OpenSSL's names of the supported key exchanges.
-_CURVES: Final = {"23": "prime256v1", "24": "secp384r1", "25": "secp521r1", "29": "X25519"}
+
+
+@cache
+def _names() -> Mapping[str, Mapping[str, str]]:
+    """Return OpenSSL's names of cipher suites and of curves, by Go's."""
+    return table_of("moorage.live.server", "tls.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +105,13 @@ class TlsRules:
         if self.min_version not in _VERSIONS:
             known = ", ".join(filter(None, _VERSIONS))
             raise InputError(f'unknown tls version "{self.min_version}"; use {known}')
-        unknown = [name for name in self.suites if name not in _SUITES]
+        suites = _names()["suites"]
+        unknown = [name for name in self.suites if name not in suites]
         if unknown:
             raise InputError(f"Cipher suite {unknown[0]} not supported or doesn't exist")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.min_version]
-        chosen = [_SUITES[name] for name in self.suites if _SUITES[name]]
+        chosen = [suites[name] for name in self.suites if suites[name]]
         try:
             if chosen:
                 context.set_ciphers(":".join(chosen))
@@ -138,12 +124,13 @@ class TlsRules:
 
 
 def _choose_curves(context: ssl.SSLContext, curves: Sequence[str]) -> None:
+    known = _names()["curves"]
     for number in curves:
-        if number not in _CURVES:
-            raise InputError(f"curve preference {number} is not supported; use {', '.join(_CURVES)}")
+        if number not in known:
+            raise InputError(f"curve preference {number} is not supported; use {', '.join(known)}")
     if curves:
         # Python can restrict a context to a single curve; for several curves, leave OpenSSL's choice among all.
-        context.set_ecdh_curve(_CURVES[curves[0]]) if len(curves) == 1 else None
+        context.set_ecdh_curve(known[curves[0]]) if len(curves) == 1 else None
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:

@@ -52,26 +52,6 @@ from moorage.state.pod_requests import RequestOptions, pod_requests
 
 #: Moorage's own metrics, in every release.
 OWN: Final = own_metrics()
-SPECS: Final = {**metrics_of(TODAY), **OWN}
-
-#: Upstream's metrics of mechanisms that Moorage does not have: they are accepted by name and never shown.
-NEVER_MOVED: Final = frozenset(
-    [
-        "scheduler_async_api_call_execution_duration_seconds",
-        "scheduler_async_api_call_execution_total",
-        "scheduler_batch_attempts_total",
-        "scheduler_batch_cache_flushed_total",
-        "scheduler_dra_bindingconditions_allocations_total",
-        "scheduler_dra_bindingconditions_wait_duration_seconds",
-        "scheduler_get_node_hint_duration_seconds",
-        "scheduler_pending_async_api_calls",
-        "scheduler_resourceclaim_creates_total",
-        "scheduler_store_schedule_results_duration_seconds",
-        "scheduler_volume_binder_cache_requests_total",
-        "scheduler_volume_scheduling_stage_error_total",
-    ]
-)
-
 
 # -- scheduler metrics -------------------------------------------------------------------------------------------------
 

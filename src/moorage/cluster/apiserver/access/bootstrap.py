@@ -9,6 +9,7 @@ Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconc
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -94,17 +95,6 @@ T = TypeVar("T")
 _SMALL: Final = 256 << 10
 #: Namespace and name of the config map that publishes the CA bundle for client certificates.
 AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
-#: The request header settings for front proxies that every cluster has.
-_FRONT_PROXIES: Final = {
-    "requestheader-allowed-names": '["front-proxy-client"]',
-    "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
-    "requestheader-group-headers": '["X-Remote-Group"]',
-    "requestheader-uid-headers": '["X-Remote-Uid"]',
-    "requestheader-username-headers": '["X-Remote-User"]',
-}
-#: Cluster IP of the ``kubernetes`` service: the first address of the service range. Nothing listens on it.
-_ADDRESS: Final = "10.96.0.1"
-
 _NAMESPACES: Final = served("namespaces")
 _ACCOUNTS: Final = served("serviceaccounts")
 _PRIORITIES: Final = served("priorityclasses", "scheduling.k8s.io")
@@ -121,7 +111,9 @@ def bootstrap_cluster(store: Store) -> None:
     for record in [*store.all(_NAMESPACES)]:
         maintainer.add_account(record)
     if store.find(_SERVICES, "default", "kubernetes") is None:
-        store.create(_SERVICES, "default", _own_service(), manager=FieldManager("kube-apiserver", version="v1"))
+        store.create(
+            _SERVICES, "default", copy.deepcopy(_TABLE["service"]), manager=FieldManager("kube-apiserver", version="v1")
+        )
     for name, found in SYSTEM_PRIORITY_CLASSES.items():
         if store.find(_PRIORITIES, "", name) is None:
             wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
@@ -136,18 +128,6 @@ def bootstrap_cluster(store: Store) -> None:
             )
         else:
             _reconcile(store, kind, held, document)
-
-
-def _own_service() -> Document:
-    """Return the ``default/kubernetes`` service, which clients expect in every cluster."""
-    labels = {"component": "apiserver", "provider": "kubernetes"}
-    spec = {
-        "type": "ClusterIP", "clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
-        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
-    }  # fmt: skip
-    metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def _reconcile(store: Store, kind: ServedKind, held: Record, wanted: Document) -> None:
@@ -265,7 +245,7 @@ def publish_client_ca(store: Store, certificate: bytes, front_proxies: bytes = b
     """
     (home, name), data = AUTHORITY, {"client-ca-file": certificate.decode()}
     if front_proxies:
-        data |= {"requestheader-client-ca-file": front_proxies.decode(), **_FRONT_PROXIES}
+        data |= {"requestheader-client-ca-file": front_proxies.decode(), **_TABLE["front_proxies"]}
     held = store.find(_CONFIGS, home, name)
     if held is None:
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}

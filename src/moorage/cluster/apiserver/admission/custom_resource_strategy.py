@@ -15,6 +15,7 @@ from typing import Any, Final
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
 from moorage.api.validation.faults import Faults, duplicate, invalid, object_meta, required
+from moorage.api.validation.rule_tables import field_of
 from moorage.cluster.apiserver.admission.custom_resource_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
@@ -129,7 +130,7 @@ def _replica_faults(version: CustomVersion, document: Document) -> CustomFaults:
     if version.scale is None:
         return
     for path in (version.scale.wanted, version.scale.current):
-        value = _value_at(document, path)
+        value = field_of(document, path.removeprefix("."))
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
@@ -138,12 +139,6 @@ def _replica_faults(version: CustomVersion, document: Document) -> CustomFaults:
             yield invalid(path, value, "should be a non-negative integer")
         elif value > _INT32_MAX:
             yield invalid(path, value, f"should be less than or equal to {_INT32_MAX}")
-
-
-def _value_at(document: Any, path: str) -> Any:
-    for name in path.removeprefix(".").split("."):
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
 
 
 def _go_type(value: Any) -> str:

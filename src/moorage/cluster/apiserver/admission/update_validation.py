@@ -20,18 +20,6 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
 
-_CONDITIONAL: Final = frozenset(
-    [
-        "CSIDriver",
-        "CSINode",
-        "CSIStorageCapacity",
-        "CustomResourceDefinition",
-        "Lease",
-        "PodDisruptionBudget",
-        "RuntimeClass",
-        "VolumeAttachment",
-    ]
-)
 _FIXED_FIELD: Final = "field is immutable"
 _POD_UPDATE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -42,7 +30,7 @@ _POD_UPDATE: Final = (
 
 def needs_version(kind: ServedKind) -> bool:
     """Return True for kinds that can only be replaced with a resource version (no unconditional update)."""
-    return kind.custom is not None or kind.native in _CONDITIONAL
+    return kind.custom is not None or kind.needs_version
 
 
 def unversioned(kind: ServedKind, name: str) -> ApiError:

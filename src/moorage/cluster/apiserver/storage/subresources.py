@@ -15,6 +15,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import LabelSelector, Object
 from moorage.api.selectors import compile_label_selector, label_selector_matches
 from moorage.api.validation.faults import nonnegative, object_meta
+from moorage.api.validation.rule_tables import field_of
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.admission.validation import metadata_faults
@@ -46,11 +47,13 @@ def read_scale(kind: ServedKind, record: Record) -> Document:
 
 
 def _custom_scale(paths: ScalePaths, document: Document) -> Document:
-    wanted = _at(document, paths.wanted)
-    if wanted is None:
+    def at(path: str) -> Any:
+        return field_of(document, path.removeprefix("."))
+
+    if (wanted := at(paths.wanted)) is None:
         raise statuses.internal(f"the spec replicas field {statuses.quoted(paths.wanted)} does not exist")
-    selector = _at(document, paths.selector) if paths.selector else ""
-    return _scale(document, wanted, _at(document, paths.current) or 0, selector if isinstance(selector, str) else "")
+    selector = at(paths.selector) if paths.selector else ""
+    return _scale(document, wanted, at(paths.current) or 0, selector if isinstance(selector, str) else "")
 
 
 def _scale(document: Document, wanted: Any, current: Any, selector: str) -> Document:
@@ -63,12 +66,6 @@ def _scale(document: Document, wanted: Any, current: Any, selector: str) -> Docu
         "spec": {"replicas": wanted} if wanted else {},
         "status": {"replicas": current, **({"selector": selector} if selector else {})},
     }
-
-
-def _at(document: Any, path: str) -> Any:
-    for name in path.removeprefix(".").split("."):
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
 
 
 def _selector(selector: Any) -> str:

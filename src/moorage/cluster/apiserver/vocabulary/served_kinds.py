@@ -94,11 +94,11 @@ class ServedKind:
     """A resource whose objects are stored, or computed on request.
 
     ``struct`` is the type that scheduling decodes and that is validated; None for kinds whose metadata alone is validated.
-    ``status_on_create`` is the initial status of a new object; None keeps the status that was sent. ``fields`` are the
-    field selectors in addition to name and namespace, each with its default. ``gate`` is the feature gate that enables the
-    kind, or the group and version that ``--runtime-config`` enables; "" for none. ``custom`` is set for a version of a custom
-    kind. The objects of a kind are stored once, in its storage version; ``stored_as`` is the kind of that version, None if
-    this is the one.
+    ``needs_version``: a replacement states the version that it replaces. ``status_on_create`` is the initial status of a new
+    object; None keeps the status that was sent. ``fields`` are the field selectors in addition to name and namespace, each
+    with its default. ``gate`` is the feature gate that enables the kind, or the group and version that ``--runtime-config``
+    enables; "" for none. ``custom`` is set for a version of a custom kind. The objects of a kind are stored once, in its
+    storage version; ``stored_as`` is the kind of that version, None if this is the one.
     """
 
     group: str
@@ -110,6 +110,7 @@ class ServedKind:
     subresources: tuple[str, ...] = ()
     in_all: bool = False
     has_generation: bool = False
+    needs_version: bool = False
     status_on_create: dict[str, Any] | None = None
     fields: tuple[tuple[str, str], ...] = ()
     check_name: Callable[[str], list[str]] = check_dns1123_subdomain
@@ -212,6 +213,7 @@ def _served(kind: Kind, details: Mapping[str, Any]) -> ServedKind:
         subresources=tuple(details.get("subresources", ())),
         in_all=details.get("inAll", False),
         has_generation=details.get("generation", False),
+        needs_version=details.get("needsVersion", False),
         status_on_create=details.get("status"),
         fields=tuple(details.get("fields", {}).items()),
         check_name=_NAME_CHECKS[details.get("name", "")],

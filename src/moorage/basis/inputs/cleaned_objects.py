@@ -133,7 +133,7 @@ _BY_VERSION = {(version, kind.name): kind for kind in KINDS for version in kind.
 #: The reason for ignoring objects of kinds that no table contains.
 UNKNOWN_KIND: Final = "unknown kind"
 _NOT_READ = "scheduling does not read it"
-#: Kinds of a stock cluster that are ignored, besides those of the table of kinds that no simulation reads.
+#: Kinds of a stock cluster that are ignored, in addition to those of the table of kinds that no simulation reads.
 _MORE_KINDS: Final = {
     "": ("Binding",),
     "gateway.networking.k8s.io": ("Gateway", "GatewayClass", "HTTPRoute"),

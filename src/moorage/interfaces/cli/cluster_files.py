@@ -21,7 +21,7 @@ from moorage.basis.inputs.files import PROJECT_FILE, InputFile
 from moorage.basis.inputs.objects import SERVER_VERSION, find_objects
 from moorage.errors import InputError
 from moorage.framework.registry import load
-from moorage.interfaces.cli.release_options import AUTO
+from moorage.interfaces.cli.option_tables import AUTO
 from moorage.interfaces.cli.terminal import Progress
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput
 from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, read_objects, unwatched
@@ -138,7 +138,6 @@ def known_release(found: DetectedRelease, note: Callable[[str], None]) -> Releas
 
 # -- cluster files -----------------------------------------------------------------------------------------------------
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _Read = TypeVar("_Read")
 #: What was read, by what was asked for; None if nothing is kept.
 _kept: dict[tuple[Any, ...], Any] | None = None
@@ -269,23 +268,3 @@ def refuse_nothing_to_place(cluster: ClusterInput) -> None:
     if unknown and not cluster.pods and not any(getattr(cluster, slot) for slot in WORKLOAD_SLOTS):
         left_out = "; ".join(map(str, unknown))
         raise InputError(f"nothing to place; not read: {left_out}. --allow-unknown accepts such input")
-
-
-def reading_options(command: _Command) -> _Command:
-    """Add the options for reading input to a command."""
-    for option in reversed(_READING):
-        command = option(command)
-    return command
-
-
-_READING = (
-    click.option("--at", "moment", metavar="TIME", help="The moment of a log: 2026-11-24T14:03:00Z, 14:03, -10m.  [its end]"),
-    click.option(
-        "--validate", type=click.Choice([str(one) for one in Validation]), default="strict", show_default=True,
-        help="Unknown fields of manifests: an error, a note, or ignored. Those that an API server printed are always a note.",
-    ),
-    click.option(
-        "--treat-as", multiple=True, metavar="PLURAL.GROUP=KIND",
-        help="Read a custom workload as a built-in one: rollouts.argoproj.io=Deployment. May be repeated.",
-    ),
-)  # fmt: skip

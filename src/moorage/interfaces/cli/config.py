@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,20 +17,10 @@ from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, STDIN, read_file
 from moorage.interfaces.cli.main import CommandGroup
-from moorage.interfaces.cli.release_options import emulate_options
+from moorage.interfaces.cli.option_tables import parameters_of
 from moorage.interfaces.cli.terminal import say
 from moorage.plugins import builtin_registry
 from moorage.report.style import yaml_text
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _common(command: _Command) -> _Command:
-    gates = click.option(
-        "--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."
-    )
-    plugins = click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin. May be repeated.")
-    return emulate_options(gates(plugins(command)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +38,7 @@ def config() -> None:
     """Validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
 
 
-@config.command(short_help="Validate a configuration as kube-scheduler does.")
-@click.argument("file")
-@_common
+@config.command(short_help="Validate a configuration as kube-scheduler does.", params=parameters_of("config-validate"))
 def validate(file: str, **given: Any) -> None:
     """Validate FILE (- for standard input) as the kube-scheduler release that reads its apiVersion does.
 
@@ -67,10 +54,7 @@ def validate(file: str, **given: Any) -> None:
             say(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
 
 
-@config.command(short_help="Show which plugins run for each profile, with their weights.")
-@click.argument("file", required=False)
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print it.")
-@_common
+@config.command(short_help="Show which plugins run for each profile, with their weights.", params=parameters_of("config-show"))
 def show(file: str | None, output: str, **given: Any) -> None:
     """Show the plugins that run for each profile of FILE, in order, with their weights.
 
@@ -87,10 +71,7 @@ def show(file: str | None, output: str, **given: Any) -> None:
     _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output, loaded.heading)
 
 
-@config.command(short_help="Convert an older configuration or a Policy to v1.")
-@click.argument("file", required=False)
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print it.")
-@_common
+@config.command(short_help="Convert an older configuration or a Policy to v1.", params=parameters_of("config-convert"))
 def convert(file: str | None, output: str, **given: Any) -> None:
     """Convert FILE, a configuration of an older version or a Policy, to KubeSchedulerConfiguration v1.
 

@@ -7,37 +7,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import click
-
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import keeping_what_is_read
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.question_worker import ANSWERING
 from moorage.interfaces.cli.questions.question import open_question
-from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.questions.report_serving import inheriting, input_words
 from moorage.interfaces.cli.terminal import Progress, say, unguard
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.redact.live_dump import endpoint_of
 
-EPILOG = """Examples:
 
-\b
-    moorage mcp -f cluster.json.gz
-    moorage mcp --live --context production
-    moorage mcp -f cluster.json.gz --http 8080
-
-Tools, resources and limits: moorage help mcp
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option("--http", "port", type=click.IntRange(1, 65535), help="Serve HTTP on this port of 127.0.0.1, not standard input.")
-@click.option(
-    "--answer-size", "most", type=click.IntRange(500, 1_000_000), default=6000, show_default=True, metavar="CHARACTERS",
-    help="The first part of an answer that an agent gets; the rest is read on demand.",
-)  # fmt: skip
-@question_options(outputs=("text",), searches=False)
+@described("mcp")
 def mcp(**given: Any) -> None:
     """Serve every question about a cluster as a tool for agents, by the Model Context Protocol.
 

@@ -28,16 +28,15 @@ from moorage.interfaces.cli.cluster_files import (
     emulating,
     paths_of,
     read_cluster,
-    reading_options,
     rules_of,
     simulation_options,
 )
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup, DescribedCommand
+from moorage.interfaces.cli.option_tables import AUTO, described
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
-from moorage.interfaces.cli.release_options import AUTO, emulated_cluster_option
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
@@ -66,28 +65,8 @@ _NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "
 # -- record cut --------------------------------------------------------------------------------------------------------
 # ``moorage record cut``: the smallest input that repeats a decision, cut out of a log or a dump.
 
-_CUT_EPILOG: Final = """Examples:
 
-\b
-    moorage record cut -f log/ --pod shop/web-0 --at 14:03 -o case.json.gz
-    moorage explain shop/web-0 -f case.json.gz
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=_CUT_EPILOG, short_help="Cut the smallest input that repeats a decision.")
-@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="The log, or a dump. May be repeated.")
-@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
-@reading_options
-@click.option("--pod", "pod_name", required=True, metavar="[NAMESPACE/]POD", help="The pod that the decision was about.")
-@click.option("--beside", default="", metavar="NODE", help="The node to compare with, such as the one that it really went to.")
-@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
-@click.option("--redact", "key_file", metavar="KEY", help="Replace names by tokens, made with the key in this file.")
-@click.option("--config", metavar="FILE", help="The configuration of the scheduler; kube-scheduler's defaults without.")
-@emulated_cluster_option
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
-@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin. May be repeated.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+@described("record-cut", short_help="Cut the smallest input that repeats a decision.")
 def cut(**given: Any) -> None:
     """Cut the smallest input that repeats the decision on a pod: it fits nowhere, or goes to a node, for the same reasons.
 
@@ -270,39 +249,12 @@ def _differences(log: str, differences: Sequence[Mapping[str, Any]], options: st
 
 # -- record ------------------------------------------------------------------------------------------------------------
 
-_EPILOG = """Examples:
-
-\b
-    moorage record --to log/
-    moorage record status log/
-    moorage record cut --pod shop/web-0 --at 14:03 -f log/ -o case.json.gz
-
-All that is recorded, and what never is: moorage help record
-"""
 _SIZE: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([MG])i?B?", re.ASCII)
 #: Requests of a recorder are lists and watches only.
 _QPS, _BURST = 20.0, 40
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True, epilog=_EPILOG)
-@click.option("--to", "directory", metavar="DIR", help="The directory of the log; a log that is there is continued.")
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
-@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")
-@click.option("--config", metavar="FILE", help="The configuration of the cluster's scheduler.")
-@emulated_cluster_option
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates of the cluster's scheduler.")
-@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin. May be repeated.")
-@click.option(
-    "--keep", "kept", multiple=True, metavar="AMOUNT", default=("7d",), show_default=True,
-    help="Delete what is older (7d, 12h) or beyond a size (20GiB). May be given for both; 0s and 0GiB: no limit.",
-)  # fmt: skip
-@click.option("--redact", "key_file", metavar="KEY", help="Write tokens in the place of names, made with the key in this file.")
-@click.option(
-    "--keep-annotation", "annotations", multiple=True, metavar="KEY",
-    help="Also keep this annotation, which a custom plugin reads. May be repeated.",
-)  # fmt: skip
-@click.option("--listen", "address", metavar="ADDRESS:PORT", help="Serve /metrics, /healthz and /readyz here, over plain HTTP.")
-@click.option("-v", "--verbosity", type=click.IntRange(0, 10), default=0, help="1: also log each difference.")
+@described("record", CommandGroup, invoke_without_command=True)
 @click.pass_context
 def record(ctx: click.Context, /, **given: Any) -> int:
     """Record a cluster into a log, and compare the decisions of its scheduler with Moorage's. Only read requests are made.

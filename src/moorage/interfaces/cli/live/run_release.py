@@ -22,8 +22,8 @@ from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.live.removed_flags import flags_since_1_23
 from moorage.interfaces.cli.live.run_flags import FLAGS, GONE, flags_of
 from moorage.interfaces.cli.live.run_serving import live_release, run_endpoint
+from moorage.interfaces.cli.option_tables import AUTO
 from moorage.interfaces.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
-from moorage.interfaces.cli.release_options import AUTO
 from moorage.interfaces.cli.terminal import say
 
 _ERA: Final = "moorage.era"

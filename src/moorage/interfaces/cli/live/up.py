@@ -13,13 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import quote
 from typing import Any, BinaryIO, Final
 
 import click
 
-from moorage.api.durations import parse_duration
 from moorage.api.releases import CURRENT, LATER
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
@@ -45,15 +43,13 @@ from moorage.interfaces.cli.live.run_release import ALGORITHM, Era, era_of, rele
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.main import ERROR, OK
-from moorage.interfaces.cli.pflag import Given
-from moorage.interfaces.cli.question_worker import ANSWERING, question_words
-from moorage.interfaces.cli.release_options import (
+from moorage.interfaces.cli.option_tables import (
     AUTO,
     TakesFilesAndFlags,
-    emulated_cluster_option,
-    max_disks_option,
-    old_flag_options,
+    described,
 )
+from moorage.interfaces.cli.pflag import Given
+from moorage.interfaces.cli.question_worker import ANSWERING, question_words
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.interfaces.web.live_site import EmbeddedSite
 from moorage.live.client.extenders import ExtenderClient
@@ -182,98 +178,7 @@ def report_if_slow(what: str, report: Callable[[str], None], patience_s: float =
 # -- up ----------------------------------------------------------------------------------------------------------------
 
 
-class _Duration(click.ParamType[float]):
-    """A duration in Go's syntax, or a number of seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, (int, float)):
-            return float(value)
-        try:
-            return float(value) if str(value).isdecimal() else parse_duration(str(value)) / 1e9
-        except (InputError, ValueError) as error:
-            self.fail(str(error), param, ctx)
-
-
-EPILOG = """Examples:
-
-\b
-    moorage up --nodes 50
-    moorage up -f cluster.json --data cluster.db
-
-Everything else: moorage help up
-"""
-
-
-@click.command(cls=TakesFilesAndFlags, epilog=EPILOG)
-@click.option("--nodes", type=click.IntRange(min=0), help="Number of nodes to create [10, or 0 with -f or --data].")
-@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPU capacity of each node.")
-@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory capacity of each node.")
-@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True, help="Pod capacity of each node.")
-@click.option(
-    "--zones", type=click.IntRange(min=0), default=3, show_default=True, help="Number of zones that the nodes are spread over."
-)
-@click.option(
-    "-f", "--filename", "paths", multiple=True, metavar="PATH",
-    help="Load the objects of a file, a directory or standard input (-): a dump or manifests. May be repeated.",
-)  # fmt: skip
-@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
-@click.option(
-    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Store the cluster in this file and resume from it."
-)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on [a free one].")
-@click.option(
-    "--bind-address", "bind", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-    help="The address to listen on; 0.0.0.0 or an external address makes the cluster reachable from other machines.",
-)  # fmt: skip
-@click.option(
-    "--tls-san", "names", multiple=True, metavar="NAME",
-    help="Additional host name or address in the server's certificate. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--home", type=click.Path(path_type=Path), metavar="DIR", envvar="MOORAGE_HOME", default=Path("~/.moorage"),
-    show_default=True, help="Directory of the cluster's certificates and kubeconfig.",
-)  # fmt: skip
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write the kubeconfig [DIR/kubeconfig]."
-)
-@click.option(
-    "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
-)
-@emulated_cluster_option
-@old_flag_options
-@max_disks_option
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, for all components of the cluster.")
-@click.option(
-    "--runtime-config", default="", metavar="GROUP/VERSION=true,…",
-    help="Versions that the API server serves in addition, as for kube-apiserver; api/all, api/beta and api/alpha for all.",
-)  # fmt: skip
-@click.option(
-    "--plugins", multiple=True, metavar="MODULE:CLASS",
-    help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--reload", "reloads", is_flag=True,
-    help="When the file of a plugin changes, restart the scheduler with the new code; the cluster goes on.",
-)  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
-@click.option(
-    "--no-scheduler", is_flag=True, help="Start no scheduler: run kube-scheduler or `moorage run` against the cluster."
-)
-@click.option(
-    "--controllers", default="*", show_default=True, metavar="NAME,…",
-    help="Controllers to run, in kube-controller-manager's format: * enables all, -NAME disables one.",
-)  # fmt: skip
-@click.option("--ui/--no-ui", "has_ui", default=True, show_default=True, help="Serve the web interface under /ui/.")
-@click.option(
-    "--ui-write", "writes", is_flag=True,
-    help="Let users of the web interface change the cluster as their rights allow: cordon, evict, apply a simulated change.",
-)  # fmt: skip
-@click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long the pods of jobs run.")
-@click.option(
-    "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="Stop this long after startup; by default, on Ctrl-C."
-)
+@described("up", TakesFilesAndFlags)
 def up(**given: Any) -> int:
     """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler.
 

@@ -12,38 +12,16 @@ import click
 from msgspec.structs import replace
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.main import DescribedCommand
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
+from moorage.interfaces.cli.option_tables import described
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.capacity.capacity import CapacityQuestion, capacity_of
 from moorage.laboratory.capacity.capacity_templates import CapacityTemplate, TemplateSource, read_template
 from moorage.laboratory.cluster import Cluster
 from moorage.report.capacity import Capacity, capacity_history
 
-EPILOG = """Examples:
 
-\b
-    moorage capacity job.yaml -f cluster.json
-    moorage capacity deployment/web=3,deployment/worker=2 -f cluster.json
-
-All that is printed, and how it is counted: moorage help capacity
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.argument("templates", nargs=-1, required=True, metavar="TEMPLATE…")
-@question_options()
-@click.option(
-    "--limit", type=click.IntRange(0), default=0, show_default=True, help="Stop after this many instances; 0 means no limit."
-)
-@click.option("--seeds", "seed_count", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="K",
-              help="Count with K seeds: ties between nodes can change the number.")  # fmt: skip
-@click.option("--pending", type=click.Choice(["first", "ignore"]), default="first", show_default=True,
-              help="Place the pending pods of the input first, or leave them out.")  # fmt: skip
-@click.option("--preempt", is_flag=True, help="Let instances evict pods of lower priority.")
-@click.option("--replicas", is_flag=True, help="Say whether the numbers given fit: web=40 worker=10.")
-@click.option("--no-gains", is_flag=True, help="Leave out what one more node, or 10% more of a resource, would add.")
-@click.option("--each", is_flag=True, help="Each -f is a dump of its own: print a table by date.")
+@described("capacity")
 def capacity(**given: Any) -> int:
     """Say how many more instances of a pod fit, and what stops the next one.
 

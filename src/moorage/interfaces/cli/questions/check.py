@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from moorage import __version__
 from moorage.basis.printable import counted
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_cluster, read_file, rules_of
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.compare.policy import check_policy, read_policy
 from moorage.laboratory.edit.object_edits import replaced
@@ -23,21 +21,9 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import kinds_named
 
 DEFAULT_POLICY = "moorage-policy.yaml"
-EPILOG = """Examples:
-
-\b
-    moorage check -f cluster.json.gz -f manifests/
-    kustomize build | moorage check -f cluster.json.gz -f - -o github
-
-Rules and their fields: moorage help check
-"""
 
 
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option(
-    "--policy", default=DEFAULT_POLICY, show_default=True, metavar="FILE", help="The rules: a YAML file of kind CheckPolicy."
-)
-@question_options(outputs=("text", "wide", "json", "yaml", *PIPELINE_OUTPUTS))
+@described("check")
 def check(**given: Any) -> int:
     """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more.
 

@@ -22,24 +22,21 @@ from moorage.interfaces.cli.cluster_files import (
     rules_of,
     simulation_options,
 )
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.compare_autoscalers import (
     autoscaler_kinds,
     compares_autoscalers,
     scaling_answer,
-    scaling_options,
 )
 from moorage.interfaces.cli.questions.gate_options import (
     PIPELINE_OUTPUTS,
     ManifestLines,
-    gate_options,
     pending_findings,
     print_gate_report,
     read_baseline,
 )
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
-from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
-from moorage.interfaces.cli.release_options import EmulatedRelease
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question_options import executor_of
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.moved_pods import new_pending
@@ -51,37 +48,8 @@ from moorage.report.run_document import StoredReport
 from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
-EPILOG = """\b
-Examples:
-    moorage compare -f cluster.json --a now.yaml --b packed.yaml --fail-on 'pending > +0'
-    moorage compare -f cluster.json --b-release 1.34 --replace-all -o wide
-    moorage compare -f cluster.yaml --a-autoscale karpenter --b-nodepools spot.yaml --instance-types types.json
 
-What is printed, and the metrics of gates: moorage help compare
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@question_options(outputs=("text", "wide", "json", "yaml", "html", *PIPELINE_OUTPUTS))
-@click.option("--a", "a_config", metavar="FILE", help="The configuration A; without it, that of --config.")
-@click.option("--b", "b_config", metavar="FILE", help="The configuration B; without it, that of --config.")
-@click.option("--a-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules A follows.")
-@click.option("--b-release", type=EmulatedRelease(), metavar="RELEASE", help="The release whose rules B follows.")
-@click.option("--a-kueue", metavar="FILE", help="Kueue's queues of A, where jobs wait; without it, those of the cluster.")
-@click.option("--b-kueue", metavar="FILE", help="Kueue's queues of B; without it, those of the cluster.")
-@click.option("--b-filename", "b_paths", multiple=True, metavar="PATH", help="The cluster of B, if it differs from that of A.")
-@click.option(
-    "--seeds", type=click.IntRange(1), default=10, show_default=True,
-    help="How many seeds to run with, from --seed on. With 5 or more, differences have intervals.",
-)  # fmt: skip
-@click.option("--replace-all", is_flag=True, help="Place all pods again, not only the pending ones.")
-@click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable in metrics as well.")
-@click.option("--prices", metavar="FILE", help="YAML with the price of nodes, by node, node group or instance type.")
-@click.option("--timing", is_flag=True, help="Report decisions per second as well, which differ from run to run.")
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Spread the runs over processes.")
-@dask_option
-@gate_options
-@scaling_options
+@described("compare")
 def compare(**given: Any) -> int:
     """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds.
 

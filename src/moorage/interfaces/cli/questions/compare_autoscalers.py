@@ -28,37 +28,6 @@ _ASKED = (
 )  # fmt: skip
 
 
-def scaling_options(command: Any) -> Any:
-    """Add the options of autoscalers to a command."""
-    for option in reversed((
-        click.option("--a-autoscale", metavar="NAME|POOLS.yaml", help="The autoscaler of A, as for moorage simulate."),
-        click.option("--b-autoscale", metavar="NAME|POOLS.yaml", help="The autoscaler of B; without it, that of A."),
-        click.option("--a-nodepools", metavar="FILE", help="Karpenter's NodePools of A; without it, those of the cluster."),
-        click.option("--b-nodepools", metavar="FILE", help="Karpenter's NodePools of B; without it, those of the cluster."),
-        click.option("--a-expander", default="", metavar="NAME,…", help="The expander of A."),
-        click.option("--b-expander", default="", metavar="NAME,…", help="The expander of B."),
-        click.option("--instance-types", metavar="FILE", help="What autoscalers can launch, with prices."),
-        click.option(
-            "--until", type=click.FloatRange(min=1), default=3600.0, show_default=True, metavar="SECONDS",
-            help="How long autoscalers run.",
-        ),
-        click.option(
-            "--arrivals", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="RATE",
-            help="How many pods like those of the cluster arrive in an hour while autoscalers run.",
-        ),
-        click.option(
-            "--lifetime", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS",
-            help="How long such pods run on average.",
-        ),
-        click.option(
-            "--spot-interruptions", type=click.FloatRange(min=0, max=3600), default=0.0, show_default=True, metavar="RATE",
-            help="How often one of Karpenter's spot nodes is interrupted in an hour, on average.",
-        ),
-    )):  # fmt: skip
-        command = option(command)
-    return command
-
-
 def compares_autoscalers(given: Mapping[str, Any]) -> bool:
     """Return True if autoscalers are compared.
 

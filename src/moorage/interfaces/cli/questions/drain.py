@@ -13,9 +13,9 @@ import click
 from moorage.api.durations import duration_seconds
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import MoorageError
-from moorage.interfaces.cli.main import DescribedCommand
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
-from moorage.interfaces.cli.questions.question_options import named_nodes, node_selector_option, seldom
+from moorage.interfaces.cli.option_tables import described
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question_options import named_nodes, seldom
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_question import drain_report
@@ -23,51 +23,8 @@ from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
 from moorage.laboratory.drain.draining import DrainPlan, EvictionRules
 from moorage.report.drain_report import DrainReport
 
-EPILOG = """Examples:
 
-\b
-    moorage drain worker-3 -f cluster.json --ignore-daemonsets
-    moorage drain -l pool=old -f cluster.json --ignore-daemonsets --find-order --return
-
-All that is printed, and what is assumed: moorage help drain
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.argument("nodes", nargs=-1, metavar="NODE…")
-@node_selector_option
-@question_options()
-@click.option("--ignore-daemonsets", is_flag=True, help="Ignore DaemonSet-managed pods.")
-@click.option(
-    "--delete-emptydir-data", is_flag=True,
-    help="Continue even if there are pods using emptyDir (local data that will be deleted when the node is drained).",
-)  # fmt: skip
-@click.option("--force", is_flag=True, help="Continue even if there are pods that do not declare a controller.")
-@click.option("--disable-eviction", is_flag=True, help="Delete pods instead of evicting them, ignoring disruption budgets.")
-@click.option(
-    "--grace-period", type=int, default=-1, show_default=True, metavar="SECONDS",
-    help="How long each pod has to terminate gracefully. If negative, its own grace period is used.",
-)  # fmt: skip
-@click.option("--timeout", default="0s", show_default=True, metavar="DURATION",
-              help="How long to wait before giving up, zero means infinite.")  # fmt: skip
-@click.option(
-    "--skip-wait-for-delete-timeout", type=click.IntRange(0), default=0, show_default=True, metavar="SECONDS",
-    help="Skip pods that have been terminating for longer than this. 0 skips none.",
-)  # fmt: skip
-@click.option("--pod-selector", default="", metavar="SELECTOR", help="Label selector to filter pods on the node.")
-@click.option("--ready-after", default="10s", show_default=True, metavar="DURATION",
-              help="How long a pod takes to become ready once it is placed.")  # fmt: skip
-@click.option("--together", is_flag=True, help="Drain all nodes at the same time.")
-@click.option("--one-by-one", is_flag=True, help="Drain the nodes one after the other. This is the default.")
-@click.option("--return", "returns", is_flag=True, help="Uncordon each node as soon as it is drained, as an upgrade does.")
-@click.option(
-    "--surge",
-    type=click.IntRange(0, 1000),
-    default=0,
-    metavar="K",
-    help="First add K empty nodes like the first node to drain.",
-)
-@click.option("--find-order", is_flag=True, help="Drain the nodes in the best order that a search finds.")
+@described("drain")
 def drain(**given: Any) -> int:
     """Say what kubectl drain would do to nodes, and what would happen to their pods.
 

@@ -13,40 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
 from moorage.laboratory.redact.live_dump import DumpWriter, endpoint_of, fetch, naming_the_server, version_of
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.simulator.cluster_input import UnreadKind
 
-EPILOG = """Examples:
 
-\b
-    moorage dump -o cluster.json.gz
-    moorage dump --context production | moorage simulate -f -
-
-What is in the file, and what never is: moorage help dump
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
-@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")
-@click.option(
-    "--kind", "kinds", multiple=True, metavar="PLURAL.VERSION.GROUP",
-    help="Also read this kind, which a custom plugin looks up. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--keep-annotation", "kept", multiple=True, metavar="KEY",
-    help="Also keep this annotation, which a custom plugin reads. May be repeated.",
-)  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+@described("dump")
 def dump(**given: Any) -> None:
     """Write a cluster into one file, with everything that scheduling reads. Only read requests are made.
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace as with_fields
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answers, kinds_of_autoscaler, names_nodes
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, question_options
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers
 from moorage.interfaces.cli.questions.question_options import selector_of
 from moorage.interfaces.cli.terminal import Progress, say
 from moorage.laboratory.change.least_change import OWNERS
@@ -121,71 +121,8 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
 
 # -- explain -----------------------------------------------------------------------------------------------------------
 
-EPILOG = """Examples:
 
-\b
-    moorage explain shop/web-0 -f cluster.json
-    moorage explain --all -f cluster.json --add-nodes like=n1,count=2
-
-All that is printed, and what it means: moorage help explain
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.argument("pods", nargs=-1, metavar="[NAMESPACE/]POD | KIND/NAME")
-@click.option("--all", "every_pending", is_flag=True, help="Explain every pod that stays pending.")
-@click.option(
-    "--pending", "together", is_flag=True,
-    help="Say what to do about all pods that stay pending, by their causes, and what places them all.",
-)  # fmt: skip
-@click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the pods or workloads.")
-@click.option("-A", "--all-namespaces", "every_namespace", is_flag=True, help="Look in all namespaces.")
-@click.option(
-    "-l",
-    "--selector",
-    default="",
-    metavar="SELECTOR",
-    help="With --all or --pending: only the pods that this label selector matches.",
-)
-@click.option(
-    "--may", default="pod,node,cluster,config", show_default=True, metavar="OWNERS",
-    help="Who may make the changes that are proposed: any of pod, node, cluster and config.",
-)  # fmt: skip
-@click.option(
-    "--costs", metavar="FILE",
-    help="YAML file with the costs of changes, in place of entries of the built-in table; moorage help changes has it.",
-)  # fmt: skip
-@click.option(
-    "--types",
-    metavar="FILE",
-    help="The node types that can be bought, with prices, as for moorage plan: nodes to add are of these.",
-)
-@click.option(
-    "--instance-types", metavar="FILE",
-    help="Instance types, as JSON of Karpenter's KWOK provider: also say what Karpenter does about the pods that wait, or why "
-    "it keeps node/NAME.",
-)  # fmt: skip
-@click.option(
-    "--autoscaler", type=click.Choice(["karpenter", "cluster-autoscaler"]),
-    help="Whose answer to add.  [karpenter with --instance-types, else none]",
-)  # fmt: skip
-@click.option(
-    "--usage", multiple=True, metavar="FILE",
-    help="What pods use (PodMetrics, kubectl top, Prometheus …, as for moorage rightsize): requests fall to that, not below.",
-)  # fmt: skip
-@click.option("--alternatives", type=click.IntRange(0), default=3, show_default=True, help="How many more changes to list.")
-@click.option(
-    "--probes", type=click.IntRange(0), default=2000, show_default=True,
-    help="Maximum number of simulations in the search for changes; 0 skips the search.",
-)  # fmt: skip
-@click.option(
-    "--with-queue", is_flag=True, help="For every change, first place the pods that are ahead of the pod in the queue."
-)
-@click.option(
-    "--all-changes", is_flag=True,
-    help="Also offer what no one should do, such as removing the taint of a broken node; moorage help changes has the list.",
-)  # fmt: skip
-@question_options()
+@described("explain")
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node.
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -47,25 +47,6 @@ from moorage.simulator.trace import Trace, simulate_trace
 #: The output formats for CI pipelines.
 PIPELINE_OUTPUTS: Final = ("junit", "sarif", "github")
 _BASELINE_LIMIT: Final = 1 << 30
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_OPTIONS = (
-    click.option(
-        "--fail-on", "gates", multiple=True, metavar="GATE",
-        help="Exit with 2 if this holds: 'pending > +0', 'wait.p99 > +10%', 'nodesUsed > 40', 'moved > 5%', new-pending."
-        " With a sign, the threshold is relative to A. May be repeated.",
-    ),
-    click.option("--strict", is_flag=True, help="Gates fail if any part of the interval is beyond the threshold."),
-    click.option("--baseline", metavar="REPORT", help="Compare with a stored report of simulate or compare, in JSON or YAML."),
-    click.option("--across", is_flag=True, help="Accept a baseline of another input."),
-)  # fmt: skip
-
-
-def gate_options(command: _Command) -> _Command:
-    """Add the options of gates to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def read_baseline(given: Mapping[str, Any], digest: Callable[[], str]) -> StoredReport | None:

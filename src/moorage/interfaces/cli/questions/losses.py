@@ -12,14 +12,11 @@ import click
 
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
 from moorage.interfaces.cli.questions.question_options import (
-    dask_option,
     executor_of,
     named_nodes,
-    node_selector_option,
-    question_options,
     seldom,
 )
 from moorage.interfaces.cli.terminal import Progress
@@ -33,20 +30,8 @@ from moorage.report.survival_report import NodeLoss, Survival
 # -- cordon ------------------------------------------------------------------------------------------------------------
 # ``moorage cordon``: what cordoning nodes would change.
 
-_CORDON_EPILOG = """Examples:
 
-\b
-    moorage cordon worker-3 -f cluster.json -f apps.yaml
-    moorage cordon -l pool=old --live
-
-All that is printed: moorage help drain
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=_CORDON_EPILOG)
-@click.argument("nodes", nargs=-1, metavar="NODE…")
-@node_selector_option
-@question_options(searches=False)
+@described("cordon")
 def cordon(**given: Any) -> int:
     """Say what cordoning nodes would change.
 
@@ -65,25 +50,8 @@ def cordon(**given: Any) -> int:
 # -- fail --------------------------------------------------------------------------------------------------------------
 # ``moorage fail``: what happens when nodes are lost.
 
-_FAIL_EPILOG = """Examples:
 
-\b
-    moorage fail worker-3 worker-4 -f cluster.json
-    moorage fail --zone eu-west-1a -f cluster.json --mode unreachable
-
-All that is printed, and what the modes do: moorage help survive
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=_FAIL_EPILOG)
-@click.argument("nodes", nargs=-1, metavar="NODE…")
-@node_selector_option
-@click.option("--zone", default="", metavar="ZONE", help="All nodes of this zone.")
-@click.option(
-    "--mode", type=click.Choice(["deleted", "unreachable"]), default="deleted", show_default=True,
-    help="The nodes are deleted with their pods, or only unreachable.",
-)  # fmt: skip
-@question_options(searches=False)
+@described("fail")
 def fail(**given: Any) -> int:
     """Say what happens when nodes are lost at once.
 
@@ -116,37 +84,8 @@ def _zone(asked: Asked, zone: str) -> tuple[str, ...]:
 _MOST: Final = 4
 _MANY_PODS: Final = 1_000
 
-_SURVIVE_EPILOG = """Examples:
 
-\b
-    moorage survive -f cluster.json --over zone
-    moorage survive -f cluster.json --spare worker-1
-
-All that is printed, and how losses are compared: moorage help survive
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=_SURVIVE_EPILOG)
-@click.option(
-    "--over",
-    default="node",
-    show_default=True,
-    metavar="node|zone|LABEL",
-    help="What to lose: each node, each zone, or the nodes with each value of a label.",
-)
-@click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="With 2, also lose every pair of them.")
-@click.option("--spare", default="", metavar="NODE",
-              help="Find the fewest empty nodes like this one with which every loss is survived.")  # fmt: skip
-@click.option(
-    "--probes", type=click.IntRange(0), default=2000, show_default=True,
-    help="Maximum number of losses to simulate in the search for a fix; 0 skips the search.",
-)  # fmt: skip
-@click.option(
-    "--processes", type=click.IntRange(1, 64),
-    help="Number of processes that simulate losses; by default one for each processor, up to 4, from 1,000 pods on.",
-)  # fmt: skip
-@dask_option
-@question_options()
+@described("survive")
 def survive(**given: Any) -> int:
     """Say whether a cluster survives the loss of any node, any zone, or any value of a label.
 

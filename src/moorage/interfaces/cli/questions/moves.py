@@ -9,10 +9,9 @@ import click
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.basis.inputs.usage import read_usage
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.drain import dump_time_s
 from moorage.interfaces.cli.questions.question import exit_status, open_question, print_answer
-from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.deschedule.deschedule_question import DescheduleOptions, deschedule_report, read_pod_reports
 from moorage.laboratory.plan.node_types import read_types
@@ -22,27 +21,11 @@ from moorage.simulator.descheduler.policy import DeschedulerPolicy, read_desched
 # -- deschedule --------------------------------------------------------------------------------------------------------
 # ``moorage deschedule``: what a descheduler with a policy would evict, and where the pods would go.
 
-_DESCHEDULE_EPILOG = """Examples:
-
-\b
-    moorage deschedule -f cluster.json --policy policy.yaml
-    moorage deschedule --live --policy policy.yaml --cycles 1 -o wide
-
-All that is printed, and what is assumed: moorage help deschedule
-"""
 #: Plugins that read what a dump says of containers.
 _READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemovePodsHavingTooManyRestarts"})
 
 
-@click.command(cls=DescribedCommand, epilog=_DESCHEDULE_EPILOG)
-@click.option("--policy", "policy_file", required=True, metavar="FILE", help="A DeschedulerPolicy, descheduler/v1alpha2.")
-@click.option(
-    "--cycles", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many cycles to run."
-)
-@click.option("--interval", default="5m", show_default=True, metavar="DURATION", help="The time from one cycle to the next.")
-@click.option("--usage", "usage_files", multiple=True, metavar="[cpu=|memory=]FILE",
-              help="What pods use, for LowNodeUtilization by measured usage: as for moorage rightsize.")  # fmt: skip
-@question_options(outputs=("text", "wide", "json", "yaml"))
+@described("deschedule")
 def deschedule(**given: Any) -> int:
     """Say what a descheduler would evict, and where the pods would go.
 
@@ -76,29 +59,8 @@ def _reads_containers(policy: DeschedulerPolicy) -> bool:
 
 # -- rightsize ---------------------------------------------------------------------------------------------------------
 
-_RIGHTSIZE_EPILOG = """Examples:
 
-\b
-    kubectl top pod -A --containers > top.txt
-    moorage rightsize -f cluster.json --usage top.txt --types types.yaml
-    moorage rightsize -f cluster.json --usage cpu=cpu.json --usage memory=memory.json
-
-The forms of usage, and how the answer is found: moorage help rightsize
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=_RIGHTSIZE_EPILOG)
-@click.option(
-    "--usage", "usage_files", multiple=True, required=True, metavar="[cpu=|memory=]FILE",
-    help="PodMetrics, kubectl top's table, a Prometheus result, VPA objects, or KRR's JSON. May be repeated.",
-)  # fmt: skip
-@click.option("--headroom", type=click.FloatRange(0, 1000), default=15.0, show_default=True, metavar="PERCENT",
-              help="How far a request is above the measured use.")  # fmt: skip
-@click.option("--percentile", type=click.FloatRange(0, 100, min_open=True), default=95.0, show_default=True, metavar="P",
-              help="Of the values of a range query for CPU. Of memory, the largest counts.")  # fmt: skip
-@click.option("--types", metavar="FILE", help="Node types with prices, for the money, as plan takes them.")
-@click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
-@question_options(outputs=("text", "wide", "json", "yaml"))
+@described("rightsize")
 def rightsize(**given: Any) -> int:
     """Say what requests that follow usage would free: nodes, money, and how full the others become.
 

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from moorage.interfaces.cli.cluster_files import project_setting
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.drain import dump_time_s
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer, question_options
-from moorage.interfaces.cli.questions.question_options import dask_option, executor_of
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question_options import executor_of
 from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
@@ -28,44 +28,8 @@ from moorage.report.answer import Assumption
 from moorage.report.plan import NodePlan
 from moorage.simulator.autoscalers.instance_types import read_price_list
 
-EPILOG = """Examples:
 
-\b
-    moorage plan -f tomorrow/ --types types.yaml
-    moorage plan -f cluster.json --consolidate --types types.yaml
-    moorage plan -f cluster.json --autoscaler karpenter --types instance-types.json
-
-The file of types, and how the answer is found: moorage help plan
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@question_options()
-@click.option(
-    "--types",
-    "types",
-    metavar="FILE",
-    help="What can be bought, with prices: a YAML list of node types, or JSON of instance types with offerings.",
-)
-@click.option(
-    "--pods", "pods", multiple=True, metavar="PATH", help="Plan for these pods or workloads, not for the pending ones."
-)
-@click.option(
-    "--autoscaler", type=click.Choice(["karpenter", "cluster-autoscaler"]),
-    help="Buy only what this autoscaler may add to the cluster, and remove only what it may remove.",
-)  # fmt: skip
-@click.option("--consolidate", is_flag=True, help="Say which nodes can be removed instead.")
-@click.option("--buy", is_flag=True, help="With --consolidate: also consider buying one node of another type to replace nodes.")
-@click.option("--delete-emptydir-data", is_flag=True, help="With --consolidate: evict pods with emptyDir volumes, too.")
-@click.option("--force", is_flag=True, help="With --consolidate: evict pods without a controller, too.")
-@click.option("--objective", type=click.Choice(["price", "nodes"]), default="price", show_default=True,
-              help="What to minimise.")  # fmt: skip
-@click.option("--budget", type=click.FloatRange(0), metavar="COST", help="What the nodes may cost at most.")
-@click.option("--unit", default="per hour", show_default=True, help="The unit of the prices, for the text.")
-@click.option(
-    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Number of processes that try sets of nodes."
-)
-@dask_option
+@described("plan")
 def plan(**given: Any) -> int:
     """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost.
 

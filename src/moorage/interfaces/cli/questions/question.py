@@ -1,8 +1,6 @@
 """The common part of all question commands: options, the cluster that they ask about, output of answers, exit statuses.
 
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.argument("template")
-@question_options()
+@described("capacity")
 def capacity(**given: Any) -> int:
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         question = asked.request({"capacity": given["template"]})
@@ -43,7 +41,6 @@ from moorage.interfaces.cli.cluster_files import (
 )
 from moorage.interfaces.cli.live_reading import ClusterToRead, read_live
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
-from moorage.interfaces.cli.questions.question_options import question_options
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
@@ -57,7 +54,7 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 
 __all__ = [
     "Asked", "asked_of", "budget_of", "ended_by_interrupt", "exit_status", "open_question", "print_answer",
-    "print_answers", "question_options", "what_if",
+    "print_answers", "what_if",
 ]  # fmt: skip
 
 #: The part of a limit that is kept for the answer's end, and the most seconds of it.

@@ -22,55 +22,25 @@ from moorage.interfaces.cli.cluster_files import (
     emulating,
     paths_of,
     read_cluster,
-    reading_options,
     rules_of,
     simulation_options,
 )
-from moorage.interfaces.cli.main import OK, PENDING, DescribedCommand
+from moorage.interfaces.cli.main import OK, PENDING
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.dump import write_parts
-from moorage.interfaces.cli.questions.question_options import files_options
-from moorage.interfaces.cli.release_options import emulated_cluster_options
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.present import read_given
 from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
 from moorage.simulator.simulate import Options, load_options
 
-EPILOG = """Examples:
-
-\b
-    moorage redact -f cluster.json.gz --key key -o shared.json.gz --verify
-    moorage redact -f cluster.json.gz --key key -o shared.json.gz --map private.json
-    moorage redact -f cluster.json --key key -o shared.json --config scheduler.yaml --config-output shared.yaml --verify
-
-What is replaced, and what stays: moorage help redact
-"""
 #: The values of scheduler options that this command does not offer.
 _UNASKED: Final[Mapping[str, Any]] = {"max_disks": None, "seed": 0, "extenders": "skip", "no_quota": False}
 #: The size of a new key, in bytes.
 _KEY_SIZE: Final = 32
 
 
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@files_options
-@reading_options
-@click.option(
-    "--key", "key_file", metavar="FILE", required=True,
-    help="The secret key, at least 16 bytes; a new one is written if the file does not exist. Equal keys give equal tokens.",
-)  # fmt: skip
-@click.option("--config", metavar="FILE", help="Also redact a KubeSchedulerConfiguration or a Policy, with the same tokens.")
-@click.option("--config-output", metavar="FILE", help="Where to write the redacted configuration.")
-@emulated_cluster_options
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates for --verify.")
-@click.option(
-    "--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin that the configuration enables, for --verify."
-)
-@click.option("-o", "--output", "path", metavar="FILE", help="Where to write; compressed if the name ends in .gz.  [stdout]")
-@click.option("--map", "map_file", metavar="FILE", help="Also write what each token stands for. Keep this file to yourself.")
-@click.option(
-    "--verify", is_flag=True, help="Simulate input and result; if they schedule differently, write nothing and exit with 2."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing to standard error, unless something is wrong.")
+@described("redact")
 def redact(**given: Any) -> int:
     """Replace the names in a dump by tokens, so that it can be shared and schedules as before.
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 from msgspec.structs import replace as with_values
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import keeping_what_is_read
-from moorage.interfaces.cli.main import DescribedCommand
-from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer, question_options
+from moorage.interfaces.cli.option_tables import described
+from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
@@ -22,30 +21,8 @@ from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv
 from moorage.simulator.kueue.batch_jobs import KINDS, has_queues, queued_cluster, read_queues
 
-EPILOG = """\b
-Examples:
-    moorage report -f cluster.json
-    moorage report --live -o csv > today.csv
-    moorage report -f cluster.json --serve
 
-All that is printed: moorage help report
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@question_options(outputs=("text", "wide", "json", "yaml", "csv", "html"))
-@click.option("--all-nodes", is_flag=True, help="Count nodes that are not ready or not schedulable as well.")
-@click.option(
-    "--by-engine", type=click.IntRange(0), default=3, show_default=True,
-    help="Number of pod shapes for which to count how many more pods fit.",
-)  # fmt: skip
-@click.option(
-    "--play", is_flag=True, help="Let the jobs in Kueue's queues run to their ends, and report on queues over that time."
-)
-@click.option("--serve", is_flag=True, help="Show the cluster in a browser and answer its questions, until Ctrl-C.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port for --serve [a free one].")
-@click.option("--instance-types", metavar="FILE", help="Prices of instance types: --serve shows on Time what nodes cost.")
-@click.option("--csv", "csv_directory", metavar="DIR", help="Also write the nodes, pods, attempts, verdicts and scores as CSV.")
+@described("report")
 def report(**given: Any) -> int:
     """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits.
 

@@ -21,22 +21,22 @@ from moorage.interfaces.cli.cluster_files import (
     emulating,
     paths_of,
     read_cluster,
-    reading_options,
     refuse_nothing_to_place,
     rules_of,
     simulation_options,
 )
 from moorage.interfaces.cli.main import OK, PENDING
-from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, gate_options
+from moorage.interfaces.cli.option_tables import (
+    AUTO,
+    TakesFiles,
+    described,
+)
+from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS
 from moorage.interfaces.cli.questions.question_options import (
-    files_options,
     narrowing_of,
-    narrowing_options,
     refuse_unmatched,
-    what_if_options,
 )
 from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, run_queued
-from moorage.interfaces.cli.release_options import AUTO, TakesFiles, emulated_cluster_options, max_disks_option, no_quota_option
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.report.comparison import gates_text
 from moorage.report.exports import as_open_metrics, as_trace
@@ -56,83 +56,7 @@ if TYPE_CHECKING:
     from moorage.simulator.trace import Trace
 
 
-EPILOG = """Examples:
-
-\b
-    moorage simulate -f cluster.json -f app/
-    helm template chart/ | moorage simulate -f cluster.json -f -
-
-All that is printed, and what it means: moorage help simulate
-"""
-
-
-@click.command(cls=TakesFiles, epilog=EPILOG)
-@files_options
-@reading_options
-@click.option("--allow-unknown", is_flag=True, help="Accept input that has nothing to place but objects of unknown kinds.")
-@click.option("--trace", metavar="FORMAT", help="Read a workload trace instead of a cluster: openb, borg-2019, philly …")
-@click.option("--nodes", metavar="FILE", help="The node file of the trace, or manifests of nodes.")
-@click.option("--pods", metavar="FILE", help="The pod file of the trace.")
-@click.option("--stay", is_flag=True, help="Do not delete pods of a trace when they end.")
-@click.option(
-    "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
-)
-@emulated_cluster_options
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
-@max_disks_option
-@no_quota_option
-@click.option(
-    "--plugins", multiple=True, metavar="MODULE:CLASS",
-    help="A custom plugin, in the current directory or on the Python path, or FILE.py:CLASS. May be repeated.",
-)  # fmt: skip
-@click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", *PIPELINE_OUTPUTS, "trace", "openmetrics"]),
-    default="table", show_default=True, help="How to print the result.",
-)  # fmt: skip
-@narrowing_options
-@what_if_options
-@gate_options
-@click.option(
-    "--autoscale", metavar="karpenter|cluster-autoscaler|POOLS.yaml",
-    help="Let Karpenter work with the input's NodePools, or cluster-autoscaler with the input's node groups or these pools.",
-)  # fmt: skip
-@click.option("--instance-types", metavar="FILE", help="What --autoscale can launch, with prices.")
-@click.option(
-    "--provision-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="SECONDS",
-    help="From a launch of --autoscale until the node is ready. A file of pools has its own.",
-)  # fmt: skip
-@click.option(
-    "--spot-interruptions", type=click.FloatRange(min=0, max=3600), default=0.0, show_default=True, metavar="RATE",
-    help="How often a spot node of --autoscale karpenter is interrupted in an hour, on average.",
-)  # fmt: skip
-@click.option(
-    "--expander", default="", metavar="NAME,…",
-    help="How the autoscaler chooses a pool: least-waste, price, most-pods, least-nodes, priority, random, or several.  "
-    "[the flag in the input; least-waste]",
-)  # fmt: skip
-@click.option("--expander-priorities", metavar="FILE", help="The config map of --expander=priority.")
-@click.option("--until", type=click.FloatRange(min=0), metavar="SECONDS", help="How long --autoscale simulates.")
-@click.option(
-    "--record",
-    metavar="DIR",
-    help="Write the run of --autoscale as a log: moorage report -f DIR --serve shows it.",
-)
-@click.option("--from", "since", metavar="TIME", help="Replay a log from this moment on, until --to, with all that changed.")
-@click.option("--to", "until_moment", metavar="TIME", help="The end of --from.  [the end of the log]")
-@click.option(
-    "--kueue", default="auto", show_default=True, metavar="auto|off|FILE",
-    help="Let Jobs wait in Kueue's queues: those of the input, none, or those of a file.",
-)  # fmt: skip
-@click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
-@click.option(
-    "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
-    help="Print the raw, normalized and weighted scores of the nodes for this pod. May be repeated.",
-)  # fmt: skip
-@click.option("--explain", "explains", is_flag=True, help="Explain every pod that stays pending, after the tables.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@click.option("--timing", is_flag=True, help="Print the time that each plugin took at each extension point to standard error.")
+@described("simulate", TakesFiles)
 def simulate(**given: Any) -> int:
     """Show where every pending pod is scheduled, and why.
 

@@ -15,9 +15,9 @@ import click
 from moorage.basis.printable import escape_json
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import simulation_options
-from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED, DescribedCommand
+from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question
-from moorage.interfaces.cli.questions.question_options import dask_option, question_options
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor
@@ -29,41 +29,8 @@ from moorage.report.style import Style, yaml_text
 #: About how many bytes of a cluster's file are one node or pod.
 _BYTES = 6_000
 
-EPILOG = """Examples:
 
-\b
-    moorage sweep grid.yaml
-    moorage sweep grid.yaml --dask tcp://scheduler:8786 -o json
-    moorage sweep grid.yaml -f cluster.json
-
-The file of a grid, the store, and all that is printed: moorage help sweep
-"""
-
-
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.argument("grid", metavar="GRID.yaml")
-@click.option(
-    "--store", default="sweep", show_default=True, metavar="DIR",
-    help="The store for results. Runs whose results it contains are not repeated.",
-)  # fmt: skip
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Summarise this metric. May be repeated.")
-@click.option(
-    "--against", metavar="AXIS=VALUE",
-    help="The baseline that other values of the axis are compared with; default: first value of the first axis with several.",
-)  # fmt: skip
-@click.option(
-    "--processes", type=click.IntRange(1), help="How many processes make the runs; by default one for each processor."
-)
-@dask_option
-@click.option(
-    "--retries", type=click.IntRange(0), default=2, show_default=True,
-    help="How often to retry a run after its worker died or an unexpected error occurred.",
-)  # fmt: skip
-@click.option("--csv", "csv_file", metavar="FILE", help="Also write a row for each run as CSV.")
-@click.option(
-    "--plot", "plot_directory", metavar="DIR", help="Also draw each metric into a file METRIC.svg there. Needs moorage[plot]."
-)
-@question_options(outputs=("text", "json", "yaml"))
+@described("sweep")
 def sweep(**given: Any) -> int:
     """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.
 

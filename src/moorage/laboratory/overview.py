@@ -31,25 +31,17 @@ from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.overview import (
-    OverviewValues,
+    Overview,
     PendingCause,
     PlaceUse,
     ResourceUse,
     ShapeRoom,
     overview_summary,
-    overview_text,
 )
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Overview", "OverviewSetting", "overview_of"]
-
-
-class Overview(OverviewValues, frozen=True, kw_only=True):
-    """The answer of ``moorage report``; see ``OverviewValues``."""
-
-    def _text(self, *, wide: bool) -> str:
-        return overview_text(self, wide=wide)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from moorage.api.releases import CURRENT, RELEASES
-from moorage.basis.printable import escape_json, one_line
+from moorage.basis.printable import escape_json
 from moorage.report.run_document import API_VERSION
-from moorage.report.style import Style, lines_of, paragraph, shared_end, without_end
+from moorage.report.style import Style, item, lines_of, paragraph, shared_end, without_end
 
 __all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
 
@@ -196,7 +196,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         lines += [f"before: {self.before.summary}"] if self.before is not None else []
         lines += [f"with the changes: {' · '.join(changes)}"] if changes else []
         lines += [stopped_text(self.stopped)] if self.stopped is not None else []
-        return [paragraph(one_line(line), indent="  ", hanging="    ") for line in lines]
+        return [item(line) for line in lines]
 
     def _question(self) -> Mapping[str, Any]:
         """Return ``question`` of the document."""
@@ -205,6 +205,10 @@ class Answer(Struct, frozen=True, kw_only=True):
     def _answer(self) -> dict[str, Any]:
         """Return ``answer`` of the document as plain data."""
         raise NotImplementedError
+
+    def _shown(self, *fields: str, **others: Any) -> dict[str, Any]:
+        """Return fields of the answer as plain data by their names in the document, and ``others`` by the names given."""
+        return {camel(name): plain(getattr(self, name)) for name in fields} | {k: plain(one) for k, one in others.items()}
 
     def _encodable(self) -> Mapping[str, Any]:
         """Return ``answer`` of the document for an encoder, with structs that it encodes as the plain data of ``_answer``."""
@@ -220,6 +224,12 @@ def stopped_text(stopped: Stopped) -> str:
     ended = "interrupted" if stopped.limit_seconds is None else f"stopped at the time limit of {stopped.limit_seconds:g} s"
     more = "A longer run" if stopped.limit_seconds is None else "A longer --time-limit"
     return f"! {ended}. {more} could find: {'; '.join(stopped.left)}." if stopped.left else f"! {ended}."
+
+
+def camel(name: str) -> str:
+    """Return the name of a field as documents have it: ``perNode`` for ``per_node``."""
+    first, *more = name.split("_")
+    return first + "".join(word.capitalize() for word in more)
 
 
 def plain(value: Any) -> Any:

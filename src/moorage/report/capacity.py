@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer, plain
-from moorage.report.style import WIDTH, cells, columns, human, paragraph
+from moorage.report.answer import Answer
+from moorage.report.style import WIDTH, cells, columns, human, item, paragraph
 
 # -- capacity values ---------------------------------------------------------------------------------------------------
 # The values of a capacity: how many instances of a pod fit, where, and what stops the next one.
@@ -73,8 +73,8 @@ class CapacityPart(Struct, frozen=True, rename="camel", omit_defaults=True):
     left_over: int | None = None
 
 
-class CapacityValues(Answer, frozen=True, kw_only=True):
-    """The values of the answer.
+class Capacity(Answer, frozen=True, kw_only=True):
+    """The answer of ``moorage capacity``.
 
     ``instances``     how many fit; for a mix, how many whole units
     ``per_node``      pods placed, by node
@@ -120,25 +120,23 @@ class CapacityValues(Answer, frozen=True, kw_only=True):
             return None if self.fail_type == "Stopped" else False
         return self.instances > 0
 
+    def summed_up(self) -> Capacity:
+        """Return the answer with its summary set."""
+        return replace(self, summary=capacity_summary(self))
+
     def _answer(self) -> dict[str, Any]:
         counts = list(self.per_seed.values())
-        return {
-            "instances": self.instances,
-            "perNode": dict(self.per_node),
-            "perGroup": plain(self.per_group),
-            "failType": self.fail_type,
-            "message": self.message,
-            "upperBound": self.upper_bound,
-            "binding": plain(self.binding),
-            "gains": plain(self.gains),
-            "templates": plain(self.parts),
-            "exhausted": plain(self.exhausted),
-            "stranded": dict(self.stranded),
-            "bySeed": {"min": min(counts), "max": max(counts), "instances": dict(self.per_seed)} if counts else {},
-            "blockedBy": self.blocked_by,
-            "unplaced": list(self.unplaced),
-            "preempted": list(self.preempted),
-        }
+        return self._shown(
+            "instances", "per_node", "per_group", "fail_type", "message", "upper_bound", "binding", "gains", "exhausted",
+            "stranded", "blocked_by", "unplaced", "preempted", templates=self.parts,
+            bySeed={"min": min(counts), "max": max(counts), "instances": self.per_seed} if counts else {},
+        )  # fmt: skip
+
+    def _node_names(self) -> Collection[str]:
+        return [name for group in self.per_group for name in group.nodes]
+
+    def _text(self, *, wide: bool) -> str:
+        return capacity_text(self, wide=wide)
 
 
 # -- capacity text -----------------------------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ _WORDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def capacity_summary(capacity: CapacityValues) -> str:
+def capacity_summary(capacity: Capacity) -> str:
     """Return the answer in one sentence."""
     if any(part.asked is not None for part in capacity.parts):
         return _yes_or_no(capacity)
@@ -171,7 +169,7 @@ def capacity_summary(capacity: CapacityValues) -> str:
     return f"{more}; then {_stop(capacity)}."
 
 
-def _yes_or_no(capacity: CapacityValues) -> str:
+def _yes_or_no(capacity: Capacity) -> str:
     asked = " and ".join(f"{part.asked} {part.template}" for part in capacity.parts)
     left = [f"{part.left_over} {part.template}" for part in capacity.parts if part.left_over]
     if not left:
@@ -181,24 +179,24 @@ def _yes_or_no(capacity: CapacityValues) -> str:
     return f"No: of {asked}, {' and '.join(left)} find no node."
 
 
-def _is_single(capacity: CapacityValues) -> bool:
+def _is_single(capacity: Capacity) -> bool:
     return len(capacity.parts) == 1 and capacity.parts[0].per_unit == 1
 
 
-def _what(capacity: CapacityValues) -> str:
+def _what(capacity: Capacity) -> str:
     if _is_single(capacity):
         return capacity.parts[0].template
     return " + ".join(f"{part.per_unit} {part.template}" for part in capacity.parts)
 
 
-def _reasons_of_none(capacity: CapacityValues) -> str:
+def _reasons_of_none(capacity: Capacity) -> str:
     if capacity.fail_type == "Quota":
         return capacity.message
     stops = _merged(one for group in capacity.per_group for one in group.stopped_by)
     return _on_nodes(stops) or capacity.message or "there are no nodes"
 
 
-def _stop(capacity: CapacityValues) -> str:
+def _stop(capacity: Capacity) -> str:
     """Return why the next instance does not fit: ``cpu is exhausted on all 5 eligible nodes``."""
     stops = _merged(capacity.binding)
     eligible = sum(len(group.nodes) for group in capacity.per_group if group.eligible)
@@ -229,7 +227,7 @@ def _word(one: StopReason) -> str:
     return one_line(one.resource or _WORDS.get(one.plugin, one.plugin) or one.reason)
 
 
-def capacity_text(capacity: CapacityValues, *, wide: bool = False) -> str:
+def capacity_text(capacity: Capacity, *, wide: bool = False) -> str:
     """Return the text, escaped, with signs and without colours."""
     blocks = [paragraph(one_line(capacity.summary)), _parts(capacity), _groups(capacity, wide=wide)]
     blocks += [_nodes(capacity)] if wide else []
@@ -237,7 +235,7 @@ def capacity_text(capacity: CapacityValues, *, wide: bool = False) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _parts(capacity: CapacityValues) -> str:
+def _parts(capacity: Capacity) -> str:
     if len(capacity.parts) < 2:
         return ""
     asked = any(part.asked is not None for part in capacity.parts)
@@ -255,7 +253,7 @@ def _amounts(amounts: Mapping[str, int]) -> str:
     return one_line(", ".join(f"{human(name, amount)} {name}" for name, amount in amounts.items()))
 
 
-def _groups(capacity: CapacityValues, *, wide: bool) -> str:
+def _groups(capacity: Capacity, *, wide: bool) -> str:
     groups = capacity.per_group if wide else capacity.per_group[:_GROUPS]
     if not groups:
         return ""
@@ -266,7 +264,7 @@ def _groups(capacity: CapacityValues, *, wide: bool) -> str:
     return cells(_right(rows, (1, 2)), (24, 6, 6, 22, 22, WIDTH)) + (f"\n  and {more} more groups: -o wide" if more else "")
 
 
-def _nodes(capacity: CapacityValues) -> str:
+def _nodes(capacity: Capacity) -> str:
     """Return the nodes that take instances, with the resources that are too short for one more."""
     names = [name for group in capacity.per_group if group.eligible for name in group.nodes]
     if not names:
@@ -283,14 +281,14 @@ def _right(rows: list[list[str]], at: Sequence[int]) -> list[list[str]]:
     return [[cell.rjust(widths[i]) if i in widths else cell for i, cell in enumerate(row)] for row in rows]
 
 
-def _main_resource(capacity: CapacityValues) -> str:
+def _main_resource(capacity: Capacity) -> str:
     """Return the resource that runs out first, or cpu."""
     known = next((one.resource for one in capacity.binding if one.resource and one.resource != "pods"), "")
     held = [name for group in capacity.per_group for name in group.left]
     return known or ("cpu" if "cpu" in held or not held else held[0])
 
 
-def _group_row(group: CapacityGroup, capacity: CapacityValues, resource: str, *, wide: bool) -> list[str]:
+def _group_row(group: CapacityGroup, capacity: Capacity, resource: str, *, wide: bool) -> list[str]:
     low, high = group.left.get(resource, (0, 0))
     left = "" if resource not in group.left else human(resource, low)
     if human(resource, low) != human(resource, high):
@@ -307,7 +305,7 @@ def _each(group: CapacityGroup, *, wide: bool) -> str:
     return f"{group.each[-1]} … {group.each[0]}"
 
 
-def _stopped(group: CapacityGroup, capacity: CapacityValues, *, wide: bool) -> str:
+def _stopped(group: CapacityGroup, capacity: Capacity, *, wide: bool) -> str:
     gain = next((one for one in capacity.gains if one.change == "uncordon" and set(one.nodes) <= set(group.nodes)), None)
     if not group.eligible and gain is not None:
         return f"✗ cordoned: uncordon {one_line(some(gain.nodes))} → +{gain.more}"
@@ -325,7 +323,7 @@ def _refusal(one: StopReason) -> str:
     return f"{word}: {one_line(one.detail)}" if one.detail not in {"", word} and not one.resource else word
 
 
-def _endings(capacity: CapacityValues, *, wide: bool) -> Iterator[str]:
+def _endings(capacity: Capacity, *, wide: bool) -> Iterator[str]:
     gains = [one for one in capacity.gains if one.change != "uncordon"]
     said = [_gain(one) for one in gains if wide or one.more]
     if gains and not said:
@@ -336,21 +334,21 @@ def _endings(capacity: CapacityValues, *, wide: bool) -> Iterator[str]:
     if said:
         yield paragraph(one_line("  ".join(said)), indent="  ", hanging="  ")
     if capacity.skipped_gains:
-        yield paragraph(one_line(f"What would help was not computed: {capacity.skipped_gains}."), indent="  ", hanging="    ")
+        yield item(f"What would help was not computed: {capacity.skipped_gains}.")
     if capacity.blocked_by and len(capacity.parts) > 1:
         partial = f"; {some(capacity.unplaced)} of its unit rolled back" if capacity.unplaced else ""
-        yield paragraph(one_line(f"Blocked by {capacity.blocked_by}{partial}."), indent="  ", hanging="    ")
+        yield item(f"Blocked by {capacity.blocked_by}{partial}.")
     if capacity.preempted:
-        yield paragraph(one_line(f"Preempted: {some(capacity.preempted)}."), indent="  ", hanging="    ")
+        yield item(f"Preempted: {some(capacity.preempted)}.")
     if capacity.pending:
-        yield paragraph(one_line(f"Pending before and after: {some(capacity.pending)}."), indent="  ", hanging="    ")
+        yield item(f"Pending before and after: {some(capacity.pending)}.")
     if len(capacity.per_seed) > 1:
         low, high = min(capacity.per_seed.values()), max(capacity.per_seed.values())
         yield f"  With {len(capacity.per_seed)} seeds: {low if low == high else f'{low} … {high}'}."
     if wide and capacity.message and capacity.fail_type == "Unschedulable":
-        yield paragraph(one_line(f"Event: {capacity.message}"), indent="  ", hanging="    ")
+        yield item(f"Event: {capacity.message}")
     for one in capacity.assumptions:
-        yield paragraph(one_line(f"Assumed: {one.value}"), indent="  ", hanging="    ")
+        yield item(f"Assumed: {one.value}")
 
 
 def _gain(one: CapacityGain) -> str:
@@ -358,7 +356,7 @@ def _gain(one: CapacityGain) -> str:
     return f"{what}: +{one.more}." if one.more >= 0 else f"{what}: {one.more}."
 
 
-def _last(capacity: CapacityValues, *, wide: bool) -> str:
+def _last(capacity: Capacity, *, wide: bool) -> str:
     more = "" if wide else " More: -o wide"
     if any(part.asked is not None for part in capacity.parts):
         return paragraph(f"Verified by a run of the engine, each pod in turn.{more}")
@@ -371,28 +369,11 @@ def _last(capacity: CapacityValues, *, wide: bool) -> str:
     return paragraph(f"Verified by a run of the engine{why}.{more}")
 
 
-# -- capacity ----------------------------------------------------------------------------------------------------------
-
-
-class Capacity(CapacityValues, frozen=True):
-    """The answer of ``moorage capacity``; see ``CapacityValues``."""
-
-    def summed_up(self) -> Capacity:
-        """Return the answer with its summary set."""
-        return replace(self, summary=capacity_summary(self))
-
-    def _node_names(self) -> Collection[str]:
-        return [name for group in self.per_group for name in group.nodes]
-
-    def _text(self, *, wide: bool) -> str:
-        return capacity_text(self, wide=wide)
-
-
 # -- capacity history --------------------------------------------------------------------------------------------------
 # Capacities of several dumps as a table by date.
 
 
-def capacity_history(found: Sequence[CapacityValues]) -> str:
+def capacity_history(found: Sequence[Capacity]) -> str:
     """Return a table with a row for each dump and template, the oldest first; dumps without a date keep their order."""
     rows = [
         [
@@ -406,7 +387,7 @@ def capacity_history(found: Sequence[CapacityValues]) -> str:
     return columns(["TAKEN", "DUMP", "TEMPLATE", "FIT", "AT MOST", "STOPPED BY"], rows, right=(3, 4)) + "\n"
 
 
-def _what_stopped(one: CapacityValues) -> str:
+def _what_stopped(one: Capacity) -> str:
     if one.fail_type != "Unschedulable":
         return one.fail_type
     return ", ".join(dict.fromkeys(stop.resource or stop.plugin for stop in one.binding)) or "no node accepts it"

@@ -24,7 +24,7 @@ from moorage.report.gates import (
     parse_gate,
     title_of,
 )
-from moorage.report.style import columns, paragraph, some_pods
+from moorage.report.style import columns, item, paragraph, some_pods
 
 # -- comparison values -------------------------------------------------------------------------------------------------
 # The answer of ``moorage compare``: the differences between A and B, how certain they are, and the gates.
@@ -292,7 +292,7 @@ def _moves(found: ComparisonValues) -> str:
 def _causes(found: ComparisonValues) -> str:
     """Return how many pods each change between the releases moves."""
     counts = Counter(one.cause for one in found.moves if one.cause)
-    lines = [paragraph(one_line(f"{count} by: {cause}"), indent="  ", hanging="    ") for cause, count in counts.most_common()]
+    lines = [item(f"{count} by: {cause}") for cause, count in counts.most_common()]
     return "\n".join(["Changes of the release that move pods, with the first seed:", *lines]) if lines else ""
 
 

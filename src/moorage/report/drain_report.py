@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Answer, Assumption, Proof, plain
-from moorage.report.style import columns, paragraph, some_pods
+from moorage.report.answer import Answer, plain
+from moorage.report.style import columns, item, paragraph, some_pods
 
 # -- drain values ------------------------------------------------------------------------------------------------------
 # The values of a drain: what happens to each node and pod, and what would happen if the nodes were lost instead.
@@ -85,35 +85,6 @@ _SHOWN: Final = 4
 _NAMED = 2
 
 
-class DrainValues(Protocol):
-    """The fields of a ``DrainReport`` that the text needs."""
-
-    @property
-    def summary(self) -> str: ...
-    @property
-    def possible(self) -> bool: ...
-    @property
-    def refused(self) -> Sequence[RefusedPod]: ...
-    @property
-    def evicted(self) -> Sequence[str]: ...
-    @property
-    def pods(self) -> Sequence[DrainedPod]: ...
-    @property
-    def preempted(self) -> Sequence[str]: ...
-    @property
-    def deadlock(self) -> bool: ...
-    @property
-    def nodes(self) -> Sequence[DrainedNode]: ...
-    @property
-    def ready_seconds(self) -> float | None: ...
-    @property
-    def if_lost(self) -> LossInstead | None: ...
-    @property
-    def proof(self) -> Proof: ...
-    @property
-    def assumptions(self) -> Sequence[Assumption]: ...
-
-
 def drain_summary(nodes: Sequence[DrainedNode], pods: Sequence[DrainedPod], pending: Sequence[str]) -> str:
     """Return the first line: whether the nodes can be drained, and if not, why not."""
     done = sum(node.drained for node in nodes)
@@ -166,21 +137,16 @@ def _obstacle(pods: Sequence[DrainedPod]) -> str:
     return f"{counted(len(never), 'pod')} {'waits' if len(never) == 1 else 'wait'} on a budget that never allows eviction"
 
 
-def drain_text(report: DrainValues, *, wide: bool = False) -> str:
+def drain_text(report: DrainReport, *, wide: bool = False) -> str:
     """Return the text, escaped, with signs and without colours."""
     blocks = [paragraph(one_line(report.summary)), "\n".join(_rows(report)), "\n".join(_course(report))]
     if wide:
         blocks += [_table(report), _errors(report)]
-        blocks += [
-            "\n".join(
-                paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
-                for one in report.assumptions
-            )
-        ]
+        blocks += ["\n".join(item(f"Assumed: {one.name}: {one.value}") for one in report.assumptions)]
     return "\n\n".join([*(block for block in blocks if block), _last(report, wide=wide)]) + "\n"
 
 
-def _rows(report: DrainValues) -> Iterator[str]:
+def _rows(report: DrainReport) -> Iterator[str]:
     for outcome, (sign, word) in _ROWS.items():
         pods = [pod for pod in report.pods if pod.outcome == outcome]
         if pods:
@@ -234,13 +200,7 @@ def _some(names: Sequence[str], most: int = _SHOWN) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _names_of(report: DrainValues) -> set[str]:
-    """Return the names of the nodes that the text may have."""
-    places = {place for pod in report.pods for place in (pod.node, pod.origin) if place}
-    return places | {node.name for node in report.nodes}
-
-
-def _course(report: DrainValues) -> Iterator[str]:
+def _course(report: DrainReport) -> Iterator[str]:
     """Yield when pods leave and are ready, and what happens if the nodes are lost instead."""
     gone = [pod.gone_seconds for pod in report.pods if pod.gone_seconds is not None]
     if report.evicted:
@@ -254,12 +214,12 @@ def _course(report: DrainValues) -> Iterator[str]:
                 ": deadlock" if report.deadlock else ""
             )
         course = f"{parts[0]}┬──{'──┬──'.join(parts[1:])}" if times else parts[0]
-        yield paragraph(one_line(course + tail), indent="  ", hanging="    ")
+        yield item(course + tail)
     if len(report.nodes) > 1 and any(node.begin_seconds is not None for node in report.nodes):
         begun = ", ".join(_turn(node) for node in report.nodes if node.begin_seconds is not None)
         others = _some([node.name for node in report.nodes if node.begin_seconds is None])
         order = f"Order: {begun}{'; not begun: ' if others else ''}{others}"
-        yield paragraph(one_line(order), indent="  ", hanging="    ")
+        yield item(order)
     lost = report.if_lost
     if lost is not None:
         name = report.nodes[0].name if len(report.nodes) == 1 else "they"
@@ -276,7 +236,7 @@ def _turn(node: DrainedNode) -> str:
     return f"{node.name} ({times})"
 
 
-def _table(report: DrainValues) -> str:
+def _table(report: DrainReport) -> str:
     rows = [
         [pod.pod, pod.outcome, pod.node or "-", seconds(pod.evicted_seconds), seconds(pod.gone_seconds),
          seconds(pod.placed_seconds), pod.replacement or "-"]
@@ -285,16 +245,12 @@ def _table(report: DrainValues) -> str:
     return columns(["POD", "OUTCOME", "NODE", "EVICTED", "GONE", "PLACED", "REPLACEMENT"], rows) if rows else ""
 
 
-def _errors(report: DrainValues) -> str:
+def _errors(report: DrainReport) -> str:
     lines = [f"{node.name}: {error}" for node in report.nodes for error in node.errors]
-    return (
-        "\n".join(["kubectl says:", *(paragraph(one_line(line), indent="  ", hanging="    ") for line in lines)])
-        if lines
-        else ""
-    )
+    return "\n".join(["kubectl says:", *(item(line) for line in lines)]) if lines else ""
 
 
-def _last(report: DrainValues, *, wide: bool) -> str:
+def _last(report: DrainReport, *, wide: bool) -> str:
     ready = next((one.value for one in report.assumptions if one.name == "readyAfter"), "")
     how = "by the engine in virtual time"
     if report.proof.kind == "exhaustive":
@@ -339,7 +295,8 @@ class DrainReport(Answer, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "DrainReport"
 
     def _node_names(self) -> Collection[str]:
-        return _names_of(self)
+        places = {place for pod in self.pods for place in (pod.node, pod.origin) if place}
+        return places | {node.name for node in self.nodes}
 
     possible: bool
     refused: tuple[RefusedPod, ...] = ()
@@ -360,21 +317,10 @@ class DrainReport(Answer, frozen=True, kw_only=True):
         return False if self.stopped is None else None
 
     def _answer(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain(
-            {
-                "possible": self.possible,
-                "refused": self.refused,
-                "evicted": self.evicted,
-                "pods": self.pods,
-                "pending": self.pending,
-                "preempted": self.preempted,
-                "deadlock": self.deadlock,
-                "nodes": self.nodes,
-                "order": [node.name for node in self.nodes],
-                "readySeconds": self.ready_seconds,
-                "ifLost": self.if_lost,
-            }
-        )
+        found: dict[str, Any] = plain(self._shown(
+            "possible", "refused", "evicted", "pods", "pending", "preempted", "deadlock", "nodes", "ready_seconds", "if_lost",
+            order=[node.name for node in self.nodes],
+        ))  # fmt: skip
         return found
 
     def _text(self, *, wide: bool) -> str:

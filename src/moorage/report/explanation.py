@@ -25,7 +25,7 @@ from moorage.report.explanation_values import (
     ScoreReport,
 )
 from moorage.report.gates import MetricComparison
-from moorage.report.style import WIDTH, cells, columns, paragraph, text_width
+from moorage.report.style import WIDTH, cells, columns, item, paragraph, text_width
 
 __all__ = [
     "AutoscalerAnswer", "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup",
@@ -62,9 +62,9 @@ def _candidates(report: PreemptionReport, nodes: Sequence[str]) -> Iterator[str]
     for victim in best[0].victims if best else ():
         budgets = f", violates {', '.join(victim.budgets)}" if victim.budgets else ""
         why = f": does not fit beside it ({victim.short_of})" if victim.short_of else ""
-        yield paragraph(one_line(f"{victim.pod} (priority {victim.priority}{budgets}){why}"), indent="    ", hanging="      ")
+        yield item(f"{victim.pod} (priority {victim.priority}{budgets}){why}", "    ")
     if report.reprieve:
-        yield paragraph(one_line(f"Put back in this order: {', '.join(report.reprieve)}"), indent="    ", hanging="      ")
+        yield item(f"Put back in this order: {', '.join(report.reprieve)}", "    ")
 
 
 def _table(best: Sequence[PreemptionNode], nodes: Sequence[str]) -> str:
@@ -111,7 +111,7 @@ def change_lines(
     if wide:
         more += [f"not offered, {counted(one.changes, 'change')}: {one.text}" for one in left_out]
     for text in more:
-        yield paragraph(one_line(text), indent="      ", hanging="        ")
+        yield item(text, "      ")
 
 
 def _below(one: ChangeReport, nodes: Sequence[str], indent: str, *, wide: bool) -> Iterator[str]:
@@ -161,7 +161,7 @@ def score_lines(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str
         lines.append(_score_table(report, nodes, wide=wide))
         if wide and len(report.nodes) > 2:
             lines.append(_ranking(report, nodes))
-    lines += [paragraph(one_line(text), indent="  ", hanging="    ") for text in _sentences(report, nodes, wide=wide)]
+    lines += [item(text) for text in _sentences(report, nodes, wide=wide)]
     return "\n".join(lines)
 
 
@@ -302,14 +302,14 @@ def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     if standing.text and wide:
         yield paragraph(one_line(standing.text), indent="  ")
     if standing.ended_by and (wide or (explanation.not_created is not None and not explanation.changes)):
-        yield paragraph(one_line(f"Ended by: {', '.join(standing.ended_by)}"), indent="  ", hanging="    ")
+        yield item(f"Ended by: {', '.join(standing.ended_by)}")
     if explanation.preemption is not None:
         yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)
     if explanation.message:
-        yield paragraph(one_line(f"Event: {explanation.message}"), indent="  ", hanging="    ")
+        yield item(f"Event: {explanation.message}")
     for one in explanation.assumptions:
         if wide or one.name == "extenders":
-            yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+            yield item(f"Assumed: {one.name}: {one.value}")
 
 
 def _funnel(explanation: ExplanationValues) -> str:
@@ -396,7 +396,7 @@ def _nearest(explanation: ExplanationValues, *, wide: bool) -> str:
     if wide:
         lacks = "; ".join(one_line(one.detail or _reason(one)) for one in nearest.refusals)
         lines.append(paragraph(f"Nearest: {one_line(explanation.nodes[nearest.node])}: {lacks}", indent="  ", hanging="    "))
-    lines += [paragraph(one_line(hint), indent="  ", hanging="    ") for hint in nearest.hints]
+    lines += [item(hint) for hint in nearest.hints]
     return "\n".join(lines)
 
 
@@ -507,7 +507,7 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
             shown = self.types if wide else self.types[:_TYPES]
             more = f" and {len(self.types) - len(shown)} more" if len(shown) < len(self.types) else ""
             pool = f"of NodePool {self.pool}, " if self.pool else ""
-            yield paragraph(one_line(f"→ {pool}the cheapest first: {', '.join(shown)}{more}"), indent="  ", hanging="    ")
+            yield item(f"→ {pool}the cheapest first: {', '.join(shown)}{more}")
         elif self.pool and self.decision == "add":
             yield f"  → of pool {one_line(self.pool)}"
         if self.node and self.decision == "existing":
@@ -517,12 +517,12 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
             yield f"  {word} {self.price:.4g} {self.currency or '(currency not given)'}"
         for why in self.why:
             mark = "→" if self.holds else "✗"
-            yield paragraph(one_line(f"{mark} {why}"), indent="  ", hanging="    ")
+            yield item(f"{mark} {why}")
         if self.pods:
             rows = [[one_line(name), one_line(told)] for name, told in self.pods.items()]
             yield columns(["HELD BY", "WHY"], rows).rstrip("\n")
         for name in self.missing:
-            yield paragraph(one_line(f"not in the input: {name}"), indent="  ", hanging="    ")
+            yield item(f"not in the input: {name}")
 
 
 # -- comparison of autoscalers -----------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ class AutoscalerComparison(Answer, frozen=True, kw_only=True):
     def _text(self, *, wide: bool) -> str:
         del wide
         head = [self.summary, f"A: {one_line(self.names[0])}", f"B: {one_line(self.names[1])}", ""]
-        below = [paragraph(one_line(f"not in the input: {text}"), indent="  ", hanging="    ") for text in self.missing]
+        below = [item(f"not in the input: {text}") for text in self.missing]
         return "\n".join([*head, scaling_table(self.figures, currency=self.currency), *below]).rstrip("\n") + "\n"
 
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Answer, plain
-from moorage.report.style import columns, human, paragraph, some_pods
+from moorage.report.answer import Answer
+from moorage.report.style import columns, human, item, paragraph, some_pods
 
 # -- deschedule report -------------------------------------------------------------------------------------------------
 # ``DescheduleReport``: what a descheduler evicts in some cycles, where the pods go, and whether it comes to an end.
@@ -106,14 +106,8 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
 
     def _answer(self) -> dict[str, Any]:
         before, after = self.nodes_in_use
-        return {
-            "cycles": plain(self.cycles),
-            "oscillating": plain(self.oscillating),
-            "pending": list(self.pending),
-            "protected": dict(self.protected),
-            "nodesInUse": {"before": before, "after": after},
-            "settles": self.settles,
-        }
+        in_use = {"before": before, "after": after}
+        return self._shown("cycles", "oscillating", "pending", "protected", "settles", nodesInUse=in_use)
 
     def _node_names(self) -> set[str]:
         return {name for one in self.cycles for pod in one.evicted for name in (pod.node, pod.to) if name}
@@ -159,31 +153,31 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
         if len(rows) < len(listed):
             yield f"  and {len(listed) - len(rows)} more: -o wide"
         for why, pods in _by_reason([pod for _, pod in listed if pod.why]).items():
-            yield paragraph(one_line(f"✗ {some_pods(pods)}: {why}"), indent="  ", hanging="    ")
+            yield item(f"✗ {some_pods(pods)}: {why}")
 
     def _again(self, wide: bool) -> Iterator[str]:
         for one in self.oscillating if wide else self.oscillating[:_SHOWN]:
             path = " → ".join(one.nodes)
-            yield paragraph(one_line(f"! {one.pod} is evicted {one.evictions} times: {path}"), indent="  ", hanging="    ")
+            yield item(f"! {one.pod} is evicted {one.evictions} times: {path}")
         if not wide and len(self.oscillating) > _SHOWN:
             yield f"  and {len(self.oscillating) - _SHOWN} more: -o wide"
 
     def _kept(self, wide: bool) -> Iterator[str]:
         refused = sum((Counter(one.refused) for one in self.cycles), Counter[str]())
         for why, number in refused.most_common(None if wide else 3):
-            yield paragraph(one_line(f"refused ×{number}: {why}"), indent="  ", hanging="    ")  # noqa: RUF001
+            yield item(f"refused ×{number}: {why}")  # noqa: RUF001
         for error in dict.fromkeys(error for one in self.cycles for error in one.errors):
-            yield paragraph(one_line(f"! {error}"), indent="  ", hanging="    ")
+            yield item(f"! {error}")
         for why, number in list(self.protected.items())[: None if wide else 4]:
-            yield paragraph(one_line(f"protected ×{number}: {why}"), indent="  ", hanging="    ")  # noqa: RUF001
+            yield item(f"protected ×{number}: {why}")  # noqa: RUF001
 
     def _end(self, wide: bool) -> Iterator[str]:
         before, after = self.nodes_in_use
         yield f"  nodes in use: {before} before, {after} after"
         if self.pending:
-            yield paragraph(one_line(f"✗ pending: {some_pods(self.pending)}"), indent="  ", hanging="    ")
+            yield item(f"✗ pending: {some_pods(self.pending)}")
         for one in self.assumptions if wide else ():
-            yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+            yield item(f"Assumed: {one.name}: {one.value}")
 
 
 def _by_reason(pods: Sequence[DescheduledPod]) -> dict[str, list[str]]:
@@ -271,12 +265,7 @@ class RightsizeReport(Answer, frozen=True, kw_only=True):
         return True if freed else None if self.stopped is not None else False
 
     def _answer(self) -> dict[str, Any]:
-        return {
-            "changes": plain(self.changes),
-            "steps": plain(self.steps),
-            "unmeasured": list(self.unmeasured),
-            **({"unit": self.unit} if self.unit else {}),
-        }
+        return self._shown("changes", "steps", "unmeasured", **({"unit": self.unit} if self.unit else {}))
 
     def _node_names(self) -> set[str]:
         return {name for one in self.steps for name in (*one.removed, *(held.node for held in one.pressure))}
@@ -325,14 +314,10 @@ class RightsizeReport(Answer, frozen=True, kw_only=True):
     def _end(self, wide: bool) -> Iterator[str]:
         if self.unmeasured:
             names = some_pods(self.unmeasured)
-            yield paragraph(
-                one_line(f"! nothing is known of {counted(len(self.unmeasured), 'workload')}: {names}"),
-                indent="  ",
-                hanging="    ",
-            )
+            yield item(f"! nothing is known of {counted(len(self.unmeasured), 'workload')}: {names}")
         for one in self.steps[-1].pressure:
             if one.above:
                 text = f"! {counted(one.above, 'node')} above 90 % of {one.resource} by measured use, {one.node} the fullest"
-                yield paragraph(one_line(text), indent="  ", hanging="    ")
+                yield item(text)
         for assumed in self.assumptions if wide else ():
-            yield paragraph(one_line(f"Assumed: {assumed.name}: {assumed.value}"), indent="  ", hanging="    ")
+            yield item(f"Assumed: {assumed.name}: {assumed.value}")

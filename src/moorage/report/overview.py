@@ -13,7 +13,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer
 from moorage.report.queue_report import QueueReport
-from moorage.report.style import columns, human, paragraph, some_pods, without_own
+from moorage.report.style import columns, human, item, paragraph, some_pods, without_own
 
 # -- overview values ---------------------------------------------------------------------------------------------------
 # The answer of ``moorage report``: how full a cluster is, how evenly, what is pending and why, and what still fits.
@@ -75,8 +75,8 @@ class PlaceUse(Struct, frozen=True, rename="camel"):
     headroom: tuple[int, ...]
 
 
-class OverviewValues(Answer, frozen=True, kw_only=True):
-    """The values of an overview. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes;
+class Overview(Answer, frozen=True, kw_only=True):
+    """The answer of ``moorage report``. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes;
     ``queues`` are Kueue's, as they are in the input."""
 
     KIND: ClassVar[str] = "Overview"
@@ -101,25 +101,25 @@ class OverviewValues(Answer, frozen=True, kw_only=True):
         return sum(len(cause.pods) for cause in self.pending)
 
     def _answer(self) -> dict[str, Any]:
+        whole = self.whole
+        nodes = {"all": whole.nodes, "counted": whole.counted, "cordoned": self.cordoned, "notReady": self.not_ready}
+        parts = ("pending", "skew", "groups", "zones", "mix")
         return {
-            "nodes": {
-                "all": self.whole.nodes, "counted": self.whole.counted, "cordoned": self.cordoned, "notReady": self.not_ready,
-            },
-            "pods": {"placed": self.whole.pods, "pending": self.pending_pods},
-            "pending": msgspec.to_builtins(self.pending),
-            "skew": self.skew,
-            "all": msgspec.to_builtins(self.whole),
-            "groups": msgspec.to_builtins(self.groups),
-            "zones": msgspec.to_builtins(self.zones),
-            "mix": msgspec.to_builtins(self.mix),
+            "nodes": nodes,
+            "pods": {"placed": whole.pods, "pending": self.pending_pods},
+            "all": msgspec.to_builtins(whole),
+            **{name: msgspec.to_builtins(getattr(self, name)) for name in parts},
             **({} if self.queues is None else {"queues": self.queues.data()}),
-        }  # fmt: skip
+        }
+
+    def _text(self, *, wide: bool) -> str:
+        return overview_text(self, wide=wide)
 
 
 _COLUMNS = ("scope", "name", "nodes", "counted", "pods", "dominantShare", "fragmentation")
 
 
-def overview_csv(found: OverviewValues) -> str:
+def overview_csv(found: Overview) -> str:
     """Return one row for each resource of all nodes, of each group and of each zone."""
     names = ResourceUse.__struct_fields__
     text = io.StringIO()
@@ -131,7 +131,7 @@ def overview_csv(found: OverviewValues) -> str:
     return text.getvalue()
 
 
-def _places(found: OverviewValues) -> Iterator[tuple[str, PlaceUse]]:
+def _places(found: Overview) -> Iterator[tuple[str, PlaceUse]]:
     yield "all", found.whole
     yield from (("group", one) for one in found.groups)
     yield from (("zone", one) for one in found.zones)
@@ -144,7 +144,7 @@ _SHAPES: Final = 5
 _MAIN: Final = ("cpu", "memory")
 
 
-def overview_summary(found: OverviewValues) -> str:
+def overview_summary(found: Overview) -> str:
     """Return the first line."""
     pending = _pending_pods(found.pending_pods)
     if not found.whole.counted:
@@ -161,7 +161,7 @@ def _pending_pods(number: int) -> str:
     return f"{counted(number, 'pod')} {'is' if number == 1 else 'are'} pending"
 
 
-def overview_text(found: OverviewValues, *, wide: bool) -> str:
+def overview_text(found: Overview, *, wide: bool) -> str:
     """Return the text; the last line says what was counted and how to see more."""
     parts = [paragraph(found.summary)]
     if found.pending:
@@ -190,14 +190,14 @@ def _indented(table: str) -> str:
     return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
 
 
-def _pending(found: OverviewValues, *, wide: bool) -> Iterator[str]:
+def _pending(found: Overview, *, wide: bool) -> Iterator[str]:
     for cause in found.pending:
         names = one_line(", ".join(cause.pods) if wide else some_pods(cause.pods))
         yield paragraph(f"✗ {names}", indent="  ", hanging="    ")
         plugins = ", ".join(f"{name} {count}" for name, count in cause.plugins.items())
         yield paragraph(f"nodes refused by {plugins}" if plugins else one_line(cause.message), indent="    ", hanging="      ")
         if wide and plugins:
-            yield paragraph(one_line(cause.message), indent="    ", hanging="      ")
+            yield item(cause.message, "    ")
     yield "  What to do: moorage explain --pending"
 
 
@@ -253,7 +253,7 @@ def _engine(one: ShapeRoom) -> str:
     return str(one.engine) if one.complete else f"{one.engine}+"
 
 
-def _end(found: OverviewValues, *, wide: bool) -> str:
+def _end(found: Overview, *, wide: bool) -> str:
     aside = [f"{found.cordoned} cordoned"] if found.cordoned else []
     aside += [f"{found.not_ready} not ready"] if found.not_ready else []
     is_less = found.whole.counted < found.whole.nodes

@@ -12,7 +12,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer
 from moorage.report.explanation_values import AtomReport
-from moorage.report.style import paragraph, together
+from moorage.report.style import item, paragraph, together
 
 #: How many names and changes a line has.
 _SHOWN: Final = 4
@@ -145,7 +145,7 @@ def _all_lines(chosen: Sequence[PendingWay], placed: int, pending: int) -> Itera
     for way in chosen:
         held.setdefault(way.who, []).extend(way.atoms)
     for who, atoms in held.items():
-        yield paragraph(one_line(f"{who}: {_words(atoms)}"), indent="    ", hanging="      ")
+        yield item(f"{who}: {_words(atoms)}", "    ")
 
 
 def summary_of(groups: Sequence[PendingGroup], together: Sequence[PendingWay], placed: int) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
-from moorage.report.style import WIDTH, cells, cut, human, paragraph, some_pods
+from moorage.report.style import WIDTH, cells, cut, human, item, paragraph, some_pods
 
 # -- plan values -------------------------------------------------------------------------------------------------------
 # The values of a plan: which nodes to buy, or which to remove, and how good the answer is.
@@ -67,8 +67,8 @@ class BlockingPod(Struct, frozen=True, rename="camel", omit_defaults=True):
     text: str = ""
 
 
-class NodePlanValues(Answer, frozen=True, kw_only=True):
-    """The values of the answer.
+class NodePlan(Answer, frozen=True, kw_only=True):
+    """The answer of ``moorage plan``.
 
     ``nodes``        how many of each type to buy; ``per_zone`` the same by zone, for types with zones
     ``lower_bound``  no set of nodes costs less, whatever the scheduler; ``bound_kind`` says how it was computed
@@ -124,32 +124,26 @@ class NodePlanValues(Answer, frozen=True, kw_only=True):
             return True if self.remove else False if self.stopped is None else None
         return {"impossible": False, "partial": False, "undecided": None}.get(self.status, True)
 
+    def with_values(self, **values: Any) -> NodePlan:
+        """Return the answer with these values, and with its summary set."""
+        whole = replace(self, **values)
+        return replace(whole, summary=plan_summary(whole))
+
     def _answer(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "nodes": dict(self.nodes),
-            "cost": self.cost,
-            "lowerBound": self.lower_bound,
-            "verified": dict(self.verified),
-            "gap": self.gap,
-            "status": self.status,
-            "remove": list(self.remove),
-            "moved": plain(self.moved),
-            "blocked": plain(self.blocked),
-        }
+        found = self._shown("nodes", "cost", "lower_bound", "gap", "status", "remove", "moved", "blocked")
+        found["verified"] = dict(self.verified)  # also those without a cost
         if self.consolidates:
-            return {**found, "saved": self.saved, "lost": list(self.lost)}
-        return {
-            **found,
-            "perZone": plain(self.per_zone),
-            "boundKind": self.bound_kind,
-            **({} if self.packing is None else {"packing": {**plain(self.packing), "proven": self.packing_proven}}),
-            "sets": plain(self.sets),
-            "unplaceable": plain(self.unplaceable),
-            "used": {name: {"requested": used, "allocatable": there} for name, (used, there) in self.used.items()},
-            "pods": self.pods,
-            "left": plain(self.left),
-            "preempted": list(self.preempted),
-        }
+            return found | self._shown("saved", "lost")
+        if self.packing is not None:
+            found["packing"] = {**plain(self.packing), "proven": self.packing_proven}
+        used = {name: {"requested": used, "allocatable": there} for name, (used, there) in self.used.items()}
+        return found | self._shown("per_zone", "bound_kind", "sets", "unplaceable", "pods", "left", "preempted", used=used)
+
+    def _node_names(self) -> Collection[str]:
+        return {*self.remove, *self.blocked, *(name for one in self.moved for name in (one.source, one.to) if name)}
+
+    def _text(self, *, wide: bool) -> str:
+        return plan_text(self, wide=wide)
 
 
 # -- plan text ---------------------------------------------------------------------------------------------------------
@@ -167,7 +161,7 @@ _NAMED = 3
 _NAME = 40
 
 
-def plan_summary(plan: NodePlanValues) -> str:
+def plan_summary(plan: NodePlan) -> str:
     """Return the answer in one sentence."""
     if plan.consolidates:
         return _consolidation(plan)
@@ -178,7 +172,7 @@ def plan_summary(plan: NodePlanValues) -> str:
     return f"Buy {_bought(plan.nodes)}{_price(plan)}{_above(plan)}."
 
 
-def _part(plan: NodePlanValues) -> str:
+def _part(plan: NodePlan) -> str:
     """Return what a plan does that does not place all pods."""
     stays = counted(plan.staying, "pod")
     if plan.status == "impossible":
@@ -192,11 +186,11 @@ def _bought(nodes: Mapping[str, int]) -> str:
     return one_line(", ".join(f"{count} {name}" for name, count in nodes.items()))
 
 
-def _price(plan: NodePlanValues) -> str:
+def _price(plan: NodePlan) -> str:
     return f": {_money(plan.cost)} {plan.unit}".rstrip() if plan.priced else ""
 
 
-def _above(plan: NodePlanValues) -> str:
+def _above(plan: NodePlan) -> str:
     if plan.gap is None:
         return ""
     if plan.gap <= 0:
@@ -209,7 +203,7 @@ def _money(cost: float | None) -> str:
     return "" if cost is None else f"{cost:.3f}" if cost % 1 else str(int(cost))
 
 
-def plan_text(plan: NodePlanValues, *, wide: bool = False) -> str:
+def plan_text(plan: NodePlan, *, wide: bool = False) -> str:
     """Return the text, escaped, with signs and without colours."""
     blocks = [paragraph(one_line(plan.summary))]
     blocks += (
@@ -222,22 +216,22 @@ def plan_text(plan: NodePlanValues, *, wide: bool = False) -> str:
 # -- nodes to buy -----------------------------------------------------------------------------------------------------
 
 
-def _missing(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+def _missing(plan: NodePlan, *, wide: bool) -> Iterator[str]:
     alike: dict[tuple[str, ...], list[UnplaceablePods]] = {}
     for one in plan.unplaceable:
         alike.setdefault(tuple(_reasons(one, plan, wide=wide)), []).append(one)
     for reasons, some_of in list(alike.items())[: None if wide else _LISTED]:
         pods = [pod for one in some_of for pod in one.pods]
         asked = f" ({_requests(some_of[0])})" if len(some_of) == 1 else ""
-        yield paragraph(one_line(f"✗ {some_pods(pods)}{asked}"), indent="  ", hanging="    ")
-        yield from (paragraph(one_line(reason), indent="      ", hanging="        ") for reason in reasons)
+        yield item(f"✗ {some_pods(pods)}{asked}")
+        yield from (item(reason, "      ") for reason in reasons)
     for left in plan.left if wide else plan.left[:_LISTED]:
-        yield paragraph(one_line(f"✗ {some_pods(left.pods)}"), indent="  ", hanging="    ")
+        yield item(f"✗ {some_pods(left.pods)}")
         for line in (*left.why, left.message) if left.message and wide else left.why:
-            yield paragraph(one_line(line), indent="      ", hanging="        ")
+            yield item(line, "      ")
 
 
-def _reasons(one: UnplaceablePods, plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+def _reasons(one: UnplaceablePods, plan: NodePlan, *, wide: bool) -> Iterator[str]:
     """Yield why pods fit on no type; plugins that repeat what another one says are left out, unless ``wide``."""
     by_reason: dict[str, list[str]] = {}
     for why in one.why:
@@ -256,7 +250,7 @@ def _requests(one: UnplaceablePods) -> str:
     return ", ".join(f"{human(name, amount)} {name}" for name, amount in one.requests.items())
 
 
-def _table(plan: NodePlanValues) -> str:
+def _table(plan: NodePlan) -> str:
     if plan.lower_bound is None or plan.left or not (plan.sets or plan.packing):
         return ""
     head = ["", "PRICE" if plan.priced else "COST", "NODES", "PENDING", *_ORDERS.values()]
@@ -287,10 +281,10 @@ def _line(row: list[str], widths: list[int]) -> str:
     return f"  {first}  {'  '.join(rest)}".rstrip()
 
 
-def _endings(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+def _endings(plan: NodePlan, *, wide: bool) -> Iterator[str]:
     if plan.preempted:
         text = f"! pods of higher priority evict {some_pods(plan.preempted)}; no controller replaces them."
-        yield paragraph(one_line(text), indent="  ", hanging="    ")
+        yield item(text)
     said = [f"{name} {used / there:.0%} used" for name, (used, there) in plan.used.items() if there]
     text = f"New nodes: {', '.join(said)}." if said else ""
     if not plan.left and plan.packing is not None and plan.cost is not None and plan.cost > plan.packing.cost + 1e-9:
@@ -302,12 +296,12 @@ def _endings(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
         yield paragraph(one_line(text.strip()), indent="  ")
     for name, zones in plan.per_zone.items():
         where = ", ".join(f"{count} in {zone}" for zone, count in zones.items())
-        yield paragraph(one_line(f"{name}: {where}"), indent="  ", hanging="    ")
+        yield item(f"{name}: {where}")
     for one in plan.assumptions if wide else plan.assumptions[1:]:
-        yield paragraph(one_line(f"Assumed: {one.name}: {one.value}"), indent="  ", hanging="    ")
+        yield item(f"Assumed: {one.name}: {one.value}")
 
 
-def _last(plan: NodePlanValues, *, wide: bool) -> str:
+def _last(plan: NodePlan, *, wide: bool) -> str:
     more = "" if wide else " More: -o wide"
     runs = f"{counted(plan.proof.runs, 'run')} of the engine"
     if plan.consolidates:
@@ -324,7 +318,7 @@ def _last(plan: NodePlanValues, *, wide: bool) -> str:
 # -- nodes to remove --------------------------------------------------------------------------------------------------
 
 
-def _consolidation(plan: NodePlanValues) -> str:
+def _consolidation(plan: NodePlan) -> str:
     if not plan.remove:
         return (
             "No node can be removed." if plan.stopped is None else "Undecided: no node that can be removed was found in time."
@@ -336,7 +330,7 @@ def _consolidation(plan: NodePlanValues) -> str:
     return f"Remove {counted(len(plan.remove), 'node')}{bought}: {some(plan.remove)}{saved}; {moves}{lost}."
 
 
-def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
+def _removal(plan: NodePlan, *, wide: bool) -> Iterator[str]:
     most = None if wide else _LISTED
     by_node: dict[str, list[str]] = {node: [] for node in plan.remove}
     for one in plan.moved:
@@ -360,25 +354,7 @@ def _removal(plan: NodePlanValues, *, wide: bool) -> Iterator[str]:
         rows.append(["✗", one_line(where), one_line(f"{names}{reason}")])
     yield cells(rows, (1, 50, WIDTH))
     if plan.lost:
-        yield paragraph(one_line(f"! no controller replaces {some_pods(plan.lost)}"), indent="  ", hanging="    ")
+        yield item(f"! no controller replaces {some_pods(plan.lost)}")
     left = sum(map(len, list(stay.values())[len(stay) if wide else _LISTED :]))
     if left > 0:
         yield f"  and {counted(left, 'more node')}: -o wide"
-
-
-# -- plan --------------------------------------------------------------------------------------------------------------
-
-
-class NodePlan(NodePlanValues, frozen=True):
-    """The answer of ``moorage plan``; see ``NodePlanValues``."""
-
-    def with_values(self, **values: Any) -> NodePlan:
-        """Return the answer with these values, and with its summary set."""
-        whole = replace(self, **values)
-        return replace(whole, summary=plan_summary(whole))
-
-    def _node_names(self) -> Collection[str]:
-        return {*self.remove, *self.blocked, *(name for one in self.moved for name in (one.source, one.to) if name)}
-
-    def _text(self, *, wide: bool) -> str:
-        return plan_text(self, wide=wide)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, plain
 from moorage.report.gates import GateResult, UnplacedPod
-from moorage.report.style import paragraph
+from moorage.report.style import item, paragraph
 
 _SIGNS = {True: "✓", False: "✗", None: "?"}
 #: How many findings of a rule the text shows; the wide text and the document have all.
@@ -71,7 +71,7 @@ class PolicyReport(Answer, frozen=True, kw_only=True):
             first = one_line(f"{_SIGNS[rule.holds]} {rule.name}{warned}: {rule.text}")
             lines.append(paragraph(first, indent="  ", hanging="    "))
             shown = rule.findings if wide else _first(rule.findings)
-            lines += [paragraph(one_line(one), indent="      ", hanging="        ") for one in shown]
+            lines += [item(one, "      ") for one in shown]
         return "\n".join([*lines, "", "Verified by the engine. More: -o wide", ""])
 
 

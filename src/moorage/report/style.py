@@ -124,6 +124,11 @@ def paragraph(text: str, *, indent: str = "", hanging: str | None = None, width:
     return "\n".join(lines) or indent.rstrip()
 
 
+def item(text: str, indent: str = "  ") -> str:
+    """Return a text from input as an entry of a list, escaped and wrapped at words."""
+    return paragraph(one_line(text), indent=indent, hanging=f"{indent}  ")
+
+
 def cells(rows: Iterable[Sequence[str]], most: Sequence[int], *, indent: str = "  ", gap: str = "  ") -> str:
     """Lay out rows in columns of at most ``most`` characters each, the last one up to the end of the line.
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.plan import MovedPod
-from moorage.report.style import cells, cut, human, paragraph, some_pods
+from moorage.report.style import cells, cut, human, item, paragraph, some_pods
 
 # -- outage values -----------------------------------------------------------------------------------------------------
 # The values of outages: what happens when nodes, zones or other domains are lost.
@@ -170,17 +170,15 @@ def _remarks(report: Any) -> Iterator[str]:
         tie = " (tie)" if len(report.worst) > 1 else ""
         parts.append(f"worst: {some(report.worst)}{tie}")
     if parts:
-        yield paragraph(one_line("   ".join(parts)), indent="  ", hanging="    ")
+        yield item("   ".join(parts))
     preempted = sorted({pod for loss in report.failures for pod in loss.preempted})
     if preempted:
-        yield paragraph(
-            one_line(f"Preempted by pods that lose their node: {some_pods(preempted)}"), indent="  ", hanging="    "
-        )
+        yield item(f"Preempted by pods that lose their node: {some_pods(preempted)}")
     if report.without:
         text = (
             f"! {counted(len(report.without), 'node')} without the label {report.over}: {some(report.without)}; never lost here"
         )
-        yield paragraph(one_line(text), indent="  ", hanging="    ")
+        yield item(text)
 
 
 def _fixes(report: Any) -> Iterator[str]:
@@ -256,7 +254,7 @@ def failure_text(report: Any, *, wide: bool = False) -> str:
             head = f"  {sign} {word:<10}{len(names):>3}   "
             lines.append(paragraph(one_line(shown), indent=head, hanging=" " * len(head)))
     if loss.why:
-        lines.append(paragraph(one_line(f"Event: {loss.why}"), indent="  ", hanging="    "))
+        lines.append(item(f"Event: {loss.why}"))
     free = f"cpu {human('cpu', loss.free_cpu_milli)}, memory {human('memory', loss.free_memory_bytes)}"
     lines.append(f"  Free on the schedulable nodes afterwards: {free}")
     how = {"deleted": "the nodes are deleted with their pods", "unreachable": "the nodes are unreachable"}[report.mode]
@@ -314,21 +312,10 @@ class Survival(Answer, frozen=True, kw_only=True):
         return self.survives
 
     def _answer(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain(
-            {
-                "survives": self.survives,
-                "over": self.over,
-                "failures": self.failures,
-                "certain": self.certain or None,
-                "notRun": self.not_run or None,
-                "unknown": self.unknown or None,
-                "worst": self.worst,
-                "pendingBefore": self.pending_before,
-                "without": self.without,
-                "fix": self.fix,
-                "spare": self.spare,
-            }
-        )
+        found: dict[str, Any] = plain(self._shown(
+            "survives", "over", "failures", "worst", "pending_before", "without", "fix", "spare",
+            certain=self.certain or None, notRun=self.not_run or None, unknown=self.unknown or None,
+        ))  # fmt: skip
         return found
 
     def _text(self, *, wide: bool) -> str:
@@ -352,18 +339,9 @@ class FailureReport(Answer, frozen=True, kw_only=True):
         return not self.loss.pending and not self.loss.stuck
 
     def _answer(self) -> dict[str, Any]:
-        worst = () if self.holds else (self.loss.lost,)
-        found: dict[str, Any] = plain(
-            {
-                "survives": self.holds,
-                "mode": self.mode,
-                "failures": (self.loss,),
-                "worst": worst,
-                "pendingBefore": (),
-                "without": (),
-            }
-        )
-        return found
+        worst = [] if self.holds else [self.loss.lost]
+        none: dict[str, Any] = {"pendingBefore": [], "without": []}
+        return self._shown("mode", survives=self.holds, failures=[self.loss], worst=worst, **none)
 
     def _text(self, *, wide: bool) -> str:
         return failure_text(self, wide=wide)

@@ -9,7 +9,7 @@ from moorage.report.claims_and_groups import claim_tables, group_table
 from moorage.report.obstacles import EVERY, Narrowing, obstacle_lines
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import refused_lines
-from moorage.report.style import PLAIN, Style, columns, fitted, human, lines_of, paragraph, shared_end, some_pods
+from moorage.report.style import PLAIN, Style, columns, fitted, human, item, lines_of, paragraph, shared_end, some_pods
 
 #: Up to this many pods without a controller are listed one by one; more are summed up. So are changed and deleted pods.
 FEW_PODS = 20
@@ -87,7 +87,7 @@ def _changes(run: Run) -> Iterator[str]:
     """Yield the first line of the run without the changes, and the changes."""
     if run.before is not None:
         yield paragraph(f"before: {_counts(run.before, PLAIN)}", indent="  ", hanging="    ")
-        yield paragraph(one_line(f"with the changes: {' · '.join(run.changes)}"), indent="  ", hanging="    ")
+        yield item(f"with the changes: {' · '.join(run.changes)}")
 
 
 def _narrowed(run: Run, listed: Run, narrowing: Narrowing) -> Iterator[str]:

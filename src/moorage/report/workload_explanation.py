@@ -14,7 +14,7 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.queue_report import amount_text, time_text
-from moorage.report.style import cells, columns, paragraph, together
+from moorage.report.style import cells, columns, item, paragraph, together
 
 _STATES: Final = {
     "started": "runs",
@@ -155,7 +155,7 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
             return
         yield "What would start it now (any one of these):"
         for one in self.changes:
-            yield paragraph(one_line(f"→ {one.text}"), indent="  ", hanging="    ")
+            yield item(f"→ {one.text}")
 
 
 def _numbers(one: NeededQuota) -> tuple[int, int, int, int, int]:
@@ -166,7 +166,7 @@ def _borrower_line(one: Borrower) -> str:
     names = ", ".join(one.workloads[:3]) + (" …" if len(one.workloads) > 3 else "")
     amount = amount_text(one.resource, one.borrowed)
     text = f"{one.queue} borrows {amount} {one.resource} in {one.flavor}; it admitted {names or 'nothing'}"
-    return paragraph(one_line(text), indent="  ", hanging="    ")
+    return item(text)
 
 
 def headline(namespace: str, title: str, waits_for: str) -> str:

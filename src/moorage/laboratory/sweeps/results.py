@@ -22,7 +22,7 @@ from moorage.report.answer import Stopped, plain, stopped_text
 from moorage.report.comparison import interval_text
 from moorage.report.gates import MetricComparison, amount_text, difference_text, json_number, title_of
 from moorage.report.run_document import API_VERSION
-from moorage.report.style import columns, paragraph
+from moorage.report.style import columns, item
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 # The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
@@ -279,7 +279,7 @@ def sweep_text(found: SweepResult) -> str:
     names = list(dict.fromkeys(name for group in groups for name in group.metrics))
     parts = [headline_of(found)]
     if found.stopped is not None:
-        parts[0] += "\n" + paragraph(one_line(stopped_text(found.stopped)), indent="  ", hanging="    ")
+        parts[0] += "\n" + item(stopped_text(found.stopped))
     parts += [f"{title_of(name)}\n{_table(name, groups, found, baseline)}" for name in names]
     if found.failed:
         parts.append("\n".join(_failures(found.failed)))

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
-from moorage.basis.printable import one_line
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
@@ -23,7 +22,7 @@ from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.replay import LogEvents
 from moorage.laboratory.recording.run_recorder import RunRecorder
 from moorage.report.outcome import InputNote, Run
-from moorage.report.style import columns, paragraph, some_pods
+from moorage.report.style import columns, item, some_pods
 from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.autoscalers.karpenter.scene import KINDS
 from moorage.simulator.cluster_input import ClusterInput
@@ -107,7 +106,7 @@ def simulate_autoscaled(
     told = [*_disruptions(scaler), *told, *(f"not in the input: {text}" for text in scaler.missing)]
     if not text:
         notes += [InputNote("Remark", f"autoscaler: {told_}") for told_ in (*map(_sentence, lines), *told)]
-    below = "".join(paragraph(one_line(told_), indent="  ", hanging="    ") + "\n" for told_ in told)
+    below = "".join(item(told_) + "\n" for told_ in told)
     return replace(run, notes=(*run.notes, *notes)), table + below
 
 

@@ -24,11 +24,9 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.capacity.cluster_capacity import CapacityQuestions
 from moorage.laboratory.change.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.drain.cluster_outages import OutageQuestions
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.explain.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
@@ -36,8 +34,8 @@ from moorage.laboratory.explain.pod_state import may_starve, starved, state_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
-from moorage.laboratory.plan.cluster_plan import PlanQuestions
 from moorage.laboratory.present import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
+from moorage.laboratory.questions import ClusterQuestions
 from moorage.laboratory.redact.live_cache import take_dump
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.laboratory.transactions import Transaction
@@ -70,7 +68,7 @@ _Digest = tuple[tuple[int, int, float], LateText]
 _Mark = tuple[RecordedSimulation, History, int, Mapping[str, Object], tuple[tuple[float, ChangeLike], ...], _Digest | None]
 
 
-class Cluster(CapacityQuestions, OutageQuestions, PlanQuestions):
+class Cluster(ClusterQuestions):
     """A cluster and the state of its scheduler. It serves one thread at a time; ``fork`` returns a copy for another thread.
 
     ``options`` are those of the scheduler, ``notes`` describe the input, ``refused`` lists pods that could not be created.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,9 +26,10 @@ from moorage.laboratory.metrics import (
     stranded,
 )
 from moorage.laboratory.node_groups import use_of_nodes
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.outcome import PodOutcome, Run
+from moorage.report.outcome import PodOutcome
 from moorage.report.overview import (
     Overview,
     PendingCause,
@@ -57,20 +57,11 @@ class OverviewSetting:
     budget: TimeBudget = field(default_factory=TimeBudget)
 
 
-class OverviewedCluster(Protocol):
-    """The methods of a cluster that an overview needs."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    def run(self, until_s: float | None = None) -> Run: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-
-
 _SETTING = OverviewSetting()
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def overview_of(cluster: OverviewedCluster, request: AnswerRequest, setting: OverviewSetting = _SETTING) -> Overview:
+def overview_of(cluster: AskedCluster, request: AnswerRequest, setting: OverviewSetting = _SETTING) -> Overview:
     """Return an overview of a cluster, once its pending pods have been placed. The cluster itself is unchanged."""
     budget = setting.budget.part()
     with cluster.transaction():
@@ -187,7 +178,7 @@ def _needs(pod: PodInfo) -> dict[str, int]:
 
 
 def _counts(
-    cluster: OverviewedCluster, mix: Sequence[PodShape], setting: OverviewSetting, budget: TimeBudget
+    cluster: AskedCluster, mix: Sequence[PodShape], setting: OverviewSetting, budget: TimeBudget
 ) -> Iterator[tuple[int, tuple[int, bool]]]:
     for at in _countable(mix)[: setting.by_engine]:
         if budget.is_over():
@@ -196,7 +187,7 @@ def _counts(
         yield at, _by_engine(cluster, mix[at], setting.most)
 
 
-def _by_engine(cluster: OverviewedCluster, shape: PodShape, most: int) -> tuple[int, bool]:
+def _by_engine(cluster: AskedCluster, shape: PodShape, most: int) -> tuple[int, bool]:
     """Place copies of a shape's pod one after the other, and return how many found a node, and whether one found none."""
     with cluster.transaction():
         counter = InstanceCounter(cluster.simulation)

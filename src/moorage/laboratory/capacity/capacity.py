@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -40,10 +39,11 @@ from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import admitted, policies_of
 from moorage.laboratory.present import cluster_input
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGroup, CapacityPart, StopReason
 from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
-from moorage.simulator.simulation import SimulatedCluster, State
+from moorage.simulator.simulation import State
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 
@@ -195,16 +195,6 @@ def stranded_of(room: Room, after: Free, per_node: Mapping[str, int], nodes: Seq
 # -- capacity ----------------------------------------------------------------------------------------------------------
 
 
-class CountedCluster(Protocol):
-    """The methods of a cluster that a question of capacity needs."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    def objects(self) -> list[Object]: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-    def run(self, until_s: float | None = None) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True)
 class CapacityQuestion:
     """What to count.
@@ -231,7 +221,7 @@ class CapacityQuestion:
     budget: TimeBudget = field(default_factory=TimeBudget)
 
 
-def capacity_of(cluster: CountedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
+def capacity_of(cluster: AskedCluster, request: AnswerRequest, question: CapacityQuestion) -> Capacity:
     """Return how many instances fit. The cluster is unchanged afterwards.
 
     Raises  InputError
@@ -281,7 +271,7 @@ class _Counted:
 class _Study:
     """One count and all values of its answer, in a transaction of the cluster."""
 
-    def __init__(self, cluster: CountedCluster, question: CapacityQuestion, seed: int, budget: TimeBudget) -> None:
+    def __init__(self, cluster: AskedCluster, question: CapacityQuestion, seed: int, budget: TimeBudget) -> None:
         self.cluster = cluster
         self.question = question
         self.seed = seed

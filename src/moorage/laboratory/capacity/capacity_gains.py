@@ -23,7 +23,7 @@ from moorage.laboratory.capacity.capacity_bound import Room
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import add_nodes, like_node
-from moorage.laboratory.trial.dry_run import TrialCluster
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.report.capacity import CapacityGain, CapacityGroup
 from moorage.state.pod_requests import amount
 
@@ -40,7 +40,7 @@ class GainSearch:
 
     def __init__(
         self,
-        cluster: TrialCluster,
+        cluster: AskedCluster,
         policies: Sequence[Object],
         recount: Callable[[], int],
         bound_now: Callable[[], int | None],

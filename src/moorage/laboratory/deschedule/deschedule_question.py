@@ -21,8 +21,9 @@ from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.drain.drain_question import OutageCluster, course_of
+from moorage.laboratory.drain.drain_question import course_of
 from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, Evicting, EvictionApi, EvictionRules, NodeDrain
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.moves import (
@@ -58,7 +59,7 @@ class DescheduleOptions:
 
 
 def deschedule_report(
-    cluster: OutageCluster,
+    cluster: AskedCluster,
     request: AnswerRequest,
     policy: DeschedulerPolicy,
     options: DescheduleOptions,
@@ -81,7 +82,7 @@ class _Run:
     """The cycles of a policy in an open transaction."""
 
     def __init__(
-        self, cluster: OutageCluster, course: DrainCourse, policy: DeschedulerPolicy, options: DescheduleOptions
+        self, cluster: AskedCluster, course: DrainCourse, policy: DeschedulerPolicy, options: DescheduleOptions
     ) -> None:
         self._cluster, self._course, self._policy, self._options = cluster, course, policy, options
         self._begun_s = course.now

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object
@@ -16,15 +16,14 @@ from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.drain.budget_figures import BudgetBook
 from moorage.laboratory.drain.drain_answer import DrainFindings, DrainOutcome
-from moorage.laboratory.drain.draining import DrainCourse, DrainedCluster, DrainPlan, DrainRun
+from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, DrainRun
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.survive.failures import NodeFailures
-from moorage.laboratory.trial.history import History, Ran, Step
-from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
+from moorage.laboratory.trial.asked_cluster import AskedCluster
+from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
 from moorage.report.drain_report import DrainedNode, DrainedPod, DrainReport, LossInstead, cordon_summary, drain_summary
-from moorage.simulator.simulate import Options
 
 # -- drain order -------------------------------------------------------------------------------------------------------
 # The best order in which to drain nodes one by one.
@@ -69,7 +68,7 @@ class OrderSearch:
     """
 
     run: DrainRun
-    cluster: DrainedCluster
+    cluster: AskedCluster
     on_drain: Callable[[int], None] | None = None
     budget: TimeBudget = field(default_factory=TimeBudget)
 
@@ -198,23 +197,8 @@ class OrderSearch:
 # -- drain question ----------------------------------------------------------------------------------------------------
 
 
-class OutageCluster(Protocol):
-    """The methods of a cluster that questions about drained and lost nodes need."""
-
-    options: Options
-    _aside: Mapping[str, Object]
-    _history: History
-
-    @property
-    def simulation(self) -> RecordedSimulation: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-    def apply(self, *changes: Change) -> None: ...
-    def within(self, budget: TimeBudget) -> AbstractContextManager[None]: ...
-    def _step(self, step: Step) -> None: ...
-
-
 def drain_report(
-    cluster: OutageCluster,
+    cluster: AskedCluster,
     request: AnswerRequest,
     nodes: Sequence[str],
     plan: DrainPlan,
@@ -257,7 +241,7 @@ def drain_report(
     )
 
 
-def check_nodes(cluster: OutageCluster, nodes: Sequence[str]) -> None:
+def check_nodes(cluster: AskedCluster, nodes: Sequence[str]) -> None:
     """Raise InputError for names that no node has, and for names given twice."""
     known = cluster.simulation.scheduler.cluster.table.row_of
     for name in nodes:
@@ -269,7 +253,7 @@ def check_nodes(cluster: OutageCluster, nodes: Sequence[str]) -> None:
         raise InputError("no node is named")
 
 
-def course_of(cluster: OutageCluster, plan: DrainPlan) -> DrainCourse:
+def course_of(cluster: AskedCluster, plan: DrainPlan) -> DrainCourse:
     """Return the course of a drain that begins in the present state."""
     state = cluster.simulation.scheduler.cluster
 
@@ -282,7 +266,7 @@ def course_of(cluster: OutageCluster, plan: DrainPlan) -> DrainCourse:
     return DrainCourse(lambda: cluster.simulation, cluster._step, book, plan.rules, placed)
 
 
-def _daemon_sets(cluster: OutageCluster) -> frozenset[str]:
+def _daemon_sets(cluster: AskedCluster) -> frozenset[str]:
     return frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
 
 
@@ -293,7 +277,7 @@ def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:
     return budget.stopped
 
 
-def _if_lost(cluster: OutageCluster, nodes: Sequence[str]) -> LossInstead:
+def _if_lost(cluster: AskedCluster, nodes: Sequence[str]) -> LossInstead:
     failures = NodeFailures(lambda: cluster.simulation, cluster._step)
     with cluster.transaction():
         loss = failures.lose(" + ".join(nodes), nodes)
@@ -324,7 +308,7 @@ def _assumptions(plan: DrainPlan, outcome: DrainOutcome) -> Iterator[Assumption]
 # Ask what cordoning nodes changes: their pods stay, and pending pods of the input go to other nodes or stay pending.
 
 
-def cordon_report(cluster: OutageCluster, request: AnswerRequest, nodes: Sequence[str]) -> DrainReport:
+def cordon_report(cluster: AskedCluster, request: AnswerRequest, nodes: Sequence[str]) -> DrainReport:
     """Return what cordoning nodes changes. The cluster itself is unchanged.
 
     Raises  InputError for a node that is not there
@@ -347,7 +331,7 @@ def cordon_report(cluster: OutageCluster, request: AnswerRequest, nodes: Sequenc
     )
 
 
-def _placed(cluster: OutageCluster, nodes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+def _placed(cluster: AskedCluster, nodes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the node of each pending pod of the input with these nodes cordoned, or why it stays pending."""
     with cluster.transaction():
         if nodes:

@@ -13,9 +13,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -24,10 +23,10 @@ from moorage.api.selectors import EVERYTHING, Selector
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.budget_figures import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
 from moorage.laboratory.drain.drain_rules import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.edit.edits import no_such_node
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Step, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.simulator.owners import controller_of, replacement
@@ -378,14 +377,6 @@ class DrainPlan(Struct, frozen=True):
     leaving_s: Callable[[Pod], float] | None = None
 
 
-class DrainedCluster(Protocol):
-    """The methods of a cluster that a drain, and a search for an order, need in addition to its course."""
-
-    def apply(self, *changes: Change) -> None: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-    def within(self, budget: TimeBudget) -> AbstractContextManager[None]: ...
-
-
 @dataclass
 class NodeTurn:
     """One node of a drain, and its turn."""
@@ -406,7 +397,7 @@ class NodeTurn:
 class DrainRun:
     """A drain of nodes in this order. After ``run``, ``turns`` has the outcome for each node."""
 
-    cluster: DrainedCluster
+    cluster: AskedCluster
     course: DrainCourse
     plan: DrainPlan
     daemon_sets: frozenset[str]

@@ -13,23 +13,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.drain.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
-from moorage.laboratory.drain.drain_question import OutageCluster, course_of, drain_report
+from moorage.laboratory.drain.drain_question import course_of, drain_report
 from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
 from moorage.laboratory.drain.draining import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
 from moorage.laboratory.explain.verdicts import verdicts_of_all
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, daemon_pods, offers_of_types, policies_of
 from moorage.laboratory.survive.failures import NodeFailures, pods_by_node
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.drain_report import DrainReport
@@ -167,12 +167,6 @@ _ORDERED: Final = 8
 _EPSILON: Final = 1e-9
 
 
-class ConsolidatedCluster(OutageCluster, Protocol):
-    """The methods of a cluster that a consolidation needs."""
-
-    def objects(self) -> list[Object]: ...
-
-
 def _silent(text: str) -> None:
     del text
 
@@ -229,7 +223,7 @@ _NOTHING: Final = Removal(())
 _LATE: Final = BlockingPod(text="not tried in time")
 
 
-def consolidation_of(cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> NodePlan:
+def consolidation_of(cluster: AskedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> NodePlan:
     """Return which nodes to remove. The cluster is unchanged afterwards.
 
     Raises  InputError
@@ -243,7 +237,7 @@ def consolidation_of(cluster: ConsolidatedCluster, request: AnswerRequest, quest
 class _Consolidation:
     """One search, in an open transaction of the cluster at rest."""
 
-    def __init__(self, cluster: ConsolidatedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> None:
+    def __init__(self, cluster: AskedCluster, request: AnswerRequest, question: ConsolidationQuestion) -> None:
         self.cluster, self.request, self.question = cluster, request, question
         self.budget = question.budget.part()
         self.plan = DrainPlan(question.flags, question.rules)

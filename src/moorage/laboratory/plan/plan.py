@@ -19,8 +19,9 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import ZONE, NodeType, TypeLimit, limits_of, offers_of_types, policies_of
 from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, has_solver, least_count
 from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials, pack_nodes
-from moorage.laboratory.plan.plan_problem import PlannedCluster, PlanProblem, state_problem
+from moorage.laboratory.plan.plan_problem import PlanProblem, state_problem
 from moorage.laboratory.plan.plan_search import FoundSet, SetSearch
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.plan import LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot
@@ -59,7 +60,7 @@ class PlanQuestion:
     assumptions: tuple[Assumption, ...] = ()
 
 
-def plan_of(cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> NodePlan:
+def plan_of(cluster: AskedCluster, request: AnswerRequest, question: PlanQuestion) -> NodePlan:
     """Return which nodes to buy. The cluster is unchanged afterwards.
 
     Raises  InputError
@@ -70,7 +71,7 @@ def plan_of(cluster: PlannedCluster, request: AnswerRequest, question: PlanQuest
 class _Planning:
     """One plan: the problem, its bound, a packing, and the search."""
 
-    def __init__(self, cluster: PlannedCluster, request: AnswerRequest, question: PlanQuestion) -> None:
+    def __init__(self, cluster: AskedCluster, request: AnswerRequest, question: PlanQuestion) -> None:
         self.cluster, self.request, self.question = cluster, request, question
         self.time = question.time.part()
         question.progress("looking at pods and types …")

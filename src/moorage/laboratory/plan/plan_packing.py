@@ -19,7 +19,8 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import Offer, daemon_pods
 from moorage.laboratory.plan.plan_bound import LinearProgram, Solution, add_existing_nodes, add_limits, has_solver
 from moorage.laboratory.plan.plan_problem import PlanProblem
-from moorage.laboratory.trial.dry_run import TrialCluster, rests
+from moorage.laboratory.trial.asked_cluster import AskedCluster
+from moorage.laboratory.trial.dry_run import rests
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
@@ -233,7 +234,7 @@ class NodeTrials:
     """Trials in one cluster. ``runs`` counts runs of the engine, ``probes`` the quick trials."""
 
     def __init__(
-        self, cluster: TrialCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object], *, whole_queue: bool
+        self, cluster: AskedCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object], *, whole_queue: bool
     ) -> None:
         self.runs = self.probes = 0
         #: Results of the last run: the use of the new nodes, evicted pods that are not replaced, and why pods are pending.

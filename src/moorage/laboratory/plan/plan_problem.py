@@ -8,9 +8,8 @@ bounds stay valid, and the engine judges the result.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,21 +20,13 @@ from moorage.framework.verdicts import Code
 from moorage.laboratory.capacity.capacity_bound import FIT, room_for
 from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
 from moorage.laboratory.plan.node_types import Offer, TypeLimit, add_nodes
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.simulator.owners import replacement
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 #: Plugins whose verdicts depend on where other pods are.
 COUNTING: Final = frozenset(["PodTopologySpread", "InterPodAffinity", ""])
-
-
-class PlannedCluster(Protocol):
-    """The methods of a cluster that planning needs."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    def objects(self) -> list[Object]: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +107,7 @@ class PlanProblem:
 
 
 def state_problem(
-    cluster: PlannedCluster, pods: Sequence[Pod], offers: Iterable[Offer], policies: Sequence[Object],
+    cluster: AskedCluster, pods: Sequence[Pod], offers: Iterable[Offer], policies: Sequence[Object],
     limits: tuple[TypeLimit, ...] = (),
 ) -> PlanProblem:  # fmt: skip
     """Return the problem of placing pending pods of a cluster, with nodes of these offers."""

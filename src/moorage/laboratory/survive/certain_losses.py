@@ -22,8 +22,8 @@ from moorage.core.cycle.decision import Feasible
 from moorage.core.engine.facts import Gone
 from moorage.framework.plugin_runner import run_pre_filter
 from moorage.framework.post_filter import PreFiltered
-from moorage.laboratory.drain.drain_question import OutageCluster
 from moorage.laboratory.survive.failures import NodeFailures, replacement_of
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import known_feasible
 from moorage.laboratory.trial.history import Told
 from moorage.plugins.affinity.affinity_scores import AffinityCounts
@@ -39,7 +39,7 @@ _SPREAD: Final = "PodTopologySpread"
 _OF_CLAIMS: Final = frozenset(["NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"])
 
 
-def helpless_pods(cluster: OutageCluster) -> list[Pod]:
+def helpless_pods(cluster: AskedCluster) -> list[Pod]:
     """Return the pending pods that a loss cannot help and that cannot change its outcome, unless it preempts pods."""
     if not _is_default(cluster):
         return []
@@ -52,18 +52,18 @@ def frees_zones(pods: Sequence[Pod]) -> bool:
     return any(term.topology_key != _HOSTNAME for pod in pods for term in PodInfo(pod).required_anti_affinity)
 
 
-def _is_default(cluster: OutageCluster) -> bool:
+def _is_default(cluster: AskedCluster) -> bool:
     options, scheduler = cluster.options, cluster.simulation.scheduler
     if options.config is not None or options.plugins or options.provider or cluster._history.config:
         return False
     return not scheduler.cycle.extenders and scheduler.cluster.groups is None
 
 
-def _pending(cluster: OutageCluster) -> list[Pod]:
+def _pending(cluster: AskedCluster) -> list[Pod]:
     return [record.pod for record in cluster.simulation.records.values() if record.state == State.PENDING]
 
 
-def _is_helpless(cluster: OutageCluster, pod: Pod) -> bool:
+def _is_helpless(cluster: AskedCluster, pod: Pod) -> bool:
     """Return whether a pod that fits on no node, and not with preemption either, fits on none after a loss.
 
     That is so if it counts no other nodes, is gated, has a claim that is not there, or needs to be near pods that do not exist.
@@ -90,7 +90,7 @@ def _is_helpless(cluster: OutageCluster, pod: Pod) -> bool:
     return not any(all(term.matches(one.namespace, one.labels) for term in terms) for one in pods)
 
 
-def _pre_filtered(cluster: OutageCluster, pod: PodInfo) -> PreFiltered | None:
+def _pre_filtered(cluster: AskedCluster, pod: PodInfo) -> PreFiltered | None:
     scheduler = cluster.simulation.scheduler
     profile = scheduler.profiles.get(pod.spec.scheduler_name)
     return None if profile is None else run_pre_filter(profile, pod, scheduler.snapshot)
@@ -100,7 +100,7 @@ def _pre_filtered(cluster: OutageCluster, pod: PodInfo) -> PreFiltered | None:
 class CertainLosses:
     """Finds losses of a cluster at rest after which every pod certainly has a node. It holds for the present state only."""
 
-    cluster: OutageCluster
+    cluster: AskedCluster
     failures: NodeFailures
 
     def __post_init__(self) -> None:

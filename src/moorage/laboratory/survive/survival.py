@@ -28,9 +28,9 @@ from moorage.basis.printable import one_line
 from moorage.core.engine.facts import Gone
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
-from moorage.laboratory.drain.drain_question import OutageCluster
 from moorage.laboratory.survive.certain_losses import CertainLosses, frees_zones, helpless_pods
 from moorage.laboratory.survive.failures import NodeFailures
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.trials import kept, workers_of
@@ -192,7 +192,7 @@ class SurvivalRun:
     ``budget``     ends the losses, and other runs, when it is spent
     """
 
-    cluster: OutageCluster
+    cluster: AskedCluster
     over: str = "node"
     depth: int = 1
     on_loss: Callable[[NodeLoss], None] | None = None
@@ -381,7 +381,7 @@ def _lose_forked(at: int) -> NodeLoss:
 
 def _lose_elsewhere(data: bytes, domains: Sequence[FailureDomain]) -> list[NodeLoss]:
     """Compute losses in a worker, which keeps the cluster of its last call."""
-    cluster: OutageCluster = kept(data)
+    cluster: AskedCluster = kept(data)
     run = SurvivalRun(cluster)
     failures = NodeFailures(lambda: cluster.simulation, cluster._step)
     return [run._lose(failures, domain) for domain in domains]

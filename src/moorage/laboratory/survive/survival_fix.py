@@ -24,7 +24,8 @@ from moorage.laboratory.change.offers import ChangeSet
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.survive.failures import NodeFailures
 from moorage.laboratory.survive.survival import SurvivalRun
-from moorage.laboratory.trial.cluster_trials import ClusterTrials, TriedCluster
+from moorage.laboratory.trial.asked_cluster import AskedCluster
+from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.report.survival_report import NodeLoss, SurvivalFix
 from moorage.simulator.pod_books import State
 
@@ -50,7 +51,7 @@ class FixSearch:
     """Searches in an open transaction, before the pending pods are placed. ``most``: how many losses may be computed."""
 
     run: SurvivalRun
-    cluster: TriedCluster
+    cluster: AskedCluster
     most: int
     costs: Costs = field(default_factory=Costs)
 

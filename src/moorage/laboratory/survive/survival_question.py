@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Protocol
 
 from msgspec import Struct, field
 
 from moorage.basis.printable import one_line
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.drain.drain_question import OutageCluster, check_nodes
+from moorage.laboratory.drain.drain_question import check_nodes
 from moorage.laboratory.survive.failures import FailureMode, NodeFailures, class_of
 from moorage.laboratory.survive.survival import Losses, SurvivalRun, worst_of
 from moorage.laboratory.survive.survival_fix import FixSearch, SpareNodes, find_spare
-from moorage.laboratory.trial.cluster_trials import TriedCluster
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.survival_report import (
@@ -32,10 +31,6 @@ _MODES = {
     "deleted": "the node objects and their pods are gone at once",
     "unreachable": "the nodes are tainted at once; their pods are deleted when their tolerations end, and their objects stay",
 }
-
-
-class SurvivingCluster(OutageCluster, TriedCluster, Protocol):
-    """The methods of a cluster that these questions need."""
 
 
 class SurvivalAsked(Struct, frozen=True):
@@ -60,7 +55,7 @@ class SurvivalAsked(Struct, frozen=True):
 
 
 def failure_report(
-    cluster: OutageCluster, request: AnswerRequest, nodes: Sequence[str], mode: FailureMode = "deleted", lost: str = ""
+    cluster: AskedCluster, request: AnswerRequest, nodes: Sequence[str], mode: FailureMode = "deleted", lost: str = ""
 ) -> FailureReport:
     """Return what happens when nodes are lost. Nothing changes.
 
@@ -82,7 +77,7 @@ def failure_report(
 
 
 def survival_report(
-    cluster: SurvivingCluster, request: AnswerRequest, asked: SurvivalAsked, on_loss: Callable[[NodeLoss], None] | None = None
+    cluster: AskedCluster, request: AnswerRequest, asked: SurvivalAsked, on_loss: Callable[[NodeLoss], None] | None = None
 ) -> Survival:
     """Return whether a cluster survives the loss of each node, zone or domain. Nothing changes.
 
@@ -124,12 +119,12 @@ def survival_report(
     )
 
 
-def _priorities(cluster: OutageCluster) -> dict[str, int]:
+def _priorities(cluster: AskedCluster) -> dict[str, int]:
     pods = cluster.simulation.pods.values()
     return {class_of(pod): pod.priority for pod in pods}
 
 
-def _fix(cluster: SurvivingCluster, run: SurvivalRun, losses: Losses, asked: SurvivalAsked) -> tuple[SurvivalFix | None, bool]:
+def _fix(cluster: AskedCluster, run: SurvivalRun, losses: Losses, asked: SurvivalAsked) -> tuple[SurvivalFix | None, bool]:
     """Return a fix, and whether one was searched for."""
     if losses.survived or not losses.is_complete or not asked.fix_probes or losses.computed > asked.fix_probes:
         return None, False
@@ -137,7 +132,7 @@ def _fix(cluster: SurvivingCluster, run: SurvivalRun, losses: Losses, asked: Sur
         return FixSearch(run, cluster, asked.fix_probes).find(), True
 
 
-def _spare(cluster: SurvivingCluster, run: SurvivalRun, asked: SurvivalAsked) -> SpareNodes | None:
+def _spare(cluster: AskedCluster, run: SurvivalRun, asked: SurvivalAsked) -> SpareNodes | None:
     if not asked.spare:
         return None
     if run.budget.is_interrupted or run.budget.left_s <= 0:

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Protocol
 
 from moorage.api.core import Node, Pod
-from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.errors import InputError, MoorageError
@@ -21,7 +19,7 @@ from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.edit.changes import reconfigured_profile
-from moorage.laboratory.placements import PodPlacement
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import Nominated, known_feasible, quick_decision
 from moorage.laboratory.trial.recorded_state import RecordedQueue
 from moorage.laboratory.trial.trials import (
@@ -42,20 +40,6 @@ from moorage.state.pod_info import PodInfo
 _NEEDED = frozenset(["queueSort", "bind"])
 
 
-class TriedCluster(Protocol):
-    """The methods of a cluster that trials need."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    @property
-    def loaded(self) -> Loaded: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-    def apply(self, *changes: Change) -> None: ...
-    def schedule(
-        self, pods: Iterable[str | Pod] | None = None, *, nodes: Sequence[str] | None = None, dry_run: bool = False
-    ) -> list[PodPlacement]: ...
-
-
 @dataclass
 class ClusterTrials:
     """Trials of one pod, ``namespace/name``, in a cluster.
@@ -64,7 +48,7 @@ class ClusterTrials:
     ``patterns``    nodes that the cluster does not have, and that can be added
     """
 
-    cluster: TriedCluster
+    cluster: AskedCluster
     key: str
     with_queue: bool = False
     patterns: Sequence[Node] = ()

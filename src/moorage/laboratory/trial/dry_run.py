@@ -8,8 +8,7 @@ certain to succeed (``certain_bindings``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -48,15 +47,6 @@ from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
-
-
-class TrialCluster(Protocol):
-    """The methods of a cluster that trials need."""
-
-    @property
-    def simulation(self) -> SimulatedCluster: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-
 
 # -- certain bindings --------------------------------------------------------------------------------------------------
 # Tell whether binding a pod with volumes or devices is certain to succeed in a simulation, without trying it.

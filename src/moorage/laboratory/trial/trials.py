@@ -26,6 +26,7 @@ from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
+from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.cluster import Snapshot
@@ -37,7 +38,6 @@ from moorage.state.view import FewRows
 if TYPE_CHECKING:
     from moorage.laboratory.plan.plan_packing import NodeTrials  # imports an autoscaler
     from moorage.laboratory.plan.plan_problem import PlanProblem
-    from moorage.laboratory.trial.dry_run import TrialCluster
 
 # -- moves -------------------------------------------------------------------------------------------------------------
 # Pods that could move to make room: each to the node, other than its own, that the scheduler would now choose for it.
@@ -250,7 +250,7 @@ class SpreadTrials:
     """Trials like those of ``NodeTrials``, several at once. ``runs`` and ``probes`` count those of all workers."""
 
     def __init__(
-        self, executor: Executor, cluster: TrialCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object],
+        self, executor: Executor, cluster: AskedCluster, problem: PlanProblem, pods: Sequence[Pod], policies: Sequence[Object],
         *, whole_queue: bool,
     ) -> None:  # fmt: skip
         self.workers = workers_of(executor)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.api.reading.manifests import read_first_yaml
+from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.corrections import closest
@@ -26,32 +27,14 @@ from moorage.state.pod_requests import amount
 
 __all__ = ["BASE_COSTS", "UNDONE", "Costs", "costs_of", "read_costs"]
 
-#: How each change is undone: how → changes and their efforts. ``wait-open``: for a job without a deadline.
-_EFFORTS: Final[Mapping[str, Mapping[str, float]]] = {
-    "command": {
-        "wait": 1, "wait-open": 3, "create": 1, "volume": 2, "label": 2, "uncordon": 1, "repair": 2,
-        "evict": 1, "move": 1, "surge": 2.5, "scale": 2, "relabel": 9.5, "untaint": 10, "untaint-condition": 11,
-        "quota": 7, "allocatable": 11, "pods": 11,
-    },
-    "rollout": {
-        "correct": 0, "scheduler-name": 0, "tolerate-own": 1, "ungate": 1, "match-label-keys": 2, "node-name": 2,
-        "request": 3, "priority": 7, "preemption-policy": 7, "max-skew": 8, "tolerate": 9, "drop-selector": 9,
-        "drop-expression": 9, "prefer": 9, "schedule-anyway": 9, "drop-port": 9,
-    },
-    "drain": {"add-node": 6},
-    "restart": {"plugin-argument": 8, "profile": 8, "feature": 10, "disable-plugin": 12},
-    "never": {"claim": 9.5},
-}  # fmt: skip
+#: What changes cost, in which order people make them, and which are left out.
+CHANGES: Final[Mapping[str, Any]] = table_of("moorage.laboratory.change", "changes.toml")
+_EFFORTS: Final[Mapping[str, Mapping[str, float]]] = CHANGES["efforts"]
 #: Change → how it is undone.
 UNDONE: Final = {verb: how for how, verbs in _EFFORTS.items() for verb in verbs}
 #: Name in a file of costs → cost.
 BASE_COSTS: Final[Mapping[str, float]] = {
-    "who.none": 0, "who.pod": 0.5, "who.node": 1, "who.cluster": 1, "who.other": 2, "who.config": 3,
-    "undone.command": 0, "undone.rollout": 0.5, "undone.drain": 1, "undone.restart": 1, "undone.never": 2,
-    "disturbs.moved": 1, "disturbs.preempted": 1, "disturbs.budget": 0.5, "disturbs.broken": 3, "disturbs.stranded": 3,
-    "price": 1,
-    "steps.request": 2, "steps.max-skew": 0.5, "steps.allocatable": 1,
-    **{f"effort.{verb}": cost for verbs in _EFFORTS.values() for verb, cost in verbs.items()},
+    **CHANGES["costs"], **{f"effort.{verb}": cost for verbs in _EFFORTS.values() for verb, cost in verbs.items()},
 }  # fmt: skip
 #: How many changes keep their cost.
 _REMEMBERED: Final = 8192

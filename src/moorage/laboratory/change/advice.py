@@ -8,7 +8,7 @@ condition, wait for a job rather than evict it. It leaves out what no one should
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice, product
@@ -22,7 +22,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
-from moorage.laboratory.costs import Costs
+from moorage.laboratory.costs import CHANGES, Costs
 from moorage.laboratory.edit.changes import AT_FIRST, GOING, is_of_start, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
 from moorage.laboratory.present import Surroundings
@@ -30,49 +30,15 @@ from moorage.laboratory.trial.trials import Trial
 from moorage.simulator.owners import controller_of
 
 #: What people do, in the order in which they do it: kind → verbs.
-KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "wait": ("wait",),
-    "correct": (
-        "correct", "create", "volume", "scheduler-name", "tolerate-own", "ungate", "label", "match-label-keys", "node-name",
-    ),
-    "repair": ("uncordon", "repair"),
-    "move": ("evict", "move", "surge"),
-    "scale": ("scale",),
-    "shrink": ("request",),
-    "grow": ("add-node", "quota"),
-    "priority": ("priority", "preemption-policy"),
-    "loosen": (
-        "tolerate", "untaint", "relabel", "drop-selector", "drop-expression", "max-skew", "schedule-anyway", "prefer",
-        "drop-port", "claim",
-    ),
-    "configure": ("plugin-argument", "profile", "feature", "allocatable", "pods", "disable-plugin"),
-}  # fmt: skip
+KINDS: Final[Mapping[str, Sequence[str]]] = CHANGES["kinds"]
 _RANKS: Final = {verb: rank for rank, verbs in enumerate(KINDS.values()) for verb in verbs}
 
 #: Why a change is left out, by a short name for the reason.
-LEFT_OUT: Final[Mapping[str, str]] = {
-    "condition": "the taint of a node's condition returns, and tolerating it puts the pod on a node that does not work",
-    "leaving": "the node is about to be deleted",
-    "dedicated": "the taint keeps the nodes for other pods",
-    "capacity": "a node has what its machine has",
-    "filter": "without the plugin, pods go to nodes that cannot run them",
-    "pool": "other pods select the node by the label that it would lose",
-    "misspelt": "no node has this value: it looks misspelt",
-    "binding": "the pod would get other data",
-    "unlisted": "the file of types does not have a node like it",
-    "used": "the pods of the workload use more than that",
-    "nothing": "the pod asks for a resource because it needs some of it",
-    "lost": "no controller creates the pod again",
-    "pinned": "a DaemonSet has one pod for each node, and this one is for its node",
-    "stranded": "the pod that replaces an evicted one would stay pending",
-    "budget": "a disruption budget does not allow the eviction",
-    "returns": "the preempted pod belongs to the same workload or to a DaemonSet, and comes back",
-    "system": "only pods of the system have a priority this high",
-}
+LEFT_OUT: Final[Mapping[str, str]] = CHANGES["left_out"]
 #: A node that is not ready counts as starting for this long.
 _STARTS_WITHIN_S: Final = 900
 #: Verbs that are always left out, and why.
-_NEVER: Final = {"disable-plugin": "filter", "allocatable": "capacity", "pods": "capacity", "claim": "binding"}
+_NEVER: Final[Mapping[str, str]] = CHANGES["never"]
 _HIGHEST: Final = 1_000_000_000
 #: Changes that a person makes only instead of the one that plugins offer.
 _REPLACING: Final = frozenset(["surge", "relabel", "wait", "tolerate-own", "repair"])

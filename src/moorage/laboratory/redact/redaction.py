@@ -23,7 +23,7 @@ from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.config.decoder import read_text
 from moorage.errors import InputError
 from moorage.laboratory.present import ObjectLike, read_given
-from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
+from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.simulator.cluster_input import ClusterInput
 
@@ -35,23 +35,9 @@ from moorage.simulator.cluster_input import ClusterInput
 # text becomes a token, as for objects.
 
 _HINT: Final = "apiVersion: kubescheduler.config.k8s.io/v1 and kind: KubeSchedulerConfiguration"
-#: Fields about running the scheduler, such as connections and logging, on which no decision depends.
-_DROPPED: Final = frozenset({
-    "clientConnection", "enableContentionProfiling", "enableProfiling", "healthzBindAddress", "leaderElection",
-    "metricsBindAddress", "policy", "tlsConfig",
-})  # fmt: skip
-#: Fields whose texts are from a fixed vocabulary, or lengths of time.
-_KEPT: Final = frozenset({
-    "apiVersion", "bindingTimeout", "defaultingType", "filterTimeout", "gpuSelMethod", "httpTimeout", "kind", "provider",
-    "type", "unschedulablePodFlushInterval", "whenUnsatisfiable",
-})  # fmt: skip
-_LABELS: Final = frozenset({
-    "absentLabels", "absentLabelsPreference", "affinityLabels", "antiAffinityLabelsPreference", "label", "labels",
-    "presentLabels", "presentLabelsPreference", "topologyKey",
-})  # fmt: skip
-#: Fields with the same content as fields of pods and nodes.
-_OF_OBJECTS: Final = frozenset({"addedAffinity", "labelSelector"})
-_RULES: Final = frozenset({"predicates", "priorities"})
+_KEPT, _DROPPED, _LABELS, _OF_OBJECTS, _RULES = (
+    frozenset(RULES["configuration"][what]) for what in ("kept", "dropped", "labels", "of_objects", "rules")
+)
 
 
 def read_configuration(text: bytes, where: str) -> dict[str, Any]:
@@ -125,14 +111,9 @@ class _Configuration:
 # -- redaction ---------------------------------------------------------------------------------------------------------
 
 _DRIVER_WORDS: Final = re.compile(r"[a-z0-9]{4,}")
-#: Fields whose texts may contain the same words as names: API groups, schedules, expressions with their names replaced.
-_VOCABULARIES: Final = frozenset({"apiGroup", "apiVersion", "expression", "kind", "reason", "schedule", "timeZone"})
-#: Words of well-known namespaces, classes, platforms and values, which reveal nothing.
-_COMMON: Final = frozenset({
-    "amd64", "arm64", "cluster", "critical", "default", "demand", "false", "kube", "latest", "lease", "linux", "memory",
-    "mirror", "node", "none", "ondemand", "pods", "ppc64le", "provisioner", "public", "s390x", "scheduler", "spot", "storage",
-    "system", "true", "windows", *(word for driver in KNOWN_DRIVERS for word in _DRIVER_WORDS.findall(driver)),
-})  # fmt: skip
+_VOCABULARIES: Final = frozenset(RULES["search"]["vocabularies"])
+#: Words that reveal nothing.
+_COMMON: Final = frozenset(RULES["search"]["common_words"]).union(*map(_DRIVER_WORDS.findall, KNOWN_DRIVERS))
 _WORD: Final = re.compile(r"[A-Za-z0-9]{4,}")
 
 

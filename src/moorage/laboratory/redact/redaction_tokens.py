@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from moorage.basis import table_of
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
@@ -33,54 +34,21 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-KNOWN_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+#: What is done with each field, label and annotation.
+RULES: Final[Mapping[str, Any]] = table_of("moorage.laboratory.redact", "rules.toml")
+_LABELS: Final[Mapping[str, Any]] = RULES["labels"]
+KNOWN_NAMESPACES: Final = frozenset(RULES["names"]["namespaces"])
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
-#: Kind → the letter of its names; ``x`` stands for all others.
-_LETTERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("Node", "CSINode"), "n"),
-    "Namespace": "s",
-    "Pod": "p",
-    **dict.fromkeys(
-        ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"), "w"
-    ),
-    "PersistentVolumeClaim": "c",
-    "PersistentVolume": "v",
-    **dict.fromkeys(("DeviceClass", "PriorityClass", "RuntimeClass", "StorageClass", "VolumeAttributesClass"), "k"),
-    "PodDisruptionBudget": "b",
-    "Service": "e",
-    "ResourceClaim": "q",
-    "ResourceClaimTemplate": "q",
-}  # fmt: skip
+#: Kind → the letter of its names.
+_LETTERS: Final = {kind: letter for letter, kinds in RULES["names"]["letters"].items() for kind in kinds}
 _WELL_KNOWN: Final = re.compile(r"([a-z0-9-]+\.)*(kubernetes|k8s)\.io/.+")
-#: Keys without a domain, or of vendors, that programs share.
-_KNOWN_KEYS: Final = frozenset({
-    "controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", "pod-template-hash",
-    "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType", "topology.cinder.csi.openstack.org/zone",
-    "topology.ebs.csi.aws.com/zone", "topology.gke.io/zone",
-})  # fmt: skip
 _ROLE: Final = "node-role.kubernetes.io/"
-_KNOWN_ROLES: Final = frozenset({"control-plane", "etcd", "infra", "master", "node", "worker"})
-#: Keys whose values are from a fixed vocabulary, or numbers.
-_KEPT_VALUES: Final = frozenset({
-    "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index", "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/os", "eks.amazonaws.com/capacityType", "karpenter.sh/capacity-type", "kubernetes.io/arch",
-    "kubernetes.io/os", "pod-template-generation",
-})  # fmt: skip
+_KNOWN_KEYS, _KNOWN_ROLES, _KEPT_VALUES = (frozenset(_LABELS[what]) for what in ("known", "roles", "kept"))
 _PLAIN_VALUES: Final = frozenset({"", "true", "false"})
-#: The letter for the values of keys that hold names.
-_NAME_VALUES: Final[Mapping[str, str]] = {
-    "kubernetes.io/hostname": "n",
-    "kubernetes.io/metadata.name": "s",
-    "batch.kubernetes.io/job-name": "w",
-    "job-name": "w",
-    "batch.kubernetes.io/controller-uid": "u",
-    "controller-uid": "u",
-}  # fmt: skip
 _POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBERED: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})")
-#: Every address, and the local one.
-_PLAIN_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})  # noqa: S104
+_PLAIN_ADDRESSES: Final = frozenset(RULES["names"]["addresses"])
 #: Joins the zones of a volume that is in several.
 _BETWEEN_ZONES: Final = "__"
 #: The largest shift of times, in seconds: ten years.
@@ -189,7 +157,7 @@ class Tokens:
             return self.numbered(value)
         if _BETWEEN_ZONES in value and key.endswith("/zone"):
             return _BETWEEN_ZONES.join(self.of("m", zone) for zone in value.split(_BETWEEN_ZONES))
-        letter = _NAME_VALUES.get(key, "m")
+        letter = _LABELS["letters"].get(key, "m")
         return self.name("Namespace", value) if letter == "s" else self.of(letter, value)
 
     def labels(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Redact one object: keep fields that are known to be harmless, and replace all others by tokens.
 
-The texts of fields that are not listed here become tokens. So a new field cannot leak.
+The texts of fields that ``rules.toml`` does not list become tokens. So a new field cannot leak.
 """
 
 from __future__ import annotations
@@ -12,65 +12,24 @@ from typing import Any, Final, TypeAlias
 from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.parser import Token, scan, unquoted
 from moorage.errors import InputError
-from moorage.laboratory.redact.redaction_tokens import Tokens, is_well_known
+from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
 from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins
 
 #: Name of an object, by kind, namespace and name.
 NameOf: TypeAlias = Callable[[str, str, str], str]
 
-#: Fields whose texts are from a fixed vocabulary, numbers or quantities.
-_KEPT: Final = frozenset({
-    "accessModes", "allocationMode", "allocationMultiplier", "apiGroup", "apiVersion", "completionMode",
-    "concurrencyPolicy", "declaredFeatures", "disruptionMode", "effect", "kind", "maxSurge", "maxUnavailable",
-    "maximumVolumeSize", "medium", "minAvailable", "nodeAffinityPolicy", "nodeTaintsPolicy", "operator",
-    "persistentVolumeReclaimPolicy", "phase", "podManagementPolicy", "policy", "preemptionPolicy", "protocol",
-    "reclaimPolicy", "resize", "restartPolicy", "schedule", "scopeName", "scopes", "sizeLimit", "status", "timeZone",
-    "type", "unhealthyPodEvictionPolicy", "validRange", "validValues", "version", "versions", "volumeBindingMode",
-    "volumeMode", "whenUnsatisfiable",
-})  # fmt: skip
-#: Fields that are left out.
-_DROPPED: Final = frozenset({
-    "description", "fsType", "managedFields", "message", "mountOptions", "parameters", "resourceVersion", "volumeAttributes",
-})  # fmt: skip
-_RESOURCES: Final = frozenset({
-    "allocatable", "allocatedResources", "capacity", "consumedCapacity", "defaultRequest", "hard", "limits", "max",
-    "maxLimitRequestRatio", "min", "overhead", "podFixed", "requests", "used",
-})  # fmt: skip
-_TIMES: Final = frozenset({
-    "completionTime", "creationTimestamp", "deletionTimestamp", "lastScheduleTime", "lastTransitionTime", "startTime",
-    "timeAdded",
-})  # fmt: skip
-#: Fields that name an object of a kind.
-_NAMES: Final[Mapping[str, str]] = {
-    "claimName": "PersistentVolumeClaim", "currentVolumeAttributesClassName": "VolumeAttributesClass",
-    "deviceClassName": "DeviceClass", "namespace": "Namespace", "namespaces": "Namespace", "nodeName": "Node",
-    "nominatedNodeName": "Node", "persistentVolumeName": "PersistentVolume", "priorityClassName": "PriorityClass",
-    "resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate",
-    "runtimeClassName": "RuntimeClass", "serviceName": "Service", "storageClassName": "StorageClass",
-    "volumeAttributesClassName": "VolumeAttributesClass", "volumeName": "PersistentVolume",
-}  # fmt: skip
-_KEYS: Final = frozenset({"topologyKey", "topologyKeys", "matchLabelKeys", "mismatchLabelKeys"})
-_DRIVERS: Final = frozenset({"attacher", "driver", "provisioner"})
+_FIELDS: Final[Mapping[str, Any]] = RULES["fields"]
+_KEPT, _DROPPED, _AMOUNTS, _TIMES, _KEYS, _DRIVERS = (
+    frozenset(_FIELDS[what]) for what in ("kept", "dropped", "amounts", "times", "label_keys", "drivers")
+)
+_NAMES: Final[Mapping[str, str]] = _FIELDS["names"]
+_PLAIN_ANNOTATIONS: Final = frozenset(RULES["annotations"]["kept"])
+_LOOKS_INSIDE, _READS_AMOUNT = (frozenset(RULES["cel"][what]) for what in ("looks_inside", "reads_amounts"))
+#: Binds a variable, whose name comes next.
+_BIND: Final = ["cel", ".", "bind", "("]
 KNOWN_DRIVERS: Final = frozenset({*in_tree_plugins(), "kubernetes.io/no-provisioner"}) | {
     driver for plugin in in_tree_plugins() if (driver := driver_of(plugin)) is not None
 }
-#: Functions of CEL that look into a text, so that a token in its place gives another result.
-_LOOKS_INSIDE: Final = frozenset({
-    "contains", "endsWith", "find", "findAll", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "matches",
-    "replace", "size", "split", "startsWith", "substring", "trim", "upperAscii",
-})  # fmt: skip
-#: Binds a variable, whose name comes next.
-_BIND: Final = ["cel", ".", "bind", "("]
-#: Functions of CEL whose argument is an amount or a version, which stays.
-_READS_AMOUNT: Final = frozenset({"quantity", "semver", "isQuantity", "isSemver"})
-#: Annotations whose value is a number or a fixed word.
-_PLAIN_ANNOTATIONS: Final = frozenset({
-    "batch.kubernetes.io/job-completion-index", "controller.kubernetes.io/pod-deletion-cost",
-    "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas", "deployment.kubernetes.io/revision",
-    "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "resource.kubernetes.io/extended-resource-claim",
-    "storage.alpha.kubernetes.io/migrated-plugins", "storageclass.beta.kubernetes.io/is-default-class",
-    "storageclass.kubernetes.io/is-default-class",
-})  # fmt: skip
 
 
 class Walker:
@@ -102,7 +61,7 @@ class Walker:
             return self._tokens.time(str(value)) or None
         if key in _KEPT:
             return value
-        if key in _RESOURCES and not isinstance(value, list | tuple):
+        if key in _AMOUNTS and not isinstance(value, list | tuple):
             return self._resources(key, value) if isinstance(value, dict) else value
         if isinstance(value, dict):
             return self._map(value, key)
@@ -384,39 +343,5 @@ def _are_maps(value: Any) -> bool:
 
 _Special: TypeAlias = Callable[[Walker, Any, str], Any]
 _SPECIAL: Final[Mapping[str, _Special]] = {
-    "metadata": Walker._metadata,
-    "claimRef": Walker._reference,
-    "dataSource": Walker._reference,
-    "dataSourceRef": Walker._reference,
-    "reservedFor": Walker._consumers,
-    "labels": Walker._label_map,
-    "matchLabels": Walker._label_map,
-    "nodeSelector": Walker._label_map,
-    "selector": Walker._label_map,
-    "matchExpressions": Walker._expressions,
-    "matchLabelExpressions": Walker._expressions,
-    "matchFields": Walker._match_fields,
-    "taints": Walker._taints,
-    "tolerations": Walker._taints,
-    "attributes": Walker._attributes,
-    "matchAttribute": Walker._match_attribute,
-    "distinctAttribute": Walker._match_attribute,
-    "counters": Walker._counters,
-    "nodeAllocatableResourceMappings": Walker._mappings,
-    "expression": Walker._cel,
-    "images": Walker._images,
-    "names": Walker._images,
-    "image": Walker._image,
-    "volumes": Walker._volumes,
-    "drivers": Walker._drivers,
-    "conditions": Walker._conditions,
-    "schedulerName": Walker._scheduler,
-    "resourceName": Walker._resource_name,
-    "extendedResourceName": Walker._resource_name,
-    "disruptedPods": Walker._disrupted,
-    "uid": Walker._uid,
-    "status": Walker._status,
-    "default": Walker._default,
-    "topology": Walker._topology,
-    "hostIP": Walker._host_ip,
+    field: getattr(Walker, f"_{name}") for name, fields in _FIELDS["special"].items() for field in fields
 }

@@ -12,6 +12,8 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.gates import (
+    COUNTED,
+    OTHERS,
     GateResult,
     MeasuredRun,
     MetricComparison,
@@ -364,25 +366,6 @@ def _certainty(found: ComparisonValues, *, wide: bool) -> str:
 
 # -- comparison summary ------------------------------------------------------------------------------------------------
 
-#: Metric → the words for less and for more of it, and the noun that is counted.
-_COUNTED: Final[Mapping[str, tuple[str, str, str]]] = {
-    "nodesUsed": ("frees {}", "uses {} more", "node"),
-    "pending": ("places {} more", "leaves {} more pending", "pod"),
-    "notCreated": ("creates {} more", "does not create {}", "pod"),
-    "preemptions.victims": ("preempts {} fewer", "preempts {} more", "pod"),
-}
-#: Metrics to mention if none of the above differs.
-_OTHERS: Final = (
-    "jobWait.p90",
-    "jobWait.p50",
-    "wait.p99",
-    "wait.p50",
-    "cost",
-    "fragmentation",
-    "balance.cpu",
-    "balance.memory",
-    "stranded.cpu",
-)
 _GOOD, _BAD = "good", "bad"
 
 
@@ -426,11 +409,11 @@ def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str
     """Yield each difference that is not chance, in words, and whether it is an improvement."""
     found = [
         (_GOOD if one.difference < 0 else _BAD, _counted(name, one.difference))
-        for name in _COUNTED
+        for name in COUNTED
         if (one := metrics.get(name)) is not None and one.difference and not one.may_be_zero
     ]
     yield from found
-    for name in ("jobWait.p90",) if found else _OTHERS:
+    for name in ("jobWait.p90",) if found else OTHERS:
         one = metrics.get(name)
         if one is not None and one.difference and not one.may_be_zero and not _reads_equal(one):
             better = one.difference * kind_of(name).better > 0
@@ -439,7 +422,7 @@ def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str
 
 
 def _counted(name: str, difference: float) -> str:
-    less, more, noun = _COUNTED[name]
+    less, more, noun = COUNTED[name]
     amount = amount_text(name, abs(difference))
     what = f"{amount} {noun if amount == '1' else noun + 's'}"
     template = less if difference < 0 else more

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from moorage.basis import table_of
 from moorage.errors import InputError
 
 # -- metric names ------------------------------------------------------------------------------------------------------
@@ -26,60 +27,23 @@ class MetricKind(NamedTuple):
     better: int = -1
 
 
-#: By the first part of a metric's name.
-_KINDS: Final = {
-    "pending": MetricKind("count"),
-    "newPending": MetricKind("count"),
-    "notCreated": MetricKind("count"),
-    "wait": MetricKind("seconds"),
-    "moved": MetricKind("count"),
-    "nodesUsed": MetricKind("count"),
-    "cost": MetricKind("price"),
-    "utilisation": MetricKind("share", 0),
-    "dominantShare": MetricKind("share", 0),
-    "balance": MetricKind("number"),
-    "jain": MetricKind("number", 1),
-    "skew": MetricKind("number"),
-    "fragmentation": MetricKind("share"),
-    "stranded": MetricKind("share"),
-    "fragmented": MetricKind("share"),
-    "preemptions": MetricKind("count"),
-    "attempts": MetricKind("count"),
-    "decisionsPerSecond": MetricKind("count", 1),
-    "jobWait": MetricKind("seconds"),
-    "jobsWaiting": MetricKind("count"),
-    "evictions": MetricKind("count"),
-    "lostHours": MetricKind("number"),
-    "usedHours": MetricKind("number", 1),
-    "fairness": MetricKind("number", 1),
-}
-_TITLES: Final = {
-    "newPending": "new pending",
-    "notCreated": "not created",
-    "nodesUsed": "nodes used",
-    "dominantShare": "dominant share",
-    "preemptions.victims": "preempted",
-    "preemptions.replaced": "preempted, replaced",
-    "preemptions.budgetViolations": "budget violations",
-    "decisionsPerSecond": "decisions/s",
-    "jobsWaiting": "jobs waiting",
-    "fairness": "fairness of queues",
-    "moved.withinGroup": "moved within the group",
-    "moved.toAnotherGroup": "moved to another group",
-    "moved.toAnotherZone": "moved to another zone",
-}
-#: Titles of metrics of which there are several.
-_HEADS: Final = {"jobWait": "job wait", "lostHours": "hours lost,", "usedHours": "hours used,"}
+_METRICS: Final[Mapping[str, Any]] = table_of("moorage.report", "metrics.toml")
+#: What is known of metrics, by the first part of their names.
+_KINDS: Final[Mapping[str, Mapping[str, Any]]] = _METRICS["kinds"]
+_TITLES: Final[Mapping[str, str]] = _METRICS["titles"]
+#: Metric → the words for less and for more of it, and the noun that is counted; and metrics to mention besides.
+COUNTED: Final[Mapping[str, tuple[str, str, str]]] = _METRICS["counted"]
+OTHERS: Final[Sequence[str]] = _METRICS["summary"]["others"]
 #: Values below this round to 0 and get no sign.
 _NOTHING: Final = 0.0005
-_AFTER: Final = {"utilisation": "used", "balance": "σ", "jain": "Jain", "stranded": "stranded", "fragmented": "fragmented"}  # noqa: RUF001
 
 
 def kind_of(name: str) -> MetricKind:
     """Return the kind of a metric. For a name that ends in %, it is a share."""
     if name.endswith("%"):
         return MetricKind("share")
-    return _KINDS.get(name.partition(".")[0], MetricKind("number", 0))
+    known = _KINDS.get(name.partition(".")[0], {"unit": "number", "better": 0})
+    return MetricKind(known["unit"], known.get("better", -1))
 
 
 def title_of(name: str) -> str:
@@ -89,10 +53,11 @@ def title_of(name: str) -> str:
     if base in _TITLES:
         return _TITLES[base] + over_time
     head, _, rest = base.partition(".")
-    if head in _HEADS:
-        return f"{_HEADS[head]} {rest}"
-    if head in _AFTER and rest:
-        return f"{rest} {_AFTER[head]}{over_time}"
+    known = _KINDS.get(head, {})
+    if "before" in known:
+        return f"{known['before']} {rest}"
+    if "after" in known and rest:
+        return f"{rest} {known['after']}{over_time}"
     return f"{head} {rest}".strip() + over_time
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from moorage.api.core import Node
+from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.trace import Trace
@@ -40,44 +41,8 @@ class TraceFormat:
 
 
 FORMATS: Final[Mapping[str, TraceFormat]] = {
-    "openb": TraceFormat(
-        "Alibaba 2023, GPU sharing", "moorage.simulator.traces.openb:read_openb_pair", "openb_pod_list_*.csv",
-        "openb_node_list_*.csv",
-        needs_nodes=True,
-    ),
-    "kube-scheduler-simulator": TraceFormat(
-        "a recording of kube-scheduler-simulator",
-        "moorage.simulator.traces.kwok:read_kube_scheduler_simulator", "the record file, JSON Lines",
-    ),
-    "simkube": TraceFormat("an exported trace of SimKube", "moorage.simulator.traces.simkube:read_simkube",
-    "*.sktrace, MessagePack"),
-    "kwok": TraceFormat("a snapshot or recording of KWOK", "moorage.simulator.traces.kwok:read_kwok", "the snapshot, YAML"),
-    "borg-2019": TraceFormat(
-        "Google's cluster-usage traces v3", "moorage.simulator.traces.borg_2019:read_borg_2019",
-        "instance_events, JSON Lines or CSV",
-        "machine_events, JSON Lines or CSV",
-    ),
-    "azure-2019": TraceFormat(
-        "Azure's virtual machines of 2019 (V2)", "moorage.simulator.traces.azure:read_azure_2019", "vmtable.csv"
-    ),
-    "azure-2020": TraceFormat("Azure's trace for packing", "moorage.simulator.traces.azure:read_azure_2020", "the SQLite file"),
-    "alibaba-2018": TraceFormat(
-        "Alibaba's cluster trace v2018", "moorage.simulator.traces.alibaba:read_alibaba_2018", "batch_task.csv",
-        "machine_meta.csv"
-    ),
-    "alibaba-2020": TraceFormat(
-        "Alibaba's GPU trace v2020 (PAI)", "moorage.simulator.traces.alibaba:read_alibaba_2020", "pai_task_table.csv",
-        "pai_machine_spec.csv",
-    ),
-    "philly": TraceFormat(
-        "Microsoft's Philly clusters", "moorage.simulator.traces.philly:read_philly", "cluster_job_log, JSON",
-        "cluster_machine_list, CSV"
-    ),
-    "helios": TraceFormat(
-        "SenseTime's Helios clusters", "moorage.simulator.traces.helios:read_helios", "cluster_log.csv",
-        "cluster_gpu_number.csv"
-    ),
-}  # fmt: skip
+    name: TraceFormat(**row) for name, row in table_of("moorage.simulator.traces", "formats.toml").items()
+}
 
 
 def read_trace(format_name: str, pods: str | os.PathLike[str], nodes: str | os.PathLike[str] | None = None) -> Trace:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorage.api.releases import Release
 from moorage.errors import Fault
-from moorage.interfaces.cli.live.run_flags import FLAGS, GONE, IDLE
+from moorage.interfaces.cli.live.run_flags import FLAGS, GONE, IDLE, SINCE_1_23
 from moorage.interfaces.cli.pflag import Flag, Given
 
 #: Deprecated flags → fields of the configuration's leaderElection that they set if there is no file.
@@ -26,19 +26,7 @@ _KLOG_REMOVED: Final = (
 )
 #: Flag → what differs from 1.22.
 _CHANGED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "address": {
-        "kind": "ip",
-        "default": "127.0.0.1",
-        "section": "Deprecated",
-        "help": "DEPRECATED: has no effect; accepted for compatibility.",
-        "instead": "This flag has no effect now and will be removed in v1.24. You can use --bind-address instead.",
-    },
-    "port": {
-        "default": 0,
-        "section": "Deprecated",
-        "help": "DEPRECATED: has no effect; only 0 is accepted.",
-        "instead": "This flag has no effect now and will be removed in v1.24. You can use --secure-port instead.",
-    },
+    **SINCE_1_23,
     **{name: {"sets": ""} for name in LOCK_FIELDS},  # --leader-elect-resource-… wins in any order
     **{name: {"instead": _KLOG_REMOVED} for name in _KLOG},
 }

@@ -17,6 +17,8 @@ from moorage.interfaces.cli.pflag import Flag
 _TABLE: Final = table_of("moorage.interfaces.cli.live", "flags.toml")
 _GONE: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = _TABLE.pop("Gone")
 _LEGACY: Final[Mapping[str, Any]] = _TABLE.pop("legacy")
+#: Flag → what differs from 1.22 in releases that still have it.
+SINCE_1_23: Final[Mapping[str, Mapping[str, Any]]] = _TABLE.pop("since_1_23")
 
 
 def _flags(sections: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Flag]:

@@ -86,7 +86,7 @@ class Module:
         """Return whether it is a plugin, an entry point or data."""
         if {"plugins", "gpu_sharing"} & set(self.place.parts) or self.place.name in {"__init__.py", "__main__.py"}:
             return True
-        if re.search(r"^@\w+\.(command|group)\(", self.text, re.MULTILINE):
+        if re.search(r"^@(\w+\.(command|group)|described)\(", self.text, re.MULTILINE):
             return True
         return all(isinstance(node, DATA) for node in ast.parse(self.text).body)
 
@@ -156,6 +156,8 @@ def _flat_folders(every: Iterable[Module]) -> Iterator[str]:
 
 def _unnamed(root: Path, every: Sequence[Module]) -> Iterator[str]:
     used = set(_named_outside(root))
+    for table in (root / "src/moorage").rglob("*.toml"):
+        used.update(DOTTED.findall(table.read_text(encoding="utf-8")))
     for one in every:
         used |= one.named - {one.name}
     packages = {name.rsplit(".", cut)[0] for name in used for cut in range(1, name.count(".") + 1)}

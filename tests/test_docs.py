@@ -273,7 +273,7 @@ def options_of(command):
 def commands():
     """Return the options of every command, by the words that name it."""
     from moorage.interfaces.cli.config import config
-    from moorage.interfaces.cli.live.run_flags import FLAGS, GONE
+    from moorage.interfaces.cli.live.release_flags import FLAGS, GONE
     from moorage.interfaces.cli.live.up import up
     from moorage.interfaces.cli.questions.simulate import simulate
 

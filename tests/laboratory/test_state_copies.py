@@ -13,8 +13,7 @@ import moorage
 from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdicts import Hold
 from moorage.laboratory import cluster as cluster_module
-from moorage.laboratory.trial.history import play
-from moorage.laboratory.trial.state_copies import StateCopy, is_shared
+from moorage.laboratory.trial.history import StateCopy, is_shared, play
 from tests.laboratory.random_world import OTHERS, World
 from tests.laboratory.test_pod_states import node, obj, pod
 from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions

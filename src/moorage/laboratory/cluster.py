@@ -42,17 +42,15 @@ from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.dry_run import quick_placements
 from moorage.laboratory.trial.feasibility import feasibility_of
-from moorage.laboratory.trial.history import Evicted, History, Ran, Step, Told, Tried, copy_of, play, scope_of, take
+from moorage.laboratory.trial.history import Digests, Evicted, History, Ran, Step, Told, Tried, copy_of, play, scope_of, take
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.recorded_state import UndoLog
-from moorage.laboratory.trial.state_copies import Digests
 from moorage.report.answer import LateText
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
-from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
-from moorage.simulator.job_groups import create_for
+from moorage.simulator.cluster_run import create_for, input_notes, objects_of, workload_names
 from moorage.simulator.outcome_collector import collect, refused_outcomes
 from moorage.simulator.pod_books import in_turn
 from moorage.simulator.simulate import Options, kinds_named

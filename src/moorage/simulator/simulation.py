@@ -47,6 +47,7 @@ from moorage.simulator.pod_books import (
     FastPlacements,
     LastAttempt,
     Messages,
+    PodCollector,
     PodRecord,
     SimulatedAttempt,
     State,
@@ -55,7 +56,6 @@ from moorage.simulator.pod_books import (
     timestamp,
     wants_a_node,
 )
-from moorage.simulator.pod_collector import PodCollector
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]

@@ -13,8 +13,8 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.live import up as up_module
+from moorage.interfaces.cli.live.release_flags import ReleaseCommand
 from moorage.interfaces.cli.live.run import run
-from moorage.interfaces.cli.live.run_release import ReleaseCommand
 from moorage.interfaces.cli.pflag import FlagError
 from moorage.laboratory.redact.live_dump import DumpWriter, Pages
 

@@ -10,10 +10,8 @@ import yaml
 
 from moorage.api.releases import RELEASES
 from moorage.errors import InputError
-from moorage.interfaces.cli.live.legacy_options import policy_of
+from moorage.interfaces.cli.live.release_flags import FLAGS, GONE, Era, flags_of, ignored_with_config, policy_of
 from moorage.interfaces.cli.live.run import run
-from moorage.interfaces.cli.live.run_flags import FLAGS, GONE, flags_of, ignored_with_config
-from moorage.interfaces.cli.live.run_release import Era
 from moorage.interfaces.cli.pflag import FlagError, Given, read_flags
 from tests.interfaces.cli.test_run import PAGE, run_here
 

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from moorage.interfaces.cli.live.run_flags import FLAGS, LEADER_FIELDS
+from moorage.interfaces.cli.live.release_flags import FLAGS, LEADER_FIELDS
 from moorage.interfaces.cli.pflag import Flag, read_flags
 
 KINDS = (

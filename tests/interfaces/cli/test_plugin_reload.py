@@ -7,7 +7,7 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.framework.registry import load
-from moorage.interfaces.cli.live.plugin_files import PluginFiles
+from moorage.interfaces.cli.live.up import PluginFiles
 
 RULES = "import reload_helper\nclass Picky:\n    name = 'Picky'\n    says = '{}' + reload_helper.WORD\n"
 

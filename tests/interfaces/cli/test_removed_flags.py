@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from moorage.api.releases import RELEASES
-from moorage.interfaces.cli.live.removed_flags import flags_since_1_23
-from moorage.interfaces.cli.live.run_flags import FLAGS, GONE
+from moorage.interfaces.cli.live.release_flags import FLAGS, GONE, flags_since_1_23
 from moorage.interfaces.cli.live.run_serving import metric_filter
 from moorage.interfaces.cli.pflag import read_flags
 from tests.interfaces.cli.test_legacy_flags import is_taken

@@ -23,7 +23,7 @@ from aiohttp import ClientSession, TCPConnector
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving, write_kubeconfig
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.release_flags import FLAGS
 from moorage.interfaces.cli.main import _run
 from moorage.interfaces.cli.pflag import read_flags
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity

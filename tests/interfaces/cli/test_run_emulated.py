@@ -8,8 +8,7 @@ import pytest
 from aiohttp import ClientSession
 
 from moorage.api.releases import find_release
-from moorage.interfaces.cli.live.run_flags import FLAGS
-from moorage.interfaces.cli.live.run_release import Era
+from moorage.interfaces.cli.live.release_flags import FLAGS, Era
 from moorage.interfaces.cli.pflag import read_flags
 from moorage.live.server.api_lock import ANNOTATION
 from tests.interfaces.cli.test_run import running, scheduler

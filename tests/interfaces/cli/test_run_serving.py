@@ -15,7 +15,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.interfaces.cli.live import run_serving
-from moorage.interfaces.cli.live.run_flags import FLAGS
+from moorage.interfaces.cli.live.release_flags import FLAGS
 from moorage.interfaces.cli.live.run_process import closed_pages
 from moorage.interfaces.cli.live.run_serving import metric_filter, serving_rules
 from moorage.interfaces.cli.pflag import read_flags

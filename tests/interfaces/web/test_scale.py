@@ -14,8 +14,7 @@ import pytest
 from moorage.api.core import Pod
 from moorage.core.engine.facts import Seen
 from moorage.interfaces.web.hub import Hub
-from moorage.interfaces.web.sessions import Sessions
-from moorage.interfaces.web.site import Site
+from moorage.interfaces.web.site import Sessions, Site
 from moorage.interfaces.web.standalone import _application, _Reader
 from moorage.laboratory.explain.placement_report import score_columns, verdict_columns
 from moorage.live.server.certificates import listen, serving

@@ -1,6 +1,6 @@
 """Links and sessions: each secret opens what it is for, for a while, and only so many are kept."""
 
-from moorage.interfaces.web.sessions import LINK_S, MOST_LINKS, MOST_SESSIONS, SESSION_S, Sessions
+from moorage.interfaces.web.site import LINK_S, MOST_LINKS, MOST_SESSIONS, SESSION_S, Sessions
 
 
 class Clock:

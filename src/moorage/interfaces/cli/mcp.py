@@ -26,8 +26,7 @@ def mcp(**given: Any) -> None:
     on a copy of it, in a process of its own. With --live, the cluster is read again for each question.
     """
     try:
-        from moorage.interfaces.mcp.answers import AgentAnswers
-        from moorage.interfaces.mcp.cluster_view import ClusterView
+        from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
         from moorage.interfaces.mcp.server import make_server
     except ImportError as error:
         raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: pip install 'moorage[mcp]'") from None

@@ -20,8 +20,7 @@ from moorage.basis import table_of
 from moorage.basis.printable import some
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli.help import help_pages
-from moorage.interfaces.mcp.answers import AgentAnswers, as_data
-from moorage.interfaces.mcp.cluster_view import ClusterView
+from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView, as_data
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 # The tools of ``moorage mcp``: one for each question, from ``tools.toml``, and a look-up of objects.

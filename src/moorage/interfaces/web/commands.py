@@ -21,8 +21,7 @@ from moorage.basis.printable import clip, is_printable
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request
-from moorage.interfaces.web.sessions import Visitor
-from moorage.interfaces.web.site import Site, json_response, read_body
+from moorage.interfaces.web.site import Site, Visitor, json_response, read_body
 
 # -- kubectl commands --------------------------------------------------------------------------------------------------
 # The kubectl commands that the web interface runs, as the requests that kubectl makes for them.

@@ -44,8 +44,7 @@ from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.rows import QueueState, queue_state
-from moorage.interfaces.web.sessions import Sessions, Visitor
-from moorage.interfaces.web.site import Site, is_own_path, json_response
+from moorage.interfaces.web.site import Sessions, Site, Visitor, is_own_path, json_response
 from moorage.live.client.reflector import Reflector
 from moorage.live.server.authentication import ANONYMOUS, Caller, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer, ResourceAccess

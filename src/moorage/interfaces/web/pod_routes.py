@@ -22,8 +22,7 @@ from moorage.framework.profile import Profile
 from moorage.interfaces.web.hub import Make
 from moorage.interfaces.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
 from moorage.interfaces.web.rows import QueueState, is_ended, pod_row, queue_state
-from moorage.interfaces.web.sessions import Visitor
-from moorage.interfaces.web.site import Site, json_response
+from moorage.interfaces.web.site import Site, Visitor, json_response
 from moorage.laboratory.cluster import Cluster
 
 #: How many requests may wait for their turn; and the pause after an answer, as a multiple of the time that it took.

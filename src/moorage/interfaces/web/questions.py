@@ -29,8 +29,7 @@ from moorage.interfaces.web.question_arguments import (
     QuestionBody,
     arguments_of,
 )
-from moorage.interfaces.web.sessions import Visitor, check_may_list
-from moorage.interfaces.web.site import Site, json_response, read_body
+from moorage.interfaces.web.site import Site, Visitor, check_may_list, json_response, read_body
 
 _RUNNING: Final = "running"
 _PARTS: Final = re.compile(r"\b([0-9,]{1,12}) of ([0-9,]{1,12})\b")

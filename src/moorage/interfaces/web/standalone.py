@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Lock, Thread
 from typing import Final
 
+import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
-from moorage.basis.recording.log_reader import ClusterLog
+from moorage.api.core import Node, Pod
+from moorage.basis.recording.log_reader import ClusterLog, LogChange
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
-from moorage.interfaces.web.hub import Hub
+from moorage.errors import InputError
+from moorage.interfaces.web.hub import Hub, TimelineRows
 from moorage.interfaces.web.live_site import SetupRoute
-from moorage.interfaces.web.mirror import PriceOf
+from moorage.interfaces.web.mirror import Mirror, PriceOf, SnapshotRows
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
-from moorage.interfaces.web.recorded_past import RecordedPast
-from moorage.interfaces.web.sessions import Sessions
-from moorage.interfaces.web.site import Site, is_own_path
+from moorage.interfaces.web.rows import PodRow, pod_row
+from moorage.interfaces.web.site import Sessions, Site, is_own_path
 from moorage.live.recording.status import agreement_of
 from moorage.live.server.certificates import listen, serving
 
@@ -130,3 +136,92 @@ async def _without_errors(responding: Awaitable[web.StreamResponse]) -> web.Stre
     except Exception as error:  # a bug must not end the server
         _LOG.exception("the web interface")
         return error_response(internal(type(error).__name__), _JSON)
+
+
+# -- recorded past -----------------------------------------------------------------------------------------------------
+# The past of a cluster as a log of ``moorage record`` has it: its pods and nodes over time, and its state at any moment.
+
+_node: Final = msgspec.json.Decoder(Node).decode
+_pod: Final = msgspec.json.Decoder(Pod).decode
+#: How many pods that are gone are kept: those of a day of a large cluster.
+_MOST_GONE: Final = 500_000
+
+
+class RecordedPast:
+    """The part of a log that ends at a moment, in microseconds since 1970.
+
+    ``span``: its first and its last moment, in seconds since 1970; ``price_of`` says what a node costs
+    """
+
+    def __init__(self, log: ClusterLog, until: int, price_of: PriceOf | None = None) -> None:
+        self._log, self._first, self._last, self._price_of = log, log.span()[0], until, price_of
+        self.span = self._first / 1e6, until / 1e6
+        self._reading = Lock()
+        self._rows: TimelineRows | None = None
+
+    def state(self, at: float) -> SnapshotRows:
+        """Return the nodes and pods at a time.
+
+        Raises  InputError if the log is damaged there
+        """
+        moment = min(max(round(at * 1e6), self._first), self._last)
+        mirror = Mirror()
+        for (kind, _), (_, body) in self._log.state_at(moment).objects.items():
+            if kind == "Node":
+                mirror.put_node(_node(body))
+            elif kind == "Pod":
+                mirror.put_pod(pod_row(_pod(body)), at)
+        mirror.refresh()
+        mirror.learn_shapes()
+        return SnapshotRows.of(mirror)
+
+    def rows(self) -> TimelineRows:
+        """Return all pods and nodes of the time, which are read once.
+
+        Raises  InputError if the log is damaged
+        """
+        with self._reading:
+            self._rows = self._rows or self._read()
+            return self._rows
+
+    def read_ahead(self) -> None:
+        """Read the time before anyone asks for it."""
+        with suppress(InputError, OSError):
+            self.rows()
+
+    def _read(self) -> TimelineRows:
+        mirror = Mirror()
+        mirror.gone, mirror.price_of = deque(maxlen=_MOST_GONE), self._price_of
+        #: What each node offers now, and since when; and what nodes offered from when to when.
+        nodes: dict[str, tuple[float, Mapping[str, int]]] = {}
+        offered: list[tuple[float, float, Mapping[str, int]]] = []
+        state = self._log.state_at(self._first).objects
+        listed = (LogChange(self._first, *key, None, body) for key, (_, body) in state.items())
+        for one in chain(listed, self._log.changes_between(self._first, self._last)):
+            at = one.at / 1e6
+            if one.kind == "Node":
+                if one.after is None:
+                    mirror.drop_node(one.key, at)
+                else:
+                    mirror.put_node(_node(one.after))
+                amounts = None if one.after is None else mirror.nodes[one.key].allocatable
+                since, before = nodes.get(one.key, (at, None))
+                if before is not None and before != amounts:
+                    offered.append((since, at, before))
+                    del nodes[one.key]
+                if amounts is not None:
+                    nodes.setdefault(one.key, (at, amounts))
+            elif one.kind == "Pod" and one.after is None:
+                mirror.drop_pod(one.key, at)
+            elif one.kind == "Pod" and one.after is not None:
+                waited = mirror.pods.get(one.key)
+                if waited is None or waited.node is None:  # later changes of a pod are no news here
+                    mirror.put_pod(_timed(pod_row(_pod(one.after)), waited, at, is_listed=one.at == self._first), at)
+        offered += ((since, float("inf"), amounts) for since, amounts in nodes.values())
+        return replace(TimelineRows.of(mirror), capacity=offered, began=self.span[0])
+
+
+def _timed(pod: PodRow, waited: PodRow | None, at: float, *, is_listed: bool) -> PodRow:
+    """Return a pod with the times of the log, as those in objects are whole seconds; ``waited``: the pod before."""
+    came = waited.arrived if waited is not None else pod.arrived if is_listed else at
+    return replace(pod, arrived=came, bound_at=pod.bound_at if is_listed or pod.node is None else at)

@@ -35,8 +35,7 @@ from moorage.report.obstacles import EVERY, Narrowing
 from moorage.report.outcome import InputNote, QuotaAmount, RefusedPods, Run
 from moorage.report.pending_report import PendingGroup, PendingReport, PendingWay, summary_of
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
-from moorage.simulator.job_groups import create_for
+from moorage.simulator.cluster_run import create_for, ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State

@@ -17,8 +17,7 @@ from moorage.api.meta import Object
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import Offer, daemon_pods
-from moorage.laboratory.plan.plan_bound import LinearProgram, Solution, add_existing_nodes, add_limits, has_solver
-from moorage.laboratory.plan.plan_problem import PlanProblem
+from moorage.laboratory.plan.plan_bound import LinearProgram, PlanProblem, Solution, add_existing_nodes, add_limits, has_solver
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import rests
 from moorage.simulator.simulation import SimulatedCluster, State

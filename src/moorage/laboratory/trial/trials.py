@@ -36,8 +36,8 @@ from moorage.state.table import NodeTable
 from moorage.state.view import FewRows
 
 if TYPE_CHECKING:
+    from moorage.laboratory.plan.plan_bound import PlanProblem
     from moorage.laboratory.plan.plan_packing import NodeTrials  # imports an autoscaler
-    from moorage.laboratory.plan.plan_problem import PlanProblem
 
 # -- moves -------------------------------------------------------------------------------------------------------------
 # Pods that could move to make room: each to the node, other than its own, that the scheduler would now choose for it.

@@ -27,11 +27,18 @@ from moorage.core.config.show import as_written
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import ClusterError, ConfigError, Fault, InputError, MoorageError
 from moorage.framework.registry import load
-from moorage.interfaces.cli.live.legacy_options import OldFlags, policy_of
-from moorage.interfaces.cli.live.removed_flags import LOCK_FIELDS, flag_warnings, format_faults, port_faults
-from moorage.interfaces.cli.live.run_flags import LEADER_FIELDS
+from moorage.interfaces.cli.live.release_flags import (
+    LEADER_FIELDS,
+    LOCK_FIELDS,
+    Era,
+    OldFlags,
+    ReleaseCommand,
+    flag_warnings,
+    format_faults,
+    policy_of,
+    port_faults,
+)
 from moorage.interfaces.cli.live.run_process import Process, run_process, with_hidden_passwords
-from moorage.interfaces.cli.live.run_release import Era, ReleaseCommand
 from moorage.interfaces.cli.live.run_serving import check_flags, endpoint_of_file, open_serving, run_endpoint
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Given

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import io
+import linecache
 import os
 import signal
 import sys
@@ -13,7 +15,9 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
+from types import ModuleType
 from typing import Any, BinaryIO, Final
 
 import click
@@ -32,14 +36,13 @@ from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, NOD
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
-from moorage.errors import InputError
+from moorage.errors import InputError, MoorageError
 from moorage.framework.feature_gates import FeatureGates
+from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
-from moorage.interfaces.cli.live.legacy_options import OldFlags, policy_of
-from moorage.interfaces.cli.live.plugin_files import PluginFiles, follow
-from moorage.interfaces.cli.live.run_release import ALGORITHM, Era, era_of, releases_with
+from moorage.interfaces.cli.live.release_flags import ALGORITHM, Era, OldFlags, era_of, policy_of, releases_with
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.main import ERROR, OK
@@ -396,3 +399,105 @@ def _nothing(line: str) -> None:
 
 def _report(line: str) -> None:
     say(line, err=True)
+
+
+# -- plugin files ------------------------------------------------------------------------------------------------------
+# Follow the files of custom plugins: when one changes, import them again and build a scheduler with the new code.
+#
+# A change that cannot be imported is reported, and the old code stays loaded.
+
+#: Seconds between two checks of the files, and seconds to wait after a change before they are read.
+_LOOK_S: Final = 0.5
+_REST_S: Final = 0.1
+
+Stamps = dict[str, tuple[int, int]]
+Report = Callable[[str], None]
+
+
+class PluginFiles:
+    """The modules of a scheduler's custom plugins, and the modules that these import from the same folders."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._folders = frozenset(_folders(scheduler))
+        self._stamps = self._look()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files to watch."""
+        return sorted(Path(path).name for path in self._stamps)
+
+    def _modules(self) -> Iterator[tuple[str, ModuleType, str]]:
+        for name, module in list(sys.modules.items()):
+            path = getattr(module, "__file__", None)
+            if path and any(Path(path).is_relative_to(folder) for folder in self._folders) and _is_own(path):
+                yield name, module, path
+
+    def _look(self) -> Stamps:
+        return {path: stamp for _, _, path in self._modules() if (stamp := _stamp(path)) is not None}
+
+    def have_changed(self) -> bool:
+        """Return True if a file changed since the last reload; False while one is missing, as an editor is replacing it."""
+        now = {path: _stamp(path) for path in self._stamps}
+        return None not in now.values() and now != self._stamps
+
+    def reload(self, build: Callable[[], BuiltScheduler]) -> BuiltScheduler:
+        """Import the modules again and build a scheduler. If that fails, restore the old modules and raise the error."""
+        old = {name: module for name, module, _ in self._modules()}
+        self._stamps = {path: _stamp(path) or (0, 0) for path in self._stamps}
+        for name in old:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        linecache.checkcache()
+        try:
+            built = build()
+        except BaseException:
+            for name in [name for name, _, _ in self._modules()]:
+                del sys.modules[name]
+            sys.modules.update(old)
+            raise
+        self._stamps |= self._look()
+        return built
+
+
+def _folders(scheduler: Scheduler) -> Iterator[Path]:
+    """Yield the folders of custom plugins: for a plugin in a package, that of the top-level package."""
+    modules = {type(plugin).__module__ for profile in scheduler.profiles.values() for plugin in profile.plugins.values()}
+    for name in modules:
+        if name.partition(".")[0] != "moorage":
+            path = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
+            if path:
+                yield Path(path).resolve().parent
+
+
+def _is_own(path: str) -> bool:
+    """Return True for files that a user may edit, which excludes installed packages, extension modules and Moorage itself."""
+    parts = Path(path).parts
+    own_code = Path(__file__).resolve().parents[3]
+    return "site-packages" not in parts and not Path(path).is_relative_to(own_code) and "lib-dynload" not in parts
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+async def follow(
+    files: PluginFiles, build: Callable[[], BuiltScheduler], restart: Callable[[BuiltScheduler], None], report: Report
+) -> None:
+    """Build a scheduler whenever the files change, and pass it to ``restart``, until cancelled."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if not files.have_changed():
+            continue
+        await asyncio.sleep(_REST_S)
+        try:
+            built = files.reload(build)
+        except MoorageError as error:
+            report(f"{error}; the old plugins stay in use")
+        except Exception as error:
+            report(f"the changed plugins cannot be used: {failure_text(error)}; the old ones stay in use")
+        else:
+            restart(built)

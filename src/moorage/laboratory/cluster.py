@@ -532,7 +532,6 @@ class Cluster(ClusterQuestions):
             self._budget = before
 
     def _check_budget(self, decision: Decision) -> None:
-        del decision
         if self._budget is not None:
             self._budget.check()
 

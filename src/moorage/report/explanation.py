@@ -578,7 +578,6 @@ class AutoscalerComparison(Answer, frozen=True, kw_only=True):
         return set()
 
     def _text(self, *, wide: bool) -> str:
-        del wide
         head = [self.summary, f"A: {one_line(self.names[0])}", f"B: {one_line(self.names[1])}", ""]
         below = [item(f"not in the input: {text}") for text in self.missing]
         return "\n".join([*head, scaling_table(self.figures, currency=self.currency), *below]).rstrip("\n") + "\n"

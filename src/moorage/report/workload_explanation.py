@@ -118,7 +118,6 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
         return {name: value for name, value in found.items() if value is not None}
 
     def _text(self, *, wide: bool) -> str:
-        del wide
         parts = [paragraph(one_line(self.summary)), "\n".join(self._facts())]
         if self.needed:
             head = ["FLAVOR", "RESOURCE", "NEEDED", "QUOTA", "USED", "FREE", "MISSING"]

@@ -33,7 +33,6 @@ class _KubectlCommands(Commands):
     """The commands that read a cluster, with the cluster of kubectl in place of files."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
         return [*GROUPS["Ask about a cluster"], "dump", "help"]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -107,7 +106,6 @@ def kubectl(**given: Any) -> None:
 
     The cluster is read, never changed. The options may also follow the command, which tells its own with --help.
     """
-    del given
 
 
 def main() -> None:

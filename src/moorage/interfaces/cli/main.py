@@ -162,11 +162,9 @@ class Commands(CommandGroup):
     """A group that imports a command on first use and shows its short help without importing it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
         if cmd_name not in COMMANDS:
             return None
         importlib.import_module("moorage.interfaces.cli.terminal").keep_freed_memory()

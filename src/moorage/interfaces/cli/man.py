@@ -29,7 +29,6 @@ class _Roff(click.HelpFormatter):
     """Formats the parts of a help page as roff."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        del prefix
         self.write(f".SH SYNOPSIS\n.B {_escaped(prog)}\n{_escaped(args)}\n")
 
     def write_heading(self, heading: str) -> None:
@@ -43,7 +42,6 @@ class _Roff(click.HelpFormatter):
                 self.write(f".PP\n{_escaped(' '.join(paragraph.split()))}\n")
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        del col_max, col_spacing
         for term, text in rows:
             self.write(f".TP\n.B {_escaped(term)}\n{_escaped(' '.join(text.split()))}\n")
 

@@ -163,12 +163,10 @@ def _version(text: str, before: Any) -> str:
 
 
 def _bool(text: str, before: Any) -> bool:
-    del before
     return quantity.parse_bool(text)
 
 
 def _int(text: str, before: Any) -> int:
-    del before
     try:
         return int(text, 0) if "_" not in text else int("x")
     except ValueError:
@@ -176,7 +174,6 @@ def _int(text: str, before: Any) -> int:
 
 
 def _float(text: str, before: Any) -> float:
-    del before
     try:
         return float(text)
     except ValueError:
@@ -189,7 +186,6 @@ def _list(text: str, before: Any) -> list[str]:
 
 
 def _level(text: str, before: Any) -> int:
-    del before
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     if int(text) > _MOST_LEVEL:
@@ -210,7 +206,6 @@ def _levels(text: str, before: Any) -> str:
 
 
 def _quantity(text: str, before: Any) -> str:
-    del before
     try:
         quantity.parse(text)
     except MoorageError as error:
@@ -219,7 +214,6 @@ def _quantity(text: str, before: Any) -> str:
 
 
 def _ip(text: str, before: Any) -> str:
-    del before
     try:
         ip_address(text or "::")
     except ValueError:
@@ -293,7 +287,6 @@ class FlagCommand(click.Command):
 
     def read(self, ctx: click.Context, args: Sequence[str]) -> tuple[Given, list[str]]:
         """Parse a command line."""
-        del ctx
         return read_flags([*self.flags, ASKS_HELP], args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -97,7 +97,6 @@ class SetupRoute:
         site.route("GET", "/lab/v1/setup", self._setup)
 
     async def _setup(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        del request
         await visitor.check("list", "nodes")
         document = setup_document(self.scheduler, self._notes, self._measured)
         return json_response({**document, "recordings": list(self._recorded())})
@@ -256,7 +255,6 @@ class LiveSite:
 
     async def _explanation(self, request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
         """Return what /debug/explain says; it may name nodes and any pod."""
-        del request
         await visitor.check("list", "nodes")
         await visitor.check("list", "pods")
         page = await self._explain({"pod": f"{namespace}/{name}", "changes": "0"})

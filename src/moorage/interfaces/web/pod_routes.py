@@ -91,7 +91,6 @@ class PodRoutes:
 
     def _handler(self, function: str) -> Any:
         async def handle(request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
-            del request
             await visitor.check("list", "nodes")
             await visitor.check("get", "pods", namespace, name=name)
             pod = self._source.pod(f"{namespace}/{name}")
@@ -135,7 +134,7 @@ class ClusterSource:
         return sorted({pod.namespace for pod in self._pods.values()})
 
     def follow(self, on_change: Callable[[str, str, Make | None], None]) -> None:
-        del on_change
+        pass
 
     def unfollow(self) -> None:
         pass

@@ -223,7 +223,6 @@ class QuestionRoutes:
         return await self._answer(visitor, await read_body(request, QuestionBody))
 
     async def _explain(self, request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
-        del request
         return await self._answer(visitor, QuestionBody({"explain": f"{namespace}/{name}"}))
 
     async def _answer(self, visitor: Visitor, body: QuestionBody) -> web.StreamResponse:
@@ -241,18 +240,15 @@ class QuestionRoutes:
         )
 
     async def _list(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        del request
         return json_response({"items": [one.document() for one in self._board.of(visitor.name)]})
 
     async def _look(self, request: web.BaseRequest, visitor: Visitor, id_: str) -> web.StreamResponse:
-        del request
         question = self._find(visitor, id_)
         await check_may_list(visitor, self._kinds())
         answer = {"answer": msgspec.Raw(question.answer)} if question.answer else {}
         return json_response({**question.document(), **answer})
 
     async def _cancel(self, request: web.BaseRequest, visitor: Visitor, id_: str) -> web.StreamResponse:
-        del request
         question = self._find(visitor, id_)
         self._board.cancel(question)
         return json_response(question.document())

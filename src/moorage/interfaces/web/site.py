@@ -171,14 +171,6 @@ async def check_may_list(visitor: Visitor, kinds: Iterable[tuple[str, str]]) -> 
         await visitor.check("list", resource, group=group)
 
 
-# -- site --------------------------------------------------------------------------------------------------------------
-
-# -- report file -------------------------------------------------------------------------------------------------------
-# Write answers as one HTML file that needs no network: the built page with the documents in it.
-#
-# The documents are data in the page, never markup: the characters that could end their element are escaped, and the page's
-# policy allows no script but its own.
-
 # -- bundle files ------------------------------------------------------------------------------------------------------
 # The files of the page, built from ``ui/`` and shipped with the package.
 
@@ -212,6 +204,10 @@ def bundle_file(path: str) -> BundleFile | None:
 
 
 # -- report file -------------------------------------------------------------------------------------------------------
+# Write answers as one HTML file that needs no network: the built page with the documents in it.
+#
+# The documents are data in the page, never markup: the characters that could end their element are escaped, and the page's
+# policy allows no script but its own.
 
 #: Maximum size of a snapshot in a file, in bytes.
 MOST_SNAPSHOT: Final = 5 << 20
@@ -381,14 +377,12 @@ class Site:
 
     async def _link(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         """Return the token of a new link for the user. Sessions get none, as a session could then be renewed forever."""
-        del request
         if visitor.credential is None:
             raise ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
         return json_response({"token": self.sessions.make_token(visitor.credential)}, status=201)
 
     async def _leave(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         """End the session."""
-        del visitor
         self.sessions.end(request.cookies.get(cookie_name(request), ""))
         self.hub.wake()  # ends the streams of the session
         response = web.Response(status=204)

@@ -59,7 +59,6 @@ class _Inputs:
         self._words = tuple(words)
 
     async def current(self, folder: Path) -> tuple[Sequence[str], None]:
-        del folder
         return self._words, None
 
 

@@ -83,7 +83,6 @@ def leaving_for(pod: Pod, now_s: float) -> float:
 
 
 def _just_now(pod: Pod) -> float:
-    del pod
     return 0.0
 
 

@@ -252,7 +252,6 @@ class _Search:
 
     def _gang(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Fewer pods in the largest pod set: the most with which it starts."""
-        del queue
         sets = state.one.work.workload.pod_sets
         at = max(range(len(sets)), key=lambda index: sets[index].count)
         low, high, evicts = 0, sets[at].count, ""
@@ -298,7 +297,6 @@ class _Search:
 
     def _priority(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Raise its priority above that of others, by as little as helps."""
-        del nodes
         own = state.one.work.workload.priority
         tree = {queue.name} if queue.parent is None else {one.name for one in queue.parent.root().subtree_queues()}
         others = {one.work.workload.priority for one in state.timeline.works if one.work.workload.cluster_queue in tree}
@@ -342,7 +340,6 @@ class _Search:
 
     def _limit(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Let its queue borrow, or others lend, without a limit."""
-        del nodes
         everyone = [queue] if queue.parent is None else state.queued.objects.queues.values()
 
         def trials() -> Iterator[tuple[str, _Change]]:
@@ -356,7 +353,6 @@ class _Search:
 
     def _quota(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Raise the quota of its queue in one flavor by what is missing, and by what those before it in the queue ask for."""
-        del nodes
         missing: dict[str, dict[Key, int]] = {}
         for one in _needed(state, queue):
             if one.missing and not one.why:
@@ -373,7 +369,6 @@ class _Search:
 
     def _weight(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
         """Raise the weight of its queue."""
-        del state, nodes
 
         def weighted(weight: float) -> _Change:
             return lambda queued: setattr(queued.objects.queues[queue.name], "weight", weight)

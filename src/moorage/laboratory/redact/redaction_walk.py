@@ -134,7 +134,6 @@ class Walker:
         return made | {"name": self._name_of(kind, space, str(value.get("name") or ""))}
 
     def _consumers(self, value: Any, parent: str) -> Any:
-        del parent
         return [
             {
                 **{name: held for name, held in one.items() if name in {"apiGroup", "resource"}},

@@ -41,7 +41,6 @@ def read_azure_2019(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    del nodes
     table = TaskTable()
     for row in table_rows(pods, _VMS, header=None):
         created, deleted = row.number("vmcreated"), row.number("vmdeleted")
@@ -83,7 +82,6 @@ def read_azure_2020(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    del nodes
     if not os.path.isfile(pods):
         raise InputError(f"{pods}: No such file")
     try:

@@ -83,7 +83,6 @@ def read_kwok(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    del nodes
     held, owners, patches = RecordedPods(), [], 0
     for document in streamed_documents(pods):
         where = f"{pods}:{document.line}"
@@ -159,7 +158,6 @@ def read_kube_scheduler_simulator(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    del nodes
     held, origin, others = RecordedPods(), None, 0
     for where, record in json_lines(pods):
         event, resource = record.get("event"), record.get("resource")

@@ -43,7 +43,6 @@ def read_simkube(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    del nodes
     with whole_bytes(pods, _MOST_BYTES) as data:
         events, recorded = _parts(data, pods)
         reading = _Reading(pods, _runs_by_owner(_decoded(recorded, pods)))

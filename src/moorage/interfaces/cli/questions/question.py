@@ -194,7 +194,6 @@ def ended_by_interrupt(budget: TimeBudget, progress: Progress) -> Iterator[None]
     """Let the first Ctrl-C end the searches of a budget, so that what they found is printed; the second ends the command."""
 
     def end(number: int, frame: object) -> None:
-        del number, frame
         if budget.is_interrupted or not budget.was_asked:
             raise KeyboardInterrupt
         budget.interrupt()

@@ -35,17 +35,8 @@ from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
 from moorage.laboratory.compare.release_causes import with_causes
 from moorage.laboratory.compare.run_inputs import input_digest, input_of_runs
 from moorage.laboratory.frames import ColumnFrame, frame_of
+from moorage.report import comparison
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.comparison import (
-    ComparisonValues,
-    MoveCount,
-    PodMove,
-    ReleaseChange,
-    TextChange,
-    comparison_summary,
-    comparison_text,
-    only_on_one_side,
-)
 from moorage.report.gates import MeasuredRun, MetricComparison, evaluate, parse_gate
 from moorage.simulator.simulate import Options, load_options
 
@@ -61,7 +52,7 @@ __all__ = ["CompareSetting", "Comparison", "compare", "load_side", "release_chan
 # Only differences that affect these profiles are listed, from A to B. A rule names the last release that did not have it.
 
 
-def release_changes(a: Loaded, b: Loaded) -> Iterator[ReleaseChange]:
+def release_changes(a: Loaded, b: Loaded) -> Iterator[comparison.ReleaseChange]:
     """Yield the differences; none if both have the same release."""
     if a.release == b.release:
         return
@@ -76,15 +67,15 @@ def release_changes(a: Loaded, b: Loaded) -> Iterator[ReleaseChange]:
         ("metric", _metrics(a, b)),
         ("flag", _flags(*emulated)),
     ):
-        yield from (ReleaseChange(kind, text) for text in texts)
+        yield from (comparison.ReleaseChange(kind, text) for text in texts)
 
 
-def changed_texts(a: MeasuredRun, b: MeasuredRun) -> Iterator[TextChange]:
+def changed_texts(a: MeasuredRun, b: MeasuredRun) -> Iterator[comparison.TextChange]:
     """Yield the pods that are pending in both runs, with different texts."""
     before = {one.pod: one.message for one in a.pending}
     for one in b.pending:
         if one.message != before.get(one.pod, one.message):
-            yield TextChange(one.pod, before[one.pod], one.message)
+            yield comparison.TextChange(one.pod, before[one.pod], one.message)
 
 
 def _each(found: Iterator[Iterator[str]]) -> Iterator[str]:
@@ -228,11 +219,11 @@ def _flags(a: Release, b: Release) -> Iterator[str]:
 # -- comparison --------------------------------------------------------------------------------------------------------
 
 
-class Comparison(ComparisonValues, frozen=True, kw_only=True):
+class Comparison(comparison.ComparisonValues, frozen=True, kw_only=True):
     """The answer of ``moorage compare``; see ``ComparisonValues``."""
 
     def _text(self, *, wide: bool) -> str:
-        return comparison_text(self, wide=wide)
+        return comparison.comparison_text(self, wide=wide)
 
     @property
     def frame(self) -> ColumnFrame:
@@ -330,12 +321,12 @@ def compare(
     if sides[0].given is sides[1].given:
         moves = with_causes(moves, sides[1].given, (sides[0].options, sides[1].options), runs.b[0].seed, budget)
     extra["newPending"] = new_pending_metric(runs.a, runs.b, draws)
-    gone, new = only_on_one_side(moves, (runs.a, runs.b))
+    gone, new = comparison.only_on_one_side(moves, (runs.a, runs.b))
     results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
     return Comparison(
         request=request,
         stopped=budget.stopped,
-        summary=comparison_summary(metrics, _moved_share(moved), results, len(new) - len(gone)),
+        summary=comparison.comparison_summary(metrics, _moved_share(moved), results, len(new) - len(gone)),
         proof=Proof("run", runs=runs.made),
         names=(sides[0].name, sides[1].name),
         metrics=metrics,
@@ -469,7 +460,7 @@ _Placed = Mapping[str, str]
 
 def _moved(
     runs: _Runs, sides: _Sides, draws: Draws
-) -> tuple[MoveCount | None, dict[str, MetricComparison]]:  # fmt: skip
+) -> tuple[comparison.MoveCount | None, dict[str, MetricComparison]]:  # fmt: skip
     pairs = list(_known_placements(runs.a, runs.b))
     if len(pairs) < len(runs.b):
         return None, {}
@@ -481,7 +472,7 @@ def _moved(
     return moved_metrics(pairs, chance, places, draws)
 
 
-def _moved_share(moved: MoveCount | None) -> tuple[float, float, float] | None:
+def _moved_share(moved: comparison.MoveCount | None) -> tuple[float, float, float] | None:
     return None if moved is None else (moved.pods, moved.of, max(moved.by_chance, default=0))
 
 
@@ -491,17 +482,17 @@ def _known_placements(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
             yield one.placements, other.placements
 
 
-def _moves(runs: _Runs) -> tuple[PodMove, ...]:
+def _moves(runs: _Runs) -> tuple[comparison.PodMove, ...]:
     pairs = list(_known_placements(runs.a[:1], runs.b[:1]))
     return tuple(moves_of(*pairs[0])) if pairs else ()
 
 
-def _input_alone(a: Iterable[Pod], b: Iterable[Pod], known: Collection[str]) -> Iterator[PodMove]:
+def _input_alone(a: Iterable[Pod], b: Iterable[Pod], known: Collection[str]) -> Iterator[comparison.PodMove]:
     """Yield the pods that have a node in the input of one side and are not in that of the other."""
     before, after = ({pod.key: pod.spec.node_name for pod in pods} for pods in (a, b))
     for pod in sorted((before.keys() ^ after.keys()) - set(known)):
         if node := before.get(pod) or after.get(pod):
-            yield PodMove(pod, *((node, "") if pod in before else ("", node)))
+            yield comparison.PodMove(pod, *((node, "") if pod in before else ("", node)))
 
 
 def _one_sided(runs: _Runs) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,18 +17,10 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from moorage.api import defaults
 from moorage.api.core import Namespace, Pod, PodSpec
 from moorage.api.custom_objects import CustomObject, guess_plural
 from moorage.api.decode import decode
-from moorage.api.defaults import (
-    PodDefaults,
-    default_limit_range,
-    default_namespace,
-    default_node,
-    default_replication_controller,
-    default_resource_claim,
-    default_resource_claim_template,
-)
 from moorage.api.gc_pause import collector_paused
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object, ObjectMeta
@@ -43,19 +35,7 @@ from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, f
 from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
-from moorage.simulator.cluster_input import (
-    DUMP_RECORD,
-    SLOTS,
-    ClusterInput,
-    CustomReader,
-    DumpRecord,
-    InputReport,
-    ReadObject,
-    Unused,
-    WrittenKey,
-    WrittenObjects,
-    read_record,
-)
+from moorage.simulator import cluster_input
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 
 __all__ = [
@@ -236,12 +216,12 @@ _MAX_LINE = 400
 _KIND_OF_TYPE: dict[type[Any], Kind] = {kind.type: kind for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
-    "nodes": default_node,
-    "namespaces": default_namespace,
-    "limit_ranges": default_limit_range,
-    "replication_controllers": default_replication_controller,
-    "resource_claims": default_resource_claim,
-    "resource_claim_templates": default_resource_claim_template,
+    "nodes": defaults.default_node,
+    "namespaces": defaults.default_namespace,
+    "limit_ranges": defaults.default_limit_range,
+    "replication_controllers": defaults.default_replication_controller,
+    "resource_claims": defaults.default_resource_claim,
+    "resource_claim_templates": defaults.default_resource_claim_template,
 }
 
 
@@ -258,7 +238,7 @@ def read(
     custom: Iterable[str] = (),
     rules: ReadRules = USUAL_RULES,
     on_read: OnRead = unwatched,
-) -> ClusterInput:
+) -> cluster_input.ClusterInput:
     """Return the cluster in files, directories and standard input (``-``) together; ``paths`` is one path or several.
 
     ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
@@ -286,12 +266,12 @@ def read_sources(
     rules: ReadRules = USUAL_RULES,
     on_read: OnRead = unwatched,
     known: Iterable[tuple[str, Iterable[Object]]] = (),
-) -> ClusterInput:
+) -> cluster_input.ClusterInput:
     """Return the cluster in the contents of several files together; see ``read``.
 
     ``known``: objects that were read earlier, with all that the API server would add, by their position
     """
-    reader = _Reader(validated, CustomReader(custom), rules)
+    reader = _Reader(validated, cluster_input.CustomReader(custom), rules)
     count = 0
     with collector_paused():
         for source in sources:
@@ -312,9 +292,9 @@ def read_objects(
     validated: bool = True,
     custom: Iterable[str] = (),
     rules: ReadRules = USUAL_RULES,
-) -> ClusterInput:
+) -> cluster_input.ClusterInput:
     """Return the cluster in a program's objects together; see ``read``."""
-    reader = _Reader(validated, CustomReader(custom), rules)
+    reader = _Reader(validated, cluster_input.CustomReader(custom), rules)
     with collector_paused():
         for number, obj in enumerate(objects, 1):
             if isinstance(obj, Object):
@@ -327,15 +307,15 @@ def read_objects(
 class _Reader:
     """Collects objects by kind, namespace and name, with the position of each."""
 
-    def __init__(self, validated: bool, custom: CustomReader, rules: ReadRules) -> None:
+    def __init__(self, validated: bool, custom: cluster_input.CustomReader, rules: ReadRules) -> None:
         self.validated = validated
         self.rules = rules
         self.fields = FieldCheck(rules.validation if validated else Validation.IGNORE)
         self.hints: dict[tuple[str, str], str] = {}
         self.custom = custom
-        self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
+        self.custom_objects: dict[tuple[type[CustomObject], str, str], cluster_input.ReadObject] = {}
         self.pod_faults = PodValidator()
-        self.pod_defaults = PodDefaults()
+        self.pod_defaults = defaults.PodDefaults()
         decoder = PodDecoder()
         self.copies = CopyReader(decoder, self.pod_faults if validated else None)
         self._decode_pod = decoder.decode
@@ -343,12 +323,12 @@ class _Reader:
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
         self.repeated: list[str] = []
-        self.records: list[DumpRecord] = []
+        self.records: list[cluster_input.DumpRecord] = []
         self.server_version = ""
         self.faults: list[str] = []
-        self.policies: dict[WrittenKey, tuple[str, bytes]] = {}
-        self.parameters: dict[WrittenKey, tuple[str, bytes]] = {}
-        self.written: dict[WrittenKey, bytes] = {}
+        self.policies: dict[cluster_input.WrittenKey, tuple[str, bytes]] = {}
+        self.parameters: dict[cluster_input.WrittenKey, tuple[str, bytes]] = {}
+        self.written: dict[cluster_input.WrittenKey, bytes] = {}
 
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         if found.kind == SERVER_VERSION:
@@ -362,8 +342,8 @@ class _Reader:
         if translated is not None:
             found, kind = translated, find_kind(translated.api_version, translated.kind)
         if kind is None:
-            if (found.api_version, found.kind) == DUMP_RECORD:
-                self.records.append(read_record(found))
+            if (found.api_version, found.kind) == cluster_input.DUMP_RECORD:
+                self.records.append(cluster_input.read_record(found))
             elif not is_custom:
                 self._count_unused(found)
             return
@@ -396,7 +376,7 @@ class _Reader:
     def take_value(self, obj: Object, where: str) -> None:
         """Add an object that a program created."""
         if isinstance(obj, CustomObject):
-            self.custom_objects[type(obj), obj.namespace, obj.name] = ReadObject(obj, obj.resource, where)
+            self.custom_objects[type(obj), obj.namespace, obj.name] = cluster_input.ReadObject(obj, obj.resource, where)
             return
         kind = _KIND_OF_TYPE.get(type(obj))
         if kind is None:
@@ -489,7 +469,7 @@ class _Reader:
         if faults:
             raise InputError(*(f"{where}: {_title(kind, known)}: {fault}" for fault in faults))
 
-    def finish(self) -> ClusterInput:
+    def finish(self) -> cluster_input.ClusterInput:
         """Return the cluster.
 
         Raises  InputError with all faults, up to a limit
@@ -509,21 +489,25 @@ class _Reader:
         if implied:
             notes.append(f"{counted(len(implied), 'namespace')} not in the input, assumed without labels: {some(implied)}")
         unused = tuple(self._unused(name, version, count) for (name, version), count in sorted(self.unused.items()))
-        kept: dict[str, Any] = {slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in SLOTS}
-        others = tuple(obj for slot, objects in self.objects.items() if slot not in SLOTS for obj in objects.values())
+        kept: dict[str, Any] = {
+            slot: tuple(objects.values()) for slot, objects in self.objects.items() if slot in cluster_input.SLOTS
+        }
+        others = tuple(
+            obj for slot, objects in self.objects.items() if slot not in cluster_input.SLOTS for obj in objects.values()
+        )
         custom = tuple(one.obj for one in self.custom_objects.values())
         read += tuple(Counter(kind_name.rpartition("/")[2] for kind_name, _, _ in self.policies).items())
-        report = InputReport(read, unused, tuple(notes), taken_at, version)
+        report = cluster_input.InputReport(read, unused, tuple(notes), taken_at, version)
         written = None
         if self.policies or self.rules.for_policies:
-            written = WrittenObjects(self.policies, self.parameters, self.written)
-        return ClusterInput(**kept, custom=custom, others=others, written=written, report=report)
+            written = cluster_input.WrittenObjects(self.policies, self.parameters, self.written)
+        return cluster_input.ClusterInput(**kept, custom=custom, others=others, written=written, report=report)
 
-    def _unused(self, name: str, version: str, count: int) -> Unused:
+    def _unused(self, name: str, version: str, count: int) -> cluster_input.Unused:
         why = self.custom.why_unused(version, name) or why_unused(version, name)
         unknown = why.startswith(UNKNOWN_KIND)
         hint = self.hints[name, version] if unknown else ""
-        return Unused(name, version, count, f"{why}; {hint}" if hint else why, unknown)
+        return cluster_input.Unused(name, version, count, f"{why}; {hint}" if hint else why, unknown)
 
     def _sort_custom(self) -> None:
         """After all objects were read, separate those of kinds that plugins name from others."""
@@ -548,7 +532,7 @@ class _Reader:
         implied = sorted(space for space in used | {"default"} if ("", space) not in spaces)
         for name in implied:
             metadata = ObjectMeta(name=name, uid=stable_uid("Namespace", "", name))
-            spaces["", name] = default_namespace(Namespace(metadata=metadata))
+            spaces["", name] = defaults.default_namespace(Namespace(metadata=metadata))
         return [name for name in implied if name != "default"]
 
 

@@ -21,23 +21,15 @@ from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.quantity import exact
 from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.cluster.apiserver.admission import quota_usage
 from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
-from moorage.cluster.apiserver.admission.quota_usage import (
-    Facts,
-    QuotaEvaluator,
-    Usage,
-    amounts,
-    counted_usage,
-    evaluator_for,
-    is_in_scope,
-)
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 from moorage.simulator.cluster_input import ClusterInput
 
 _PODS: Final = served("pods")
-_POD_USAGE: Final = cast(QuotaEvaluator, evaluator_for(_PODS))
+_POD_USAGE: Final = cast(quota_usage.QuotaEvaluator, quota_usage.evaluator_for(_PODS))
 _ZERO: Final = exact("0")
 #: Group and name of a kind → the field of the input that has its objects.
 _SLOT_OF: Final = {(kind.group, kind.name): kind.slot for kind in KINDS}
@@ -93,7 +85,7 @@ class QuotaLedger:
     """
 
     _given: dict[str, list[ResourceQuota]]
-    _facts: Facts
+    _facts: quota_usage.Facts
     _measured: dict[str, list[Document]] = field(default_factory=dict)
 
     @classmethod
@@ -165,23 +157,23 @@ class QuotaLedger:
         return QuotaRoom(allowed, refused) if refused is not None else QuotaRoom(None)
 
 
-def _charge_of(quota: Document, pod: Pod, facts: Facts) -> Usage:
+def _charge_of(quota: Document, pod: Pod, facts: quota_usage.Facts) -> quota_usage.Usage:
     """Return the usage that a pod adds to a quota, by resource; empty if the pod is not in the quota's scopes."""
     held = _document(pod)
     spec = msgspec.convert(quota, ResourceQuota).spec
-    used = _POD_USAGE.usage(held, facts) if is_in_scope(_POD_USAGE, spec, held) else {}
+    used = _POD_USAGE.usage(held, facts) if quota_usage.is_in_scope(_POD_USAGE, spec, held) else {}
     return {name: amount for name, amount in used.items() if name in quota["status"]["hard"] and amount.nano > 0}
 
 
-def _times(quota: Document, charge: Usage) -> int | None:
+def _times(quota: Document, charge: quota_usage.Usage) -> int | None:
     """Return how many times a quota can be charged; None if it limits no resource in ``charge``."""
-    hard, used = amounts(quota["status"]["hard"]), amounts(quota["status"]["used"])
+    hard, used = quota_usage.amounts(quota["status"]["hard"]), quota_usage.amounts(quota["status"]["used"])
     return min((max(0, hard[name].nano - used[name].nano) // amount.nano for name, amount in charge.items()), default=None)
 
 
-def _raised(quota: Document, charge: Usage, times: int) -> Document:
+def _raised(quota: Document, charge: quota_usage.Usage, times: int) -> Document:
     """Return a quota charged ``times`` times; a negative number subtracts."""
-    used = amounts(quota["status"]["used"])
+    used = quota_usage.amounts(quota["status"]["used"])
     more = {name: amount._replace(nano=amount.nano * times, text="") for name, amount in charge.items()}
     shown = {name: str(amount.plus(more[name]) if name in more else amount) for name, amount in used.items()}
     return {**quota, "status": {**quota["status"], "used": shown}}
@@ -197,21 +189,21 @@ def without_usage(cluster: ClusterInput, gone: Iterable[Pod]) -> ClusterInput:
     return with_fields(cluster, resource_quotas=quotas)
 
 
-def _lowered(quota: ResourceQuota, facts: Facts) -> ResourceQuota:
-    used = amounts(quota.status.used)
+def _lowered(quota: ResourceQuota, facts: quota_usage.Facts) -> ResourceQuota:
+    used = quota_usage.amounts(quota.status.used)
     for document in facts.all(_PODS, quota.namespace):
-        if is_in_scope(_POD_USAGE, quota.spec, document):
+        if quota_usage.is_in_scope(_POD_USAGE, quota.spec, document):
             charged = _POD_USAGE.usage(document, facts)
             used = {name: amount.minus(charged[name]) if name in charged else amount for name, amount in used.items()}
     return replace(quota, status=replace(quota.status, used={name: str(amount) for name, amount in used.items()}))
 
 
-def _measured(quota: ResourceQuota, facts: Facts) -> Document:
+def _measured(quota: ResourceQuota, facts: quota_usage.Facts) -> Document:
     """Return a quota as a document whose status has its limits and its usage."""
     hard = quota.spec.hard or quota.status.hard
-    limits = amounts(hard)
-    counted, _ = counted_usage(quota, limits, facts)
-    known = amounts(quota.status.used)
+    limits = quota_usage.amounts(hard)
+    counted, _ = quota_usage.counted_usage(quota, limits, facts)
+    known = quota_usage.amounts(quota.status.used)
     used = {
         name: max((one[name] for one in (counted, known) if name in one), key=lambda one: one.nano, default=_ZERO)
         for name in hard
@@ -232,7 +224,7 @@ def _refused(kind: ServedKind, name: str, found: QuotaRefusal) -> Refused:
 # -- objects as the admission plugin reads them -------------------------------------------------------------------------
 
 
-def _facts_of(cluster: ClusterInput) -> Facts:
+def _facts_of(cluster: ClusterInput) -> quota_usage.Facts:
     """Return lookups of the objects that exist."""
     held: dict[tuple[ServedKind, str], list[Document]] = {}
 
@@ -244,7 +236,7 @@ def _facts_of(cluster: ClusterInput) -> Facts:
     def find(kind: ServedKind, namespace: str, name: str) -> Document | None:
         return next((one for one in every(kind, namespace) if one["metadata"].get("name") == name), None)
 
-    return Facts(0.0, every, find)
+    return quota_usage.Facts(0.0, every, find)
 
 
 def _objects(cluster: ClusterInput, served_kind: ServedKind, namespace: str) -> Iterator[Object]:

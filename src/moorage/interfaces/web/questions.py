@@ -21,14 +21,7 @@ import msgspec
 from aiohttp import web
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
-from moorage.interfaces.web.question_arguments import (
-    Answering,
-    AnswerProcess,
-    Arguments,
-    ProcessLimits,
-    QuestionBody,
-    arguments_of,
-)
+from moorage.interfaces.web import question_arguments
 from moorage.interfaces.web.site import Site, Visitor, check_may_list, json_response, read_body
 
 _RUNNING: Final = "running"
@@ -46,7 +39,7 @@ class QuestionLimits:
     kept: int = 64
     kept_bytes: int = 128 << 20
     kept_s: float = 600.0
-    process: ProcessLimits = field(default_factory=ProcessLimits)
+    process: question_arguments.ProcessLimits = field(default_factory=question_arguments.ProcessLimits)
 
 
 class ClusterInputs(Protocol):
@@ -77,7 +70,7 @@ class AskedQuestion(msgspec.Struct, gc=False):
         return {"id": self.id, "state": self.state, "progress": progress, **({"error": self.error} if self.error else {})}
 
 
-def _words(arguments: Arguments, given: Sequence[str]) -> tuple[str, ...]:
+def _words(arguments: question_arguments.Arguments, given: Sequence[str]) -> tuple[str, ...]:
     """Return all arguments of the command; ``given`` are those for the cluster and the scheduler."""
     command, *rest = arguments.words
     if command != "config":
@@ -96,7 +89,7 @@ class Board:
     """All questions. ``on_change`` is called when the state of a question changes."""
 
     def __init__(
-        self, folder: Path, inputs: ClusterInputs, answer: Answering, limits: QuestionLimits | None = None,
+        self, folder: Path, inputs: ClusterInputs, answer: question_arguments.Answering, limits: QuestionLimits | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.limits = limits or QuestionLimits()
@@ -106,7 +99,7 @@ class Board:
         self._copying = asyncio.Lock()
         self._number = 0
 
-    def ask(self, user: str, arguments: Arguments) -> AskedQuestion:
+    def ask(self, user: str, arguments: question_arguments.Arguments) -> AskedQuestion:
         """Begin to answer a question.
 
         Raises  ApiError 429 if there are too many
@@ -143,7 +136,7 @@ class Board:
 
     # -- answering -----------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, question: AskedQuestion, arguments: Arguments) -> None:
+    async def _carry_out(self, question: AskedQuestion, arguments: question_arguments.Arguments) -> None:
         folder = self._folder / f"question-{question.id}"
         try:
             async with self._turn:
@@ -153,7 +146,7 @@ class Board:
                     (folder / name).write_text(text, "utf-8")
                 async with self._copying:
                     given, stdin = await self._inputs.current(self._folder)
-                process = AnswerProcess(self._answer, _words(arguments, given), folder, stdin)
+                process = question_arguments.AnswerProcess(self._answer, _words(arguments, given), folder, stdin)
                 self._change(question, "computing")
                 await process.run(self.limits.process, lambda text: self._change(question, text))
                 question.answer = process.answer
@@ -220,14 +213,14 @@ class QuestionRoutes:
         site.notices = self._notices
 
     async def _ask(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        return await self._answer(visitor, await read_body(request, QuestionBody))
+        return await self._answer(visitor, await read_body(request, question_arguments.QuestionBody))
 
     async def _explain(self, request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
-        return await self._answer(visitor, QuestionBody({"explain": f"{namespace}/{name}"}))
+        return await self._answer(visitor, question_arguments.QuestionBody({"explain": f"{namespace}/{name}"}))
 
-    async def _answer(self, visitor: Visitor, body: QuestionBody) -> web.StreamResponse:
+    async def _answer(self, visitor: Visitor, body: question_arguments.QuestionBody) -> web.StreamResponse:
         await check_may_list(visitor, self._kinds())
-        question = self._board.ask(visitor.name, arguments_of(body))
+        question = self._board.ask(visitor.name, question_arguments.arguments_of(body))
         if question.task is not None:
             await asyncio.wait([question.task], timeout=_AT_ONCE_S)
         if question.state == "done":

@@ -29,14 +29,7 @@ from moorage.basis import folder_of
 from moorage.basis.printable import one_line
 from moorage.cluster.apiserver.http.connections import Connection
 from moorage.cluster.apiserver.http.lists import abort, limit_buffers, write
-from moorage.cluster.apiserver.vocabulary.statuses import (
-    ApiError,
-    bad_request,
-    no_such_page,
-    not_allowed,
-    too_large,
-    unauthorized,
-)
+from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.errors import InputError
 from moorage.interfaces.web.hub import Hub
 from moorage.interfaces.web.mirror import View
@@ -141,7 +134,7 @@ async def may(visitor: Visitor, verb: str, resource: str, namespace: str = "") -
     """Return whether a visitor has a right."""
     try:
         await visitor.check(verb, resource, namespace)
-    except ApiError as error:
+    except statuses.ApiError as error:
         if error.code != 403:
             raise
         return False
@@ -335,7 +328,7 @@ class Site:
         if path == "/lab/v1/session" and request.method == "POST":
             return await self._enter(request, limits)
         if visitor is None:
-            raise unauthorized()
+            raise statuses.unauthorized()
         handler = self._handler(request.method, path)
         if request.method == "GET" and path == "/lab/v1/events":
             with limits.watching(visitor.name):
@@ -352,7 +345,7 @@ class Site:
                 if wanted == method:
                     return partial(handler, **found.groupdict())
                 others = True
-        raise not_allowed() if others else no_such_page()
+        raise statuses.not_allowed() if others else statuses.no_such_page()
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -365,7 +358,7 @@ class Site:
             user = await self._admit(token)
             cookie = None if user is None else self.sessions.start(user)
         if cookie is None:
-            raise unauthorized()
+            raise statuses.unauthorized()
         for enter in self.on_enter:
             enter()
         response = web.Response(status=204)
@@ -378,7 +371,7 @@ class Site:
     async def _link(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         """Return the token of a new link for the user. Sessions get none, as a session could then be renewed forever."""
         if visitor.credential is None:
-            raise ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
+            raise statuses.ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
         return json_response({"token": self.sessions.make_token(visitor.credential)}, status=201)
 
     async def _leave(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
@@ -413,7 +406,7 @@ class Site:
 
         async def view() -> View:
             if by_session and self.sessions.user_of(cookie) is None:
-                raise unauthorized()
+                raise statuses.unauthorized()
             return await self.view(visitor)
 
         return self.hub.events(view, last, self.notices(visitor.name))
@@ -433,7 +426,7 @@ class Site:
             async for frame in frames:
                 async with asyncio.timeout(_PATIENCE_S):
                     await write(response, writer, frame)
-        except (TimeoutError, ApiError):
+        except (TimeoutError, statuses.ApiError):
             abort(request)
         except ConnectionError:
             pass
@@ -456,7 +449,7 @@ async def _known(past: Awaitable[bytes]) -> bytes:
     try:
         return await past
     except (InputError, OSError) as error:
-        raise ApiError(422, "Invalid", str(error)) from None
+        raise statuses.ApiError(422, "Invalid", str(error)) from None
 
 
 def cookie_name(request: web.BaseRequest) -> str:
@@ -483,19 +476,19 @@ async def read_body(request: web.BaseRequest, form: type[Any], most: int = _MOST
     Raises  ApiError
     """
     if request.content_type != _JSON:
-        raise ApiError(415, "UnsupportedMediaType", f"send {_JSON}")
+        raise statuses.ApiError(415, "UnsupportedMediaType", f"send {_JSON}")
     if (request.content_length or 0) > most:
-        raise too_large(most)
+        raise statuses.too_large(most)
     body = bytearray()
     async with asyncio.timeout(_PATIENCE_S):
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > most:
-                raise too_large(most)
+                raise statuses.too_large(most)
     try:
         return msgspec.json.decode(bytes(body), type=form)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise bad_request(str(error)) from None
+        raise statuses.bad_request(str(error)) from None
 
 
 def _moment(text: str | None) -> float:
@@ -508,7 +501,7 @@ def _moment(text: str | None) -> float:
     except ValueError:
         at = -1.0
     if not 0 <= at < _MOST_SECONDS:
-        raise bad_request(f"no time in seconds since 1970: {text}")
+        raise statuses.bad_request(f"no time in seconds since 1970: {text}")
     return at
 
 
@@ -519,12 +512,12 @@ def _cancel(task: asyncio.Task[Any] | None) -> None:
 
 def _page(request: web.BaseRequest) -> web.Response:
     if request.method not in {"GET", "HEAD"}:
-        raise not_allowed()
+        raise statuses.not_allowed()
     if request.path == "/ui":
         return web.Response(status=308, headers={"Location": "/ui/"})
     found = bundle_file(request.path.removeprefix("/ui/"))
     if found is None:
-        raise no_such_page()
+        raise statuses.no_such_page()
     headers = {"Content-Type": found.media, "Content-Security-Policy": LIVE_POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
     return web.Response(body=found.body, headers=headers)
 

@@ -21,17 +21,7 @@ from moorage.basis.printable import counted as in_words
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
-from moorage.laboratory.capacity.capacity_bound import (
-    FIT,
-    LIMIT_REACHED,
-    STOPPED,
-    UNSCHEDULABLE,
-    InstanceCounter,
-    Placed,
-    Room,
-    Stop,
-    room_for,
-)
+from moorage.laboratory.capacity import capacity_bound
 from moorage.laboratory.capacity.capacity_gains import GainSearch
 from moorage.laboratory.capacity.capacity_templates import CapacityTemplate
 from moorage.laboratory.explain.refusals import phrase
@@ -103,7 +93,7 @@ _TOO_MANY = "Too many pods"
 
 
 def groups_of(
-    nodes: Sequence[Node], room: Room, after: Free, per_node: Mapping[str, int], last: EveryVerdict | None
+    nodes: Sequence[Node], room: capacity_bound.Room, after: Free, per_node: Mapping[str, int], last: EveryVerdict | None
 ) -> Iterator[CapacityGroup]:
     """Yield the groups of nodes, those that take instances first. Other nodes are grouped by the plugins that refuse them.
 
@@ -138,7 +128,7 @@ def _group(
     return CapacityGroup(name, tuple(nodes[row].name for row in rows), sum(each), tuple(each), left, stops, eligible)
 
 
-def binding_of(room: Room, last: EveryVerdict | None) -> list[StopReason]:
+def binding_of(room: capacity_bound.Room, last: EveryVerdict | None) -> list[StopReason]:
     """Return why nodes that accepted the first instance refuse the next one, the most frequent reason first."""
     if last is None:
         return []
@@ -161,13 +151,13 @@ def _stops(judged: EveryVerdict, rows: Sequence[int]) -> list[StopReason]:
 
 
 def _resource(plugin: str, reason: str) -> str:
-    if plugin != FIT:
+    if plugin != capacity_bound.FIT:
         return ""
     return "pods" if reason == _TOO_MANY else reason.removeprefix(_INSUFFICIENT)
 
 
 def _detail(judged: EveryVerdict, plugin: str, row: int) -> str:
-    if plugin == FIT:
+    if plugin == capacity_bound.FIT:
         return ""
     for one in judged.refusing:
         if one.name == plugin:
@@ -176,7 +166,7 @@ def _detail(judged: EveryVerdict, plugin: str, row: int) -> str:
     return ""
 
 
-def exhausted_of(room: Room, after: Free, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+def exhausted_of(room: capacity_bound.Room, after: Free, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
     """Return, for each node that accepted the first instance, the resources that are too short for one more."""
     found: dict[str, tuple[str, ...]] = {}
     for row in np.flatnonzero(room.open_rows & (room.per_row > 0)).tolist():
@@ -186,7 +176,7 @@ def exhausted_of(room: Room, after: Free, nodes: Sequence[Node]) -> dict[str, tu
     return found
 
 
-def stranded_of(room: Room, after: Free, per_node: Mapping[str, int], nodes: Sequence[Node]) -> dict[str, int]:
+def stranded_of(room: capacity_bound.Room, after: Free, per_node: Mapping[str, int], nodes: Sequence[Node]) -> dict[str, int]:
     """Return the free amount of each resource on the nodes that take instances."""
     takes = room.open_rows | np.array([node.name in per_node for node in nodes], dtype=bool)
     return {name: int(np.clip(free[takes], 0, None).sum()) for name, free in after.items() if name != "pods"}
@@ -247,7 +237,7 @@ def capacity_of(cluster: AskedCluster, request: AnswerRequest, question: Capacit
                 else:
                     question.progress(f"seed {seed} …")
                     again = study.count()
-                    if again.stop.kind == STOPPED:
+                    if again.stop.kind == capacity_bound.STOPPED:
                         budget.leave(f"the numbers with {in_words(len(question.seeds) - len(counts), 'more seed')}")
                         break
                     counts[str(seed)] = again.instances
@@ -261,10 +251,10 @@ def capacity_of(cluster: AskedCluster, request: AnswerRequest, question: Capacit
 class _Counted:
     """The result of a count: whole units, the pods of the last, incomplete one, and why the count ended."""
 
-    placed: list[tuple[int, Placed]]
-    stop: Stop
+    placed: list[tuple[int, capacity_bound.Placed]]
+    stop: capacity_bound.Stop
     instances: int = 0
-    partial: list[tuple[int, Placed]] = field(default_factory=list)
+    partial: list[tuple[int, capacity_bound.Placed]] = field(default_factory=list)
     left_over: dict[int, int] = field(default_factory=dict)
 
 
@@ -310,22 +300,22 @@ class _Study:
         names = {pod.key for pod in simulation.pods.values()}
         simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
         quota = quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
-        counter = InstanceCounter(simulation, quota=quota, preempt=self.question.preempt)
+        counter = capacity_bound.InstanceCounter(simulation, quota=quota, preempt=self.question.preempt)
         streams = [template.instances(names.__contains__) for template in self.templates]
         place = [_placing(counter, stream) for stream in streams]
         return self._replicas(place) if self.question.replicas else self._until_full(place, limit or self.question.limit)
 
-    def _until_full(self, place: list[Callable[[], Placed | Stop]], limit: int) -> _Counted:
-        counted = _Counted([], Stop(LIMIT_REACHED, f"Maximum number of pods simulated: {limit}"))
+    def _until_full(self, place: list[Callable[[], capacity_bound.Placed | capacity_bound.Stop]], limit: int) -> _Counted:
+        counted = _Counted([], capacity_bound.Stop(capacity_bound.LIMIT_REACHED, f"Maximum number of pods simulated: {limit}"))
         while not limit or counted.instances < limit:
             if counted.instances and self.budget.is_over():
-                counted.stop = Stop(STOPPED, "")
+                counted.stop = capacity_bound.Stop(capacity_bound.STOPPED, "")
                 return counted
-            unit: list[tuple[int, Placed]] = []
+            unit: list[tuple[int, capacity_bound.Placed]] = []
             for at, count in enumerate(self.units):
                 for _ in range(count):
                     placed = place[at]()
-                    if isinstance(placed, Stop):
+                    if isinstance(placed, capacity_bound.Stop):
                         counted.stop, counted.partial = placed, unit
                         return counted
                     unit.append((at, placed))
@@ -333,19 +323,21 @@ class _Study:
             counted.instances += 1
         return counted
 
-    def _replicas(self, place: list[Callable[[], Placed | Stop]]) -> _Counted:
+    def _replicas(self, place: list[Callable[[], capacity_bound.Placed | capacity_bound.Stop]]) -> _Counted:
         """Place the number of pods of each template; retry those that found no node as long as others are placed."""
-        counted = _Counted([], Stop(LIMIT_REACHED, "all pods fit"), left_over=dict(enumerate(self.units)))
+        counted = _Counted(
+            [], capacity_bound.Stop(capacity_bound.LIMIT_REACHED, "all pods fit"), left_over=dict(enumerate(self.units))
+        )
         progress = True
         while progress:
             progress = False
             for at in counted.left_over:
                 while counted.left_over[at]:
                     if counted.placed and self.budget.is_over():
-                        counted.stop, counted.instances = Stop(STOPPED, ""), len(counted.placed)
+                        counted.stop, counted.instances = capacity_bound.Stop(capacity_bound.STOPPED, ""), len(counted.placed)
                         return counted
                     placed = place[at]()
-                    if isinstance(placed, Stop):
+                    if isinstance(placed, capacity_bound.Stop):
                         counted.stop = placed
                         break
                     counted.placed.append((at, placed))
@@ -353,7 +345,7 @@ class _Study:
                     progress = True
             progress = progress and any(counted.left_over.values())
         if not any(counted.left_over.values()):
-            counted.stop = Stop(LIMIT_REACHED, "all pods fit")
+            counted.stop = capacity_bound.Stop(capacity_bound.LIMIT_REACHED, "all pods fit")
         counted.instances = len(counted.placed)
         return counted
 
@@ -366,7 +358,7 @@ class _Study:
             counted = self.count()
             values = self._described(counted, rooms)
         assumptions = [Assumption("input", note) for note in dict.fromkeys(self.notes)]
-        if counted.stop.kind == STOPPED:
+        if counted.stop.kind == capacity_bound.STOPPED:
             self.budget.leave("how many more fit" if not self.question.replicas else "whether the other pods fit")
         elif not self.question.replicas and self.question.gains:
             search = GainSearch(
@@ -377,7 +369,7 @@ class _Study:
 
     def _recount(self) -> int:
         again = self.count()
-        if again.stop.kind == STOPPED:
+        if again.stop.kind == capacity_bound.STOPPED:
             raise BudgetSpentError
         return again.instances
 
@@ -390,7 +382,7 @@ class _Study:
         profile = scheduler.profiles[now.spec.scheduler_name]
         return verdicts_of_all(profile, PodInfo(now), scheduler.snapshot, scheduler.queue.nominated)
 
-    def _room(self, template: CapacityTemplate) -> Room:
+    def _room(self, template: CapacityTemplate) -> capacity_bound.Room:
         """Return the room for the first instance in the present state."""
         why = ""
         if self.question.preempt:
@@ -404,16 +396,16 @@ class _Study:
         names = {pod.key for pod in self.cluster.simulation.pods.values()}
         pod, needs = next(template.instances(names.__contains__))
         if not (template.around or needs or pod.spec.volumes or pod.spec.resource_claims):
-            return room_for(self._judged(pod), why)
+            return capacity_bound.room_for(self._judged(pod), why)
         with self.cluster.transaction():  # claims have to exist before the plugins run
             self.cluster.simulation.tell(map(Seen, (*template.around, *needs, pod)))
-            return room_for(self._judged(pod), why)
+            return capacity_bound.room_for(self._judged(pod), why)
 
-    def _described(self, counted: _Counted, rooms: list[Room]) -> dict[str, Any]:
+    def _described(self, counted: _Counted, rooms: list[capacity_bound.Room]) -> dict[str, Any]:
         """Return the fields of the answer that depend on the state in which no further instance fits."""
         blocked = counted.stop.pod
         subject = self._part_of(blocked)
-        last = self._judged(blocked) if blocked is not None and counted.stop.kind == UNSCHEDULABLE else None
+        last = self._judged(blocked) if blocked is not None and counted.stop.kind == capacity_bound.UNSCHEDULABLE else None
         self._roll_back(counted.partial)
         room = rooms[subject]
         after = room.free_in(self.cluster.simulation.scheduler.snapshot)
@@ -445,7 +437,7 @@ class _Study:
         specs = [template.name for template in self.templates]
         return next((at for at, name in enumerate(specs) if pod.name.rpartition("-")[0] == name), 0)
 
-    def _part(self, at: int, counted: _Counted, room: Room) -> CapacityPart:
+    def _part(self, at: int, counted: _Counted, room: capacity_bound.Room) -> CapacityPart:
         template, replicas = self.templates[at], self.question.replicas
         return CapacityPart(
             template=template.name,
@@ -457,7 +449,7 @@ class _Study:
             left_over=counted.left_over.get(at) if replicas else None,
         )
 
-    def _roll_back(self, partial: Iterable[tuple[int, Placed]]) -> None:
+    def _roll_back(self, partial: Iterable[tuple[int, capacity_bound.Placed]]) -> None:
         """Remove the pods of an incomplete unit."""
         simulation = self.cluster.simulation
         for _, placed in reversed(list(partial)):
@@ -467,14 +459,16 @@ class _Study:
                 simulation.delete(placed.pod.uid)
 
 
-def _placing(counter: InstanceCounter, stream: Iterator[tuple[Pod, tuple[Object, ...]]]) -> Callable[[], Placed | Stop]:
+def _placing(
+    counter: capacity_bound.InstanceCounter, stream: Iterator[tuple[Pod, tuple[Object, ...]]]
+) -> Callable[[], capacity_bound.Placed | capacity_bound.Stop]:
     """Return a function that places the next instance of a template; an instance that found no node is tried again."""
     waiting: list[tuple[Pod, tuple[Object, ...]]] = []
 
-    def place() -> Placed | Stop:
+    def place() -> capacity_bound.Placed | capacity_bound.Stop:
         pod, needs = waiting.pop() if waiting else next(stream)
         placed = counter.place(pod, needs)
-        if isinstance(placed, Stop):
+        if isinstance(placed, capacity_bound.Stop):
             waiting.append((pod, needs))
         return placed
 

@@ -21,14 +21,7 @@ from moorage.api.meta import Object
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
-from moorage.laboratory.dynamics.node_pools import (
-    NodePool,
-    PoolState,
-    delete_node,
-    empty_node,
-    pool_states,
-    taint_node,
-)
+from moorage.laboratory.dynamics import node_pools
 from moorage.laboratory.dynamics.node_scalers import NodeScaler
 from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
@@ -74,7 +67,7 @@ class ClusterAutoscaler(NodeScaler):
 
     def __init__(
         self,
-        pools: Sequence[NodePool],
+        pools: Sequence[node_pools.NodePool],
         *,
         flags: AutoscalerFlags | Iterable[str] = (),
         expander: str = "",
@@ -93,7 +86,7 @@ class ClusterAutoscaler(NodeScaler):
     def start(self, simulation: Simulation) -> None:
         self._simulation = simulation
         table = simulation.table
-        self._pools = pool_states(self._given, [table.nodes[row] for row in table.arrival.view.argsort().tolist()])
+        self._pools = node_pools.pool_states(self._given, [table.nodes[row] for row in table.arrival.view.argsort().tolist()])
         self._random = simulation.random(self._name)
         self._loop = AutoscalerLoop(self.flags, self._random, self._priorities)
         self._delays = {pool.name: distribution_of(pool.provision_s) for pool in self._given}
@@ -203,7 +196,7 @@ class ClusterAutoscaler(NodeScaler):
 
     # -- up --------------------------------------------------------------------------------------------------------------
 
-    def _order(self, state: PoolState, count: int) -> None:
+    def _order(self, state: node_pools.PoolState, count: int) -> None:
         simulation = self._simulation
         taken = {*simulation.table.row_of, *(name for pool in self._pools.values() for name in pool.upcoming)}
         names = [state.order(taken).name for _ in range(count)]
@@ -212,7 +205,7 @@ class ClusterAutoscaler(NodeScaler):
         for name in names:
             simulation.call_at(simulation.now_s + delay.draw(self._random), partial(self._join, state, name))
 
-    def _join(self, state: PoolState, name: str) -> None:
+    def _join(self, state: node_pools.PoolState, name: str) -> None:
         simulation = self._simulation
         node = state.upcoming.pop(name)
         state.account(simulation.now_s)
@@ -278,12 +271,14 @@ class ClusterAutoscaler(NodeScaler):
 
     def _taint(self, name: str) -> Taint:
         taint = Taint(key=DELETED, value=str(int(self._simulation.now_s)), effect="NoSchedule")
-        taint_node(self._simulation, name, taint)
+        node_pools.taint_node(self._simulation, name, taint)
         return taint
 
     def _drain(self, removal: NodeRemoval) -> None:
         pods = [PodInfo(pod) for pod in removal.pods if pod.metadata.uid in self._simulation.engine.pods]
-        empty_node(self._simulation, removal.name, pods, self._taint(removal.name), partial(self._remove, removal.name))
+        node_pools.empty_node(
+            self._simulation, removal.name, pods, self._taint(removal.name), partial(self._remove, removal.name)
+        )
 
     def _remove(self, name: str) -> None:
         """Delete a node, with the pods bound to its existence (DaemonSet and mirror pods)."""
@@ -293,4 +288,4 @@ class ClusterAutoscaler(NodeScaler):
         self._loop.gone(name)
         self._note("down", state.pool.name, [name])
         self._note_prices()
-        delete_node(self._simulation, name)
+        node_pools.delete_node(self._simulation, name)

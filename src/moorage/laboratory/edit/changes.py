@@ -14,19 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from moorage.api import storage
 from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimSpec
 from moorage.api.meta import Object, ObjectMeta
-from moorage.api.storage import (
-    ObjectReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
-    PersistentVolumeSpec,
-    PersistentVolumeStatus,
-    StorageClass,
-    VolumeNodeAffinity,
-)
 from moorage.basis.printable import one_line
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.scheduler_document import Loaded
@@ -223,15 +214,19 @@ def _with_claim(objects: list[Object], change: Change) -> list[Object]:
     held, node = list(objects), str(change.new or "")
     if change.verb == "create":
         meta = ObjectMeta(name=name, namespace=space, uid=f"added/{space}/{name}")
-        held.append(PersistentVolumeClaim(metadata=meta, spec=PersistentVolumeClaimSpec(storage_class_name=node or None)))
+        held.append(
+            storage.PersistentVolumeClaim(
+                metadata=meta, spec=storage.PersistentVolumeClaimSpec(storage_class_name=node or None)
+            )
+        )
     if change.verb == "correct":
         held = [
             replace(obj, spec=replace(obj.spec, storage_class_name=node))
-            if isinstance(obj, PersistentVolumeClaim) and obj.key == f"{space}/{name}"
+            if isinstance(obj, storage.PersistentVolumeClaim) and obj.key == f"{space}/{name}"
             else obj
             for obj in held
         ]
-    classes = {obj.metadata.name: obj for obj in objects if isinstance(obj, StorageClass)}
+    classes = {obj.metadata.name: obj for obj in objects if isinstance(obj, storage.StorageClass)}
     kind = classes.get(node) if change.verb != "volume" else None
     if kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer":
         return held
@@ -241,26 +236,26 @@ def _with_claim(objects: list[Object], change: Change) -> list[Object]:
 def _with_volume(objects: list[Object], change: Change) -> list[Object]:
     """Create a volume for a claim without one, and bind them. Only the node that the change names can reach it."""
     key = change.target.removeprefix("persistentvolumeclaim/")
-    at = next((i for i, obj in enumerate(objects) if isinstance(obj, PersistentVolumeClaim) and obj.key == key), None)
+    at = next((i for i, obj in enumerate(objects) if isinstance(obj, storage.PersistentVolumeClaim) and obj.key == key), None)
     claim = objects[at] if at is not None else None
-    if at is None or not isinstance(claim, PersistentVolumeClaim):
+    if at is None or not isinstance(claim, storage.PersistentVolumeClaim):
         raise InputError(one_line(f"{change.target}: no such claim"))
     name = f"for-{claim.metadata.namespace}-{claim.metadata.name}"
     asked = claim.spec
-    volume = PersistentVolume(
+    volume = storage.PersistentVolume(
         metadata=ObjectMeta(name=name, uid=f"added/{name}"),
-        spec=PersistentVolumeSpec(
+        spec=storage.PersistentVolumeSpec(
             capacity=asked.resources.requests,
             access_modes=asked.access_modes,
             storage_class_name=asked.storage_class_name or "",
             volume_mode=asked.volume_mode,
-            claim_ref=ObjectReference(
+            claim_ref=storage.ObjectReference(
                 api_version="v1", kind="PersistentVolumeClaim", namespace=claim.metadata.namespace, name=claim.metadata.name,
                 uid=claim.metadata.uid,
             ),
             node_affinity=_only_on(str(change.new)) if change.new else None,
         ),
-        status=PersistentVolumeStatus(phase="Bound"),
+        status=storage.PersistentVolumeStatus(phase="Bound"),
     )  # fmt: skip
     bound = replace(
         claim,
@@ -271,10 +266,10 @@ def _with_volume(objects: list[Object], change: Change) -> list[Object]:
     return [*objects[:at], volume, bound, *objects[at + 1 :]]
 
 
-def _only_on(node: str) -> VolumeNodeAffinity:
+def _only_on(node: str) -> storage.VolumeNodeAffinity:
     field = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
     term = NodeSelectorTerm(match_fields=(field,))
-    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
+    return storage.VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
 
 
 def is_of_start(key: str) -> bool:

@@ -31,17 +31,9 @@ from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
+from moorage.laboratory.edit import scaling
 from moorage.laboratory.edit.changes import apply, apply_all
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
-from moorage.laboratory.edit.scaling import (
-    Scaled,
-    found_workload,
-    parse_scaled,
-    scale,
-    scale_object,
-    without_jobs,
-    without_running,
-)
 from moorage.laboratory.inventory import Inventory, served_as
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.present import (
@@ -136,18 +128,18 @@ def _followed(cluster: ClusterInput, old: Any, new: Any) -> ClusterInput:
     now = getattr(new.spec, "replicas", None)
     if now is not None and now < (1 if old.spec.replicas is None else old.spec.replicas):
         current = replace(new, metadata=replace(new.metadata, uid=old.metadata.uid))
-        return scale_object(cluster, current, now)
+        return scaling.scale_object(cluster, current, now)
     return cluster
 
 
 def rolled_out(cluster: ClusterInput, old: Any) -> ClusterInput:
     """Return the cluster without the pods and replica sets of a workload's earlier template; new ones are created later."""
     if not isinstance(old, Deployment):
-        return without_running(cluster, Claimed(cluster.pods).of(type(old).__name__, old.metadata))
+        return scaling.without_running(cluster, Claimed(cluster.pods).of(type(old).__name__, old.metadata))
     gone = {one.metadata.uid for one in Claimed(cluster.replica_sets).of("Deployment", old.metadata)}
     pods = list(_pods_of(cluster, old, gone))
     kept = tuple(one for one in cluster.replica_sets if one.metadata.uid not in gone)
-    return without_running(with_fields(cluster, replica_sets=kept), pods)
+    return scaling.without_running(with_fields(cluster, replica_sets=kept), pods)
 
 
 def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str]) -> Iterator[Pod]:
@@ -217,7 +209,7 @@ def parse_workload_edit(text: str) -> WorkloadEdit:
     if (asked := _scaled(edit)) is None:
         _edited(PodTemplateSpec(spec=PodSpec()), edit, check_only=True)
     else:
-        parse_scaled(str(asked))
+        scaling.parse_scaled(str(asked))
     return edit
 
 
@@ -228,8 +220,10 @@ def edit_workload(cluster: ClusterInput, edit: WorkloadEdit) -> ClusterInput:
     """
     asked = _scaled(edit)
     if asked is not None:
-        return scale(cluster, asked)
-    found = found_workload(getattr(cluster, _TEMPLATE_SLOTS[edit.kind]), edit.kind, edit.namespace, edit.name, str(edit))
+        return scaling.scale(cluster, asked)
+    found = scaling.found_workload(
+        getattr(cluster, _TEMPLATE_SLOTS[edit.kind]), edit.kind, edit.namespace, edit.name, str(edit)
+    )
     owner = controller_of(found.metadata)
     if owner is not None and owner.kind in _TEMPLATE_SLOTS:
         raise InputError(one_line(f"{edit}: {owner.kind} {owner.name} decides on its pods; edit that"))
@@ -239,15 +233,15 @@ def edit_workload(cluster: ClusterInput, edit: WorkloadEdit) -> ClusterInput:
             changed if one is found else one for one in getattr(cluster, _TEMPLATE_SLOTS[edit.kind])
         )
     }
-    kept = without_jobs(cluster, found) if isinstance(found, CronJob) else rolled_out(cluster, found)
+    kept = scaling.without_jobs(cluster, found) if isinstance(found, CronJob) else rolled_out(cluster, found)
     return with_fields(kept, **fields)
 
 
-def _scaled(edit: WorkloadEdit) -> Scaled | None:
+def _scaled(edit: WorkloadEdit) -> scaling.Scaled | None:
     field, _, number = edit.field.partition("=")
     if field not in {"replicas", "parallelism"} or (field == "parallelism") != (edit.kind in {"Job", "CronJob"}):
         return None
-    return parse_scaled(f"{edit.kind}/{edit.namespace + '/' if edit.namespace else ''}{edit.name}={number}")
+    return scaling.parse_scaled(f"{edit.kind}/{edit.namespace + '/' if edit.namespace else ''}{edit.name}={number}")
 
 
 def _template(found: Any) -> PodTemplateSpec:

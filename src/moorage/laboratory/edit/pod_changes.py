@@ -13,19 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import (
-    Affinity,
-    Container,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    Pod,
-    PodAffinity,
-    Taint,
-    Toleration,
-    TopologySpreadConstraint,
-    WeightedPodAffinityTerm,
-)
+from moorage.api import core
 from moorage.errors import InputError
 from moorage.framework.changes import Change, port_text, term_text
 from moorage.laboratory.amount_text import with_requests
@@ -35,24 +23,24 @@ _FIT: Final = RequestOptions(use_status=False)
 _INDEXED: Final = re.compile(r"\[(\d+)\]")
 
 
-def _lacks(pod: Pod, what: str, found: Sequence[str]) -> InputError:
+def _lacks(pod: core.Pod, what: str, found: Sequence[str]) -> InputError:
     has = f"it has {', '.join(found)}" if found else "it has none"
     return InputError(f"pod/{pod.key}: no {what}; {has}")
 
 
-def _with_spec(pod: Pod, **fields: Any) -> Pod:
+def _with_spec(pod: core.Pod, **fields: Any) -> core.Pod:
     return replace(pod, spec=replace(pod.spec, **fields))
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-def request_of(pod: Pod, resource: str) -> int:
+def request_of(pod: core.Pod, resource: str) -> int:
     """Return what the pod requests as a whole, in the scheduler's units."""
     return pod_requests(pod, _FIT).requests.get(resource, 0)
 
 
-def _request(pod: Pod, change: Change) -> Pod:
+def _request(pod: core.Pod, change: Change) -> core.Pod:
     resource = change.path.removeprefix("requests.")
     goal, overhead = _whole(change), amount(resource, pod.spec.overhead.get(resource, 0))
     if goal < overhead:
@@ -65,7 +53,7 @@ def _request(pod: Pod, change: Change) -> Pod:
     return changed
 
 
-def _with_request(pod: Pod, resource: str, goal: int) -> Pod:
+def _with_request(pod: core.Pod, resource: str, goal: int) -> core.Pod:
     """Set the sum of the containers' requests. A reduction is taken from the container that requests most."""
     level = pod.spec.resources
     if level is not None and level.requests:
@@ -75,18 +63,18 @@ def _with_request(pod: Pod, resource: str, goal: int) -> Pod:
     return _with_spec(pod, init_containers=init, containers=_summing_to(pod.spec.containers, resource, goal - sidecars))
 
 
-def _asks(container: Container, resource: str) -> int:
+def _asks(container: core.Container, resource: str) -> int:
     return amount(resource, container.resources.requests.get(resource, 0))
 
 
-def _set(container: Container, resource: str, count: int) -> Container:
+def _set(container: core.Container, resource: str, count: int) -> core.Container:
     return replace(container, resources=with_requests(container.resources, resource, count))
 
 
-def _capped(containers: Sequence[Container], resource: str, goal: int) -> tuple[Container, ...]:
+def _capped(containers: Sequence[core.Container], resource: str, goal: int) -> tuple[core.Container, ...]:
     """Lower what init containers request until each fits, with the sidecars that were started before it."""
     started = 0
-    capped: list[Container] = []
+    capped: list[core.Container] = []
     for one in containers:
         count = min(_asks(one, resource), goal - started)
         capped.append(one if count == _asks(one, resource) else _set(one, resource, count))
@@ -95,7 +83,7 @@ def _capped(containers: Sequence[Container], resource: str, goal: int) -> tuple[
     return tuple(capped)
 
 
-def _summing_to(containers: Sequence[Container], resource: str, goal: int) -> tuple[Container, ...]:
+def _summing_to(containers: Sequence[core.Container], resource: str, goal: int) -> tuple[core.Container, ...]:
     counts = [_asks(one, resource) for one in containers]
     surplus = sum(counts) - goal
     if surplus < 0 and counts:
@@ -119,7 +107,7 @@ def _whole(change: Change) -> int:
 # -- tolerations, node selector and node affinity -------------------------------------------------------------------------
 
 
-def parse_taint(text: str) -> Taint:
+def parse_taint(text: str) -> core.Taint:
     """Read ``key=value:Effect`` or ``key:Effect``, as kubectl writes taints.
 
     Raises  InputError
@@ -128,29 +116,29 @@ def parse_taint(text: str) -> Taint:
     key, _, value = named.partition("=")
     if not colon or not key or effect not in {"NoSchedule", "NoExecute", "PreferNoSchedule"}:
         raise InputError(f"{text!r} is no taint; write key=value:Effect with NoSchedule, NoExecute or PreferNoSchedule")
-    return Taint(key=key, value=value, effect=effect)
+    return core.Taint(key=key, value=value, effect=effect)
 
 
-def _tolerate(pod: Pod, change: Change) -> Pod:
+def _tolerate(pod: core.Pod, change: Change) -> core.Pod:
     taint = parse_taint(str(change.new))
     operator = "Equal" if taint.value else "Exists"
-    toleration = Toleration(key=taint.key, operator=operator, value=taint.value, effect=taint.effect)
+    toleration = core.Toleration(key=taint.key, operator=operator, value=taint.value, effect=taint.effect)
     held = pod.spec.tolerations
     return pod if toleration in held else _with_spec(pod, tolerations=(*held, toleration))
 
 
-def _drop_selector(pod: Pod, change: Change) -> Pod:
+def _drop_selector(pod: core.Pod, change: Change) -> core.Pod:
     key, held = change.path.removeprefix("nodeSelector."), pod.spec.node_selector
     if key not in held:
         raise _lacks(pod, f"nodeSelector {key}", sorted(held))
     return _with_spec(pod, node_selector={name: value for name, value in held.items() if name != key})
 
 
-def _drop_expression(pod: Pod, change: Change) -> Pod:
+def _drop_expression(pod: core.Pod, change: Change) -> core.Pod:
     """Drop one expression of a node affinity term. A term without expressions matches no node, so the whole rule goes then."""
-    affinity = pod.spec.affinity or Affinity()
-    rules = affinity.node_affinity or NodeAffinity()
-    required = rules.required_during_scheduling_ignored_during_execution or NodeSelector()
+    affinity = pod.spec.affinity or core.Affinity()
+    rules = affinity.node_affinity or core.NodeAffinity()
+    required = rules.required_during_scheduling_ignored_during_execution or core.NodeSelector()
     terms = list(required.node_selector_terms)
     at = _index(change.path)
     if at >= len(terms):
@@ -159,13 +147,13 @@ def _drop_expression(pod: Pod, change: Change) -> Pod:
     fields = tuple(one for one in terms[at].match_fields if term_text(one) != change.old)
     if (expressions, fields) == (terms[at].match_expressions, terms[at].match_fields):
         raise _lacks(pod, f"expression {change.old}", [*map(term_text, (*expressions, *fields))])
-    terms[at] = NodeSelectorTerm(match_expressions=expressions, match_fields=fields)
-    left = NodeSelector(node_selector_terms=tuple(terms)) if expressions or fields else None
+    terms[at] = core.NodeSelectorTerm(match_expressions=expressions, match_fields=fields)
+    left = core.NodeSelector(node_selector_terms=tuple(terms)) if expressions or fields else None
     changed = replace(rules, required_during_scheduling_ignored_during_execution=left)
     return _with_spec(pod, affinity=replace(affinity, node_affinity=changed))
 
 
-def _node_name(pod: Pod, change: Change) -> Pod:
+def _node_name(pod: core.Pod, change: Change) -> core.Pod:
     return _with_spec(pod, node_name=str(change.new or ""))
 
 
@@ -179,21 +167,21 @@ def _index(path: str) -> int:
     return int(found[1])
 
 
-def _with_constraint(pod: Pod, path: str, **fields: Any) -> Pod:
+def _with_constraint(pod: core.Pod, path: str, **fields: Any) -> core.Pod:
     held, at = pod.spec.topology_spread_constraints, _index(path)
     if at >= len(held):
         raise _lacks(pod, f"topologySpreadConstraints[{at}]", [one.topology_key for one in held])
-    changed: TopologySpreadConstraint = replace(held[at], **fields)
+    changed: core.TopologySpreadConstraint = replace(held[at], **fields)
     return _with_spec(pod, topology_spread_constraints=(*held[:at], changed, *held[at + 1 :]))
 
 
-def _max_skew(pod: Pod, change: Change) -> Pod:
+def _max_skew(pod: core.Pod, change: Change) -> core.Pod:
     if _whole(change) < 1:
         raise InputError(f"{change.target}: maxSkew must be at least 1")
     return _with_constraint(pod, change.path, max_skew=change.new)
 
 
-def _schedule_anyway(pod: Pod, change: Change) -> Pod:
+def _schedule_anyway(pod: core.Pod, change: Change) -> core.Pod:
     policy = str(change.new)
     if policy not in {"DoNotSchedule", "ScheduleAnyway"}:
         raise InputError(f"{change.target}: whenUnsatisfiable is DoNotSchedule or ScheduleAnyway, not {policy!r}")
@@ -203,15 +191,15 @@ def _schedule_anyway(pod: Pod, change: Change) -> Pod:
 _SLOTS: Final = {"podAffinity": "pod_affinity", "podAntiAffinity": "pod_anti_affinity"}
 
 
-def _prefer(pod: Pod, change: Change) -> Pod:
+def _prefer(pod: core.Pod, change: Change) -> core.Pod:
     """Turn a required term of pod affinity or anti-affinity into a preferred one of the greatest weight."""
     slot = _SLOTS.get(change.path.removeprefix("affinity."))
-    rules: PodAffinity | None = getattr(pod.spec.affinity, slot, None) if slot else None
+    rules: core.PodAffinity | None = getattr(pod.spec.affinity, slot, None) if slot else None
     required = rules.required_during_scheduling_ignored_during_execution if rules is not None else ()
     dropped = tuple(term for term in required if term_text(term) == change.old)
     if not dropped or rules is None or slot is None or pod.spec.affinity is None:
         raise _lacks(pod, f"required term {change.old} of {change.path}", [*map(term_text, required)])
-    weighted = tuple(WeightedPodAffinityTerm(weight=100, pod_affinity_term=term) for term in dropped)
+    weighted = tuple(core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term) for term in dropped)
     changed = replace(
         rules,
         required_during_scheduling_ignored_during_execution=tuple(term for term in required if term not in dropped),
@@ -225,7 +213,7 @@ def _prefer(pod: Pod, change: Change) -> Pod:
 # -- ports, priority, gates ---------------------------------------------------------------------------------------------------
 
 
-def _drop_port(pod: Pod, change: Change) -> Pod:
+def _drop_port(pod: core.Pod, change: Change) -> core.Pod:
     spec = pod.spec
     containers, init = (_without_port(some, change) for some in (spec.containers, spec.init_containers))
     if (containers, init) == (spec.containers, spec.init_containers):
@@ -234,7 +222,7 @@ def _drop_port(pod: Pod, change: Change) -> Pod:
     return _with_spec(pod, containers=containers, init_containers=init)
 
 
-def _without_port(containers: Sequence[Container], change: Change) -> tuple[Container, ...]:
+def _without_port(containers: Sequence[core.Container], change: Change) -> tuple[core.Container, ...]:
     def is_meant(port: Any) -> bool:
         return bool(port.host_port) and port_text(port.protocol, port.host_ip, port.host_port) == change.old
 
@@ -246,17 +234,17 @@ def _without_port(containers: Sequence[Container], change: Change) -> tuple[Cont
     )
 
 
-def _priority(pod: Pod, change: Change) -> Pod:
+def _priority(pod: core.Pod, change: Change) -> core.Pod:
     if not isinstance(change.new, int):
         raise InputError(f"{change.target}: priority must be a whole number, not {change.new!r}")
     return _with_spec(pod, priority=change.new, priority_class_name="")
 
 
-def _preemption_policy(pod: Pod, change: Change) -> Pod:
+def _preemption_policy(pod: core.Pod, change: Change) -> core.Pod:
     return _with_spec(pod, preemption_policy=str(change.new))
 
 
-def _ungate(pod: Pod, change: Change) -> Pod:
+def _ungate(pod: core.Pod, change: Change) -> core.Pod:
     name, held = change.path.removeprefix("schedulingGates."), pod.spec.scheduling_gates
     left = tuple(gate for gate in held if gate.name != name)
     if left == held:
@@ -264,11 +252,11 @@ def _ungate(pod: Pod, change: Change) -> Pod:
     return _with_spec(pod, scheduling_gates=left)
 
 
-def _scheduler_name(pod: Pod, change: Change) -> Pod:
+def _scheduler_name(pod: core.Pod, change: Change) -> core.Pod:
     return _with_spec(pod, scheduler_name=str(change.new))
 
 
-def _claim(pod: Pod, change: Change) -> Pod:
+def _claim(pod: core.Pod, change: Change) -> core.Pod:
     name = change.path.removeprefix("volumes.")
     if not any(one.name == name and one.persistent_volume_claim is not None for one in pod.spec.volumes):
         raise _lacks(pod, f"volume {name} with a claim", [one.name for one in pod.spec.volumes if one.persistent_volume_claim])
@@ -284,7 +272,7 @@ def _claim(pod: Pod, change: Change) -> Pod:
 # -- corrections --------------------------------------------------------------------------------------------------------------
 
 
-def _correct(pod: Pod, change: Change) -> Pod:
+def _correct(pod: core.Pod, change: Change) -> core.Pod:
     """Replace one name of a pod by another: a label of a node, a resource, a claim, a term."""
     path, old, new = change.path, str(change.old), str(change.new)
     if path == "nodeSelector":
@@ -312,10 +300,10 @@ def _correct(pod: Pod, change: Change) -> Pod:
     text = msgspec.json.encode(pod.spec.affinity, order="deterministic").decode()
     if old not in text:
         raise InputError(f"pod/{pod.key}: {path} has no {old}")
-    return _with_spec(pod, affinity=msgspec.json.decode(text.replace(old, new, 1), type=Affinity))
+    return _with_spec(pod, affinity=msgspec.json.decode(text.replace(old, new, 1), type=core.Affinity))
 
 
-def _renamed(container: Container, old: str, new: str) -> Container:
+def _renamed(container: core.Container, old: str, new: str) -> core.Container:
     """Return a container that asks for another resource."""
     held = container.resources
     requests, limits = (
@@ -324,13 +312,13 @@ def _renamed(container: Container, old: str, new: str) -> Container:
     return replace(container, resources=replace(held, requests=requests, limits=limits))
 
 
-def _match_label_keys(pod: Pod, change: Change) -> Pod:
+def _match_label_keys(pod: core.Pod, change: Change) -> core.Pod:
     held = pod.spec.topology_spread_constraints[_index(change.path)]
     return _with_constraint(pod, change.path, match_label_keys=(*held.match_label_keys, str(change.new)))
 
 
 #: Verb → how a pod changes.
-POD_CHANGES: Final[Mapping[str, Callable[[Pod, Change], Pod]]] = {
+POD_CHANGES: Final[Mapping[str, Callable[[core.Pod, Change], core.Pod]]] = {
     "request": _request,
     "tolerate": _tolerate,
     "tolerate-own": _tolerate,

@@ -18,18 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from moorage.api.core import (
-    Affinity,
-    Container,
-    Node,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    NodeStatus,
-    PodSpec,
-    ResourceRequirements,
-)
+from moorage.api import core
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
@@ -77,7 +66,7 @@ def read_openb_pair(pods: str, nodes: str | None = None) -> Trace:
 # -- nodes --------------------------------------------------------------------------------------------------------------
 
 
-def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
+def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[core.Node]:
     seen: dict[str, str] = {}
     for row in exact_rows(source, [_NODE_COLUMNS]):
         name = _name(row, "sn", seen)
@@ -92,9 +81,9 @@ def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Nod
             amounts[WHOLE_GPU if whole_gpus else GPU_MILLI] = str(gpus if whole_gpus else gpus * 1000)
         if row.text("model"):
             labels[GPU_MODEL] = _label(row, "model", row.text("model"))
-        yield Node(
+        yield core.Node(
             metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
-            status=NodeStatus(capacity=amounts, allocatable=amounts),
+            status=core.NodeStatus(capacity=amounts, allocatable=amounts),
         )
 
 
@@ -151,19 +140,21 @@ def _duration_s(row: ExactRow) -> float | None:
     return removed - begun
 
 
-def _spec(cpu_milli: int, memory_mib: int, gpu_milli: int, gpus: int, models: tuple[str, ...], whole_gpus: bool) -> PodSpec:
+def _spec(
+    cpu_milli: int, memory_mib: int, gpu_milli: int, gpus: int, models: tuple[str, ...], whole_gpus: bool
+) -> core.PodSpec:
     requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
     limits: ResourceList = {}
     if gpus:
         limits = {WHOLE_GPU: str(gpus)} if whole_gpus else {GPU_MILLI: str(gpus * gpu_milli)}
-    container = Container(name="task", resources=ResourceRequirements(requests={**requests, **limits}, limits=limits))
-    return PodSpec(containers=(container,), restart_policy="Never", affinity=_on_models(models) if models else None)
+    container = core.Container(name="task", resources=core.ResourceRequirements(requests={**requests, **limits}, limits=limits))
+    return core.PodSpec(containers=(container,), restart_policy="Never", affinity=_on_models(models) if models else None)
 
 
-def _on_models(models: tuple[str, ...]) -> Affinity:
-    accepted = NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models)
-    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(accepted,)),))
-    return Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required))
+def _on_models(models: tuple[str, ...]) -> core.Affinity:
+    accepted = core.NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models)
+    required = core.NodeSelector(node_selector_terms=(core.NodeSelectorTerm(match_expressions=(accepted,)),))
+    return core.Affinity(node_affinity=core.NodeAffinity(required_during_scheduling_ignored_during_execution=required))
 
 
 # -- names --------------------------------------------------------------------------------------------------------------

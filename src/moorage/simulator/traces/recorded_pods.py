@@ -10,20 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import (
-    ENDED_PHASES,
-    Affinity,
-    Container,
-    Node,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    ResourceRequirements,
-)
+from moorage.api import core
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.kinds import Kind
@@ -47,7 +34,7 @@ class RecordedPods:
 
     def __init__(self) -> None:
         self.builder = TraceBuilder()
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, core.Node] = {}
         self.late_nodes = 0
         #: ``namespace/name`` → row, of pods that exist now.
         self._rows: dict[str, int] = {}
@@ -59,19 +46,19 @@ class RecordedPods:
         """
         kind = data.get("kind")
         if kind == "Node":
-            node = default_node(decode(data, Node, where))
+            node = default_node(decode(data, core.Node, where))
             self.late_nodes += not first and node.name not in self.nodes
             self.nodes[node.name] = node
         elif kind == "Pod":
-            self.see_pod(default_pod(decode(data, Pod, where)), time_s)
+            self.see_pod(default_pod(decode(data, core.Pod, where)), time_s)
 
-    def see_pod(self, pod: Pod, time_s: float) -> int:
+    def see_pod(self, pod: core.Pod, time_s: float) -> int:
         """Record the current state of a pod, and return its row. A pod in an ended phase ends now."""
         key = pod.key
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = self.builder.add(pod.name, self._shape(pod), time_s)
-        if pod.status.phase in ENDED_PHASES:
+        if pod.status.phase in core.ENDED_PHASES:
             self._end(row, time_s)
         return row
 
@@ -93,7 +80,7 @@ class RecordedPods:
         if not self.builder.has_end(row):
             self.lasts(row, time_s - self.builder.time_of(row))
 
-    def _shape(self, pod: Pod) -> int:
+    def _shape(self, pod: core.Pod) -> int:
         """Return the number of the pod's template: its spec without a node, labels, annotations and namespace."""
         spec = replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec
         meta = pod.metadata
@@ -107,7 +94,7 @@ class RecordedPods:
 _RULES = ReadRules(Validation("ignore"))
 
 
-def pods_of_owner(obj: Mapping[str, Any], where: str) -> list[Pod] | None:
+def pods_of_owner(obj: Mapping[str, Any], where: str) -> list[core.Pod] | None:
     """Return the pods that a controller would create for an object that has none; None for a kind without pods.
 
     Raises  InputError for an object that cannot be read
@@ -152,16 +139,16 @@ def label_value(text: str) -> str:
 def machine(
     name: str, cpu_milli: int, memory_bytes: int, *, gpus: int = 0, shared: bool = False, model: str = "", zone: str = "",
     max_pods: int = MAX_PODS,
-) -> Node:  # fmt: skip
+) -> core.Node:  # fmt: skip
     """Return a node. ``shared``: its GPUs are thousandths, as pods of the trace request parts of them."""
     amounts: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes), "pods": str(max_pods)}
     if gpus:
         amounts[GPU_MILLI if shared else WHOLE_GPU] = str(gpus * 1000 if shared else gpus)
     labels = {"kubernetes.io/hostname": name} | ({GPU_MODEL: label_value(model)} if model else {})
     labels |= {ZONE: label_value(zone)} if zone else {}
-    return Node(
+    return core.Node(
         metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
-        status=NodeStatus(capacity=amounts, allocatable=amounts),
+        status=core.NodeStatus(capacity=amounts, allocatable=amounts),
     )
 
 
@@ -171,7 +158,7 @@ class TaskTable:
     def __init__(self) -> None:
         self.builder = TraceBuilder()
         #: Specs by requests; shared by the templates of pods with and without labels.
-        self._specs: dict[Hashable, PodSpec] = {}
+        self._specs: dict[Hashable, core.PodSpec] = {}
 
     def add(
         self, name: str, time_s: float, duration_s: float | None, cpu_milli: int, memory_bytes: int, *, gpus: int = 0,
@@ -189,19 +176,21 @@ class TaskTable:
 
 def _spec(
     cpu_milli: int, memory_bytes: int, gpus: int, gpu_milli: int, priority: int | None, models: tuple[str, ...]
-) -> PodSpec:  # fmt: skip
+) -> core.PodSpec:  # fmt: skip
     requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes)}
     devices: ResourceList = {}
     if gpus:
         devices = {WHOLE_GPU: str(gpus)}
     elif gpu_milli:
         devices = {GPU_MILLI: str(gpu_milli)}
-    container = Container(name="task", resources=ResourceRequirements(requests={**requests, **devices}, limits=devices))
+    container = core.Container(
+        name="task", resources=core.ResourceRequirements(requests={**requests, **devices}, limits=devices)
+    )
     affinity = _on_models(models) if models else None
-    return PodSpec(containers=(container,), restart_policy="Never", priority=priority, affinity=affinity)
+    return core.PodSpec(containers=(container,), restart_policy="Never", priority=priority, affinity=affinity)
 
 
-def _on_models(models: Sequence[str]) -> Affinity:
-    accepted = NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=tuple(map(label_value, models)))
-    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(accepted,)),))
-    return Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required))
+def _on_models(models: Sequence[str]) -> core.Affinity:
+    accepted = core.NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=tuple(map(label_value, models)))
+    required = core.NodeSelector(node_selector_terms=(core.NodeSelectorTerm(match_expressions=(accepted,)),))
+    return core.Affinity(node_affinity=core.NodeAffinity(required_during_scheduling_ignored_during_execution=required))

@@ -24,13 +24,7 @@ from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
-from moorage.interfaces.cli.cluster_files import (
-    emulating,
-    paths_of,
-    read_cluster,
-    rules_of,
-    simulation_options,
-)
+from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup, DescribedCommand
@@ -76,16 +70,18 @@ def cut(**given: Any) -> None:
     if not given["paths"]:
         raise click.UsageError("nothing to read: give -f LOG")
     collect_seldom()
-    options = simulation_options({**_NO_OTHERS, **given})
+    options = cluster_files.simulation_options({**_NO_OTHERS, **given})
     from moorage.interfaces.cli.questions.explain import before_binding  # these are rarely needed here
     from moorage.laboratory.compare.run_inputs import unplaced
 
     key = given["pod_name"] if "/" in given["pod_name"] else f"default/{given['pod_name']}"
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        paths = paths_of(before_binding({**given, "pods": (key,)}))
-        cluster = read_cluster(paths, given["recursive"], kinds_named(options), rules_of(given), progress)
-        options = emulating(options, given, cluster)
+        paths = cluster_files.paths_of(before_binding({**given, "pods": (key,)}))
+        cluster = cluster_files.read_cluster(
+            paths, given["recursive"], kinds_named(options), cluster_files.rules_of(given), progress
+        )
+        options = cluster_files.emulating(options, given, cluster)
         pod = next((one for one in cluster.pods if one.key == key), None)
         if pod is None:
             raise InputError(f"pod {key} not found at {cluster.report.taken_at or 'that moment'}")
@@ -310,7 +306,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
 
 def _loaded(given: dict[str, Any], log: Klog) -> Loaded:
     """Return the configuration, without extenders."""
-    loaded = load_options(simulation_options({**_NO_OTHERS, **given}))
+    loaded = load_options(cluster_files.simulation_options({**_NO_OTHERS, **given}))
     if loaded.configuration.extenders:
         log.warning("extenders are not asked, so decisions that they change are shown as differences")
     return replace(loaded, configuration=with_fields(loaded.configuration, extenders=()))

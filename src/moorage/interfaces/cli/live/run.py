@@ -27,17 +27,7 @@ from moorage.core.config.show import as_written
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import ClusterError, ConfigError, Fault, InputError, MoorageError
 from moorage.framework.registry import load
-from moorage.interfaces.cli.live.release_flags import (
-    LEADER_FIELDS,
-    LOCK_FIELDS,
-    Era,
-    OldFlags,
-    ReleaseCommand,
-    flag_warnings,
-    format_faults,
-    policy_of,
-    port_faults,
-)
+from moorage.interfaces.cli.live import release_flags
 from moorage.interfaces.cli.live.run_process import Process, run_process, with_hidden_passwords
 from moorage.interfaces.cli.live.run_serving import check_flags, endpoint_of_file, open_serving, run_endpoint
 from moorage.interfaces.cli.main import ERROR, OK
@@ -60,10 +50,10 @@ _CONNECTION_FIELDS: Final = {
 }  # fmt: skip
 #: ``read(kubeconfig, namespace, name)`` returns the Policy in a ConfigMap.
 ReadConfigMap: TypeAlias = Callable[[str, str, str], bytes]
-IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, *LOCK_FIELDS, "profiling", "contention-profiling"])
+IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, *release_flags.LOCK_FIELDS, "profiling", "contention-profiling"])
 
 
-def load_configuration(given: Given, era: Era, read_config_map: ReadConfigMap) -> Loaded:
+def load_configuration(given: Given, era: release_flags.Era, read_config_map: ReadConfigMap) -> Loaded:
     """Return the effective configuration. ``era.config`` holds the text of the configuration file, if there is one.
 
     Raises  ConfigError, InputError
@@ -71,7 +61,7 @@ def load_configuration(given: Given, era: Era, read_config_map: ReadConfigMap) -
     if given["plugins"]:
         # Like `python -m`, find modules in the current directory, but never in place of an installed module.
         sys.path.append(os.getcwd())
-    return _load_legacy(OldFlags(given, era), read_config_map) if era.is_old else _load_current(given, era)
+    return _load_legacy(release_flags.OldFlags(given, era), read_config_map) if era.is_old else _load_current(given, era)
 
 
 def _source_of(given: Given, config: bytes | None, emulate: str | None, gates: str) -> ConfigSource:
@@ -84,14 +74,16 @@ def _source_of(given: Given, config: bytes | None, emulate: str | None, gates: s
     )
 
 
-def _load_current(given: Given, era: Era) -> Loaded:
+def _load_current(given: Given, era: release_flags.Era) -> Loaded:
     """Return the configuration of the file or of deprecated flags; flags of leader election override both."""
     _check_emulated(given["emulated-version"])
     gates = ",".join(part.removeprefix("kube:") for part in given["feature-gates"])
     source = _source_of(given, era.config, era.asked, gates)
     loaded = _in_one_line(source.where, lambda: load_source(source))
     configuration = loaded.configuration if given["config"] else _with_connection(loaded.configuration, given)
-    fields = LEADER_FIELDS if given["config"] else LOCK_FIELDS | LEADER_FIELDS  # those of leader election win
+    fields = (
+        release_flags.LEADER_FIELDS if given["config"] else release_flags.LOCK_FIELDS | release_flags.LEADER_FIELDS
+    )  # those of leader election win
     changed = {field: given[flag] for flag, field in fields.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
     # Like kube-scheduler, validate leader election here only if it comes from a file, otherwise when the elector is created.
@@ -100,7 +92,7 @@ def _load_current(given: Given, era: Era) -> Loaded:
     return replace(loaded, configuration=configuration)
 
 
-def _load_legacy(flags: OldFlags, read_config_map: ReadConfigMap) -> Loaded:
+def _load_legacy(flags: release_flags.OldFlags, read_config_map: ReadConfigMap) -> Loaded:
     """Return the configuration of a file, or of flags without one; the algorithm comes from either or from a Policy."""
     given, era = flags.given, flags.era
     source = _source_of(given, era.config if flags.has_config else None, era.asked, ",".join(given["feature-gates"]))
@@ -213,8 +205,8 @@ def _replace(path: Path, text: str) -> None:
 # -- run ---------------------------------------------------------------------------------------------------------------
 
 
-@click.command(cls=ReleaseCommand)
-def run(given: Given, era: Era) -> int:
+@click.command(cls=release_flags.ReleaseCommand)
+def run(given: Given, era: release_flags.Era) -> int:
     """Schedule the pods of a live cluster.
 
     Takes kube-scheduler's flags with its meaning. With --config, the flags that the file can set are ignored, except those of
@@ -229,7 +221,7 @@ def run(given: Given, era: Era) -> int:
     try:
         era = era.with_text(given["config"])
         if era.is_old:
-            OldFlags(given, era).check()
+            release_flags.OldFlags(given, era).check()
         log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
         return _scheduled(given, era, log)
     except MoorageError as error:
@@ -237,12 +229,12 @@ def run(given: Given, era: Era) -> int:
         return ERROR
 
 
-def _scheduled(given: Given, era: Era, log: Klog) -> int:
+def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
     """Run the command that the flags describe, until it ends; return the exit status."""
     if not era.is_old:
         _check_log_flags(given, era)
         check_flags(given, era.emulated)
-        for fault in port_faults(given):
+        for fault in release_flags.port_faults(given):
             raise InputError(fault)
     if "@" in given["master"]:  # check this before anything is logged or served
         raise InputError("--master: the address must not contain a user name or a password")
@@ -287,11 +279,11 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
     return status
 
 
-def _warnings(given: Given, era: Era) -> Iterable[str]:
+def _warnings(given: Given, era: release_flags.Era) -> Iterable[str]:
     """Return warnings about flags that are deprecated or that --config overrides."""
     if era.is_old:
-        return OldFlags(given, era).warnings()
-    return flag_warnings(given, era.flags, given.changed & IGNORED_WITH_CONFIG if given["config"] else ())
+        return release_flags.OldFlags(given, era).warnings()
+    return release_flags.flag_warnings(given, era.flags, given.changed & IGNORED_WITH_CONFIG if given["config"] else ())
 
 
 def _losses(loaded: Loaded) -> Iterable[str]:
@@ -309,9 +301,9 @@ def _print_version(form: str, release: str) -> None:
         click.echo(f"Moorage v{__version__} (kube-scheduler {release})")
 
 
-def _check_log_flags(given: Given, era: Era) -> None:
+def _check_log_flags(given: Given, era: release_flags.Era) -> None:
     """Reject log flags that need a disabled feature gate or the text format, and invalid values."""
-    if faults := list(format_faults(given, era.flags)):
+    if faults := list(release_flags.format_faults(given, era.flags)):
         raise InputError(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     if given["log-flush-frequency"] <= 0 and era.emulated.flush_fault:
         shown = format_duration(round(given["log-flush-frequency"] * 1e9))
@@ -392,4 +384,4 @@ def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, warn: Ca
         raise InputError(f"couldn't get policy config map {namespace}/{name}: {error}") from None
     except ValueError:
         raise InputError(f"couldn't get policy config map {namespace}/{name}: the response is not a ConfigMap") from None
-    return policy_of(found.get("data") if isinstance(found, dict) else None)
+    return release_flags.policy_of(found.get("data") if isinstance(found, dict) else None)

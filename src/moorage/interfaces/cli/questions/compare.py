@@ -23,17 +23,11 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
 )
 from moorage.interfaces.cli.option_tables import described
+from moorage.interfaces.cli.questions import gate_options
 from moorage.interfaces.cli.questions.compare_autoscalers import (
     autoscaler_kinds,
     compares_autoscalers,
     scaling_answer,
-)
-from moorage.interfaces.cli.questions.gate_options import (
-    PIPELINE_OUTPUTS,
-    ManifestLines,
-    pending_findings,
-    print_gate_report,
-    read_baseline,
 )
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
 from moorage.interfaces.cli.questions.question_options import executor_of
@@ -64,7 +58,7 @@ def compare(**given: Any) -> int:
         print_answer(scaled, given, asked)
         return exit_status(scaled)
     with Progress.of(given) as progress, open_question(_reading(given), progress, kinds) as asked, ExitStack() as block:
-        baseline = read_baseline(given, lambda: str(asked.request({}).digest))
+        baseline = gate_options.read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
@@ -72,8 +66,8 @@ def compare(**given: Any) -> int:
             request=_request(given, asked, sides, baseline), executor=executor_of(given, block),
             on_run=lambda done, of: progress.say(f"run {done} of {of} …"), budget=asked.budget,
         )  # fmt: skip
-    if given["output"] in PIPELINE_OUTPUTS:
-        print_gate_report(_report(found, given), given["output"])
+    if given["output"] in gate_options.PIPELINE_OUTPUTS:
+        gate_options.print_gate_report(_report(found, given), given["output"])
     else:
         print_answer(found, given, asked)
     return exit_status(found)
@@ -216,14 +210,14 @@ def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: St
 
 
 def _report(found: Comparison, given: Mapping[str, Any]) -> GateReport:
-    lines = ManifestLines(given["paths"], given["recursive"])
+    lines = gate_options.ManifestLines(given["paths"], given["recursive"])
     pending = found.runs[1][0].pending
     config = given["b_config"] or given["config"]
     return GateReport(
         command="compare",
         summary=found.summary,
         gates=found.gates,
-        pending=pending_findings(pending, new_pending(found.runs[0][0].pending, pending), lines),
+        pending=gate_options.pending_findings(pending, new_pending(found.runs[0][0].pending, pending), lines),
         where=lines.first() if config is None else SourceLine(config),
         details=found.text(wide=True),
         version=__version__,

@@ -22,16 +22,7 @@ from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs, pair
 from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
-from moorage.report.gate_outputs import (
-    MOST_SUMMARY_BYTES,
-    GateReport,
-    PendingFinding,
-    SourceLine,
-    as_github,
-    as_junit,
-    as_sarif,
-    github_summary,
-)
+from moorage.report import gate_outputs
 from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate, parse_gate
 from moorage.report.outcome import Run
 from moorage.report.run_document import StoredReport, read_stored
@@ -78,36 +69,36 @@ class ManifestLines:
         files = [path for path in paths if path != STDIN]
         self._found: Mapping[ObjectKey, FileLine] = find_positions(open_sources(files, recursive=recursive))
 
-    def of_pod(self, pod: UnplacedPod) -> SourceLine | None:
+    def of_pod(self, pod: UnplacedPod) -> gate_outputs.SourceLine | None:
         """Return the file and line of a pod's manifest or, without one, of its workload's; None if neither is in a file."""
         namespace, _, name = pod.pod.partition("/")
         kind, _, owner = pod.workload.partition("/")
         found = self._found.get(ObjectKey("Pod", namespace, name)) or self._found.get(ObjectKey(kind, namespace, owner))
-        return None if found is None else SourceLine(found.file, found.line)
+        return None if found is None else gate_outputs.SourceLine(found.file, found.line)
 
-    def first(self) -> SourceLine | None:
+    def first(self) -> gate_outputs.SourceLine | None:
         """Return the file and line of the first object."""
-        return next((SourceLine(one.file, one.line) for one in self._found.values()), None)
+        return next((gate_outputs.SourceLine(one.file, one.line) for one in self._found.values()), None)
 
 
 def pending_findings(
     pending: Iterable[UnplacedPod], new: Iterable[UnplacedPod], lines: ManifestLines, *, compared: bool = True
-) -> tuple[PendingFinding, ...]:
+) -> tuple[gate_outputs.PendingFinding, ...]:
     """Return the pending pods with the lines of their manifests, new ones first. ``compared``: there is an earlier run."""
     names = {one.pod for one in new}
-    found = [PendingFinding(one, lines.of_pod(one), one.pod in names, compared) for one in pending]
+    found = [gate_outputs.PendingFinding(one, lines.of_pod(one), one.pod in names, compared) for one in pending]
     return tuple(sorted(found, key=lambda one: not one.is_new))
 
 
 # -- what pipelines read -------------------------------------------------------------------------------------------------
 
 
-def print_gate_report(report: GateReport, output: str) -> None:
+def print_gate_report(report: gate_outputs.GateReport, output: str) -> None:
     """Print a report as JUnit, SARIF or workflow commands; the latter also append to GitHub's step summary."""
-    formats = {"junit": as_junit, "sarif": as_sarif, "github": as_github}
+    formats = {"junit": gate_outputs.as_junit, "sarif": gate_outputs.as_sarif, "github": gate_outputs.as_github}
     sys.stdout.write(formats[output](report))
     if output == "github":
-        _append_summary(github_summary(report))
+        _append_summary(gate_outputs.github_summary(report))
 
 
 def _append_summary(text: str) -> None:
@@ -115,7 +106,7 @@ def _append_summary(text: str) -> None:
     if not path:
         return
     with open(path, "ab") as file:
-        if file.tell() + len(text.encode()) < MOST_SUMMARY_BYTES:
+        if file.tell() + len(text.encode()) < gate_outputs.MOST_SUMMARY_BYTES:
             file.write(text.encode())
 
 
@@ -207,12 +198,12 @@ class SimulationGates:
         lines = ManifestLines(self._given["paths"], self._given["recursive"])
         config = self._given["config"]
         failed = sum(not gate.passed for gate in found.gates)
-        report = GateReport(
+        report = gate_outputs.GateReport(
             command="simulate",
             summary=(f"{counted(failed, 'gate')} failed. " if failed else "") + headline(run),
             gates=found.gates,
             pending=pending_findings(found.run.pending, found.new_pending, lines, compared=bool(found.against)),
-            where=lines.first() if config is None else SourceLine(config),
+            where=lines.first() if config is None else gate_outputs.SourceLine(config),
             details=details,
             version=__version__,
         )

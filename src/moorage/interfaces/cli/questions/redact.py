@@ -17,14 +17,7 @@ import yaml
 from moorage.basis.files import read_file
 from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted
-from moorage.interfaces.cli.cluster_files import (
-    STDIN,
-    emulating,
-    paths_of,
-    read_cluster,
-    rules_of,
-    simulation_options,
-)
+from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.dump import write_parts
@@ -52,12 +45,14 @@ def redact(**given: Any) -> int:
     if (given["config"] is None) != (given["config_output"] is None):
         raise click.UsageError("--config and --config-output are given together")
     collect_seldom()
-    options = simulation_options({**given, **_UNASKED})
+    options = cluster_files.simulation_options({**given, **_UNASKED})
     key = read_key(given["key_file"], quiet=given["quiet"])
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        cluster = read_cluster(paths_of(given), given["recursive"], (), rules_of(given), progress)
-        options = emulating(options, given, cluster)
+        cluster = cluster_files.read_cluster(
+            cluster_files.paths_of(given), given["recursive"], (), cluster_files.rules_of(given), progress
+        )
+        options = cluster_files.emulating(options, given, cluster)
         progress.say("replacing names …")
         configurations = [] if options.config is None else [read_configuration(options.config, options.where)]
         load_options(options)  # what cannot be loaded is refused here, in its own words
@@ -99,7 +94,7 @@ def read_key(path: str, *, quiet: bool) -> bytes:
 
     Raises  InputError, OSError
     """
-    if path == STDIN:
+    if path == cluster_files.STDIN:
         raise click.UsageError("--key names a file, not standard input")
     if not Path(path).exists():
         made = secrets.token_hex(_KEY_SIZE).encode() + b"\n"

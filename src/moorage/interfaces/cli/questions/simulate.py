@@ -15,16 +15,7 @@ import click
 from moorage.api.gc_pause import frozen_after_pauses
 from moorage.basis.recording.log_reader import ClusterLog, is_log, parse_moment
 from moorage.core.cycle.decision import Decision
-from moorage.interfaces.cli.cluster_files import (
-    STDIN,
-    asking,
-    emulating,
-    paths_of,
-    read_cluster,
-    refuse_nothing_to_place,
-    rules_of,
-    simulation_options,
-)
+from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import (
     AUTO,
@@ -73,7 +64,7 @@ def simulate(**given: Any) -> int:
     with Progress(quiet=given["quiet"] or is_live) as progress:
         progress.say("reading the input …")
         options = _options(given, took)
-        extenders = asking(options) if given["extenders"] == "ask" else nullcontext(options)
+        extenders = cluster_files.asking(options) if given["extenders"] == "ask" else nullcontext(options)
         with extenders as options, nullcontext() if _asks_what_if(given) else frozen_after_pauses():
             counted = replace(options, on_decision=partial(_count, progress)) if progress.is_watched else options
             whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"], progress.answers), measure)
@@ -108,10 +99,10 @@ def _measure(given: dict[str, Any]) -> SimulationGates | None:
 
 
 def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
-    if given["config"] == STDIN and STDIN in given["paths"]:
+    if given["config"] == cluster_files.STDIN and cluster_files.STDIN in given["paths"]:
         raise click.UsageError("standard input can be read only once: use - for either --config or -f")
     return replace(
-        simulation_options(given),
+        cluster_files.simulation_options(given),
         scores=ScoreLog(given["scored"]) if given["scored"] else None,
         clock=None if took is None else time.perf_counter,
         timer=took,
@@ -176,18 +167,20 @@ def _run(
             from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of  # rarely needed
 
             kinds += kinds_of(given["autoscale"])
-        cluster = read_cluster(paths_of(given), given["recursive"], kinds, rules_of(given), progress)
+        cluster = cluster_files.read_cluster(
+            cluster_files.paths_of(given), given["recursive"], kinds, cluster_files.rules_of(given), progress
+        )
         if not given["allow_unknown"]:
-            refuse_nothing_to_place(cluster)
+            cluster_files.refuse_nothing_to_place(cluster)
         leave_memory_at_exit()
         if given["since"] is not None:
-            return _replayed(given, cluster, emulating(options, given, cluster), on_attempt)
+            return _replayed(given, cluster, cluster_files.emulating(options, given, cluster), on_attempt)
         if given["autoscale"]:
-            return _autoscaled(given, cluster, emulating(options, given, cluster), on_attempt)
+            return _autoscaled(given, cluster, cluster_files.emulating(options, given, cluster), on_attempt)
         text = given["output"] in {"table", "wide"}
         if (jobs := queued(given, cluster)) is not None:
-            return _queued(run_queued(jobs, emulating(options, given, cluster), on_attempt, measure, text=text))
-        return _simulated(given, cluster, emulating(options, given, cluster), on_attempt, measure)
+            return _queued(run_queued(jobs, cluster_files.emulating(options, given, cluster), on_attempt, measure, text=text))
+        return _simulated(given, cluster, cluster_files.emulating(options, given, cluster), on_attempt, measure)
     return _run_trace(given, options, on_attempt, measure)
 
 

@@ -31,7 +31,7 @@ _METRICS: Final[Mapping[str, Any]] = table_of("moorage.report", "metrics.toml")
 #: What is known of metrics, by the first part of their names.
 _KINDS: Final[Mapping[str, Mapping[str, Any]]] = _METRICS["kinds"]
 _TITLES: Final[Mapping[str, str]] = _METRICS["titles"]
-#: Metric → the words for less and for more of it, and the noun that is counted; and metrics to mention besides.
+#: Metric → the words for less and for more of it, and the noun that is counted; and other metrics to mention.
 COUNTED: Final[Mapping[str, tuple[str, str, str]]] = _METRICS["counted"]
 OTHERS: Final[Sequence[str]] = _METRICS["summary"]["others"]
 #: Values below this round to 0 and get no sign.

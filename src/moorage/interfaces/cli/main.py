@@ -122,7 +122,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("questions.compare:compare", "Say whether another configuration, release or cluster is better."),
     "config": ("config:config", "Check a scheduler configuration, or show what it resolves to."),
     "deschedule": ("questions.moves:deschedule", "Say what a descheduler would evict, and where the pods would go."),
-    "dump": ("questions.redact:dump", "Write a live cluster into one file, as input for the other commands."),
+    "dump": ("questions.dump:dump", "Write a live cluster into one file, as input for the other commands."),
     "cordon": ("questions.losses:cordon", "Say what cordoning nodes would change."),
     "demo": ("demo:demo", "Schedule a bundled example cluster."),
     "drain": ("questions.drain:drain", "Say what kubectl drain would do, and what happens to the pods."),

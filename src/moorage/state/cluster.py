@@ -40,7 +40,7 @@ class PodCopies:
     """
 
     __slots__ = (
-        "_add_terms", "_changes", "_counted_by", "_placed", "_pods", "_ports", "_position", "_rows", "_sums", "_table",
+        "_add_terms", "_changes", "_class", "_placed", "_pods", "_ports", "_position", "_sums", "_table",
     )  # fmt: skip
 
     def __init__(self, table: NodeTable, placed: dict[str, tuple[PodInfo, str]], pod: PodInfo) -> None:
@@ -51,7 +51,7 @@ class PodCopies:
         self._changes = table.changes
         self._position = table.changes.position
         self._sums = [(column.cells, count) for column, count in table.shifts_of(pod.needs)]
-        self._rows, self._counted_by = table.pod_counts.class_of(pod)
+        self._class = table.pod_counts.class_of(pod) if table.counts_pods else None
         self._add_terms = [terms.adder(held) for terms, held in terms_held_by(table, pod)]
         self._ports = pod.host_ports
 
@@ -73,10 +73,13 @@ class PodCopies:
         self._position = self._changes.position
         for port in self._ports:
             self._table.claim(row, port, 1)
-        rows = self._rows
-        rows[row] = rows.get(row, 0) + 1
-        for counted in self._counted_by.values():
-            counted.shift(row, 1)
+        if self._class is None:
+            self._table.count(row, pod)
+        else:
+            rows, counted_by = self._class
+            rows[row] = rows.get(row, 0) + 1
+            for counted in counted_by.values():
+                counted.shift(row, 1)
         for add_term in self._add_terms:
             add_term(row)
 

@@ -395,7 +395,7 @@ def infos_of(pods: Sequence[Pod]) -> list[PodInfo]:
 
 
 def _derive(info: PodInfo) -> None:
-    info.needs, info.host_ports, info.label_class, info.volumes  # noqa: B018 (computed here, for all twins)
+    info.needs, info.host_ports, info.volumes  # noqa: B018 (computed here, for all twins)
     if info.has_affinity:
         info.required_affinity, info.required_anti_affinity  # noqa: B018
         info.preferred_affinity, info.preferred_anti_affinity  # noqa: B018

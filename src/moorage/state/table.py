@@ -60,7 +60,7 @@ class NodeTable:
         self.nonzero_cpu = space.column()
         self.nonzero_memory = space.column()
         self.images = NodeImages(space)
-        self.pod_counts = PodCounts(space, self.labels)
+        self._pod_counts: PodCounts | None = None
         self.required_affinity = HeldTerms(self.labels)
         self.required_anti_affinity = HeldTerms(self.labels)
         self.preferred_affinity = HeldTerms(self.labels)
@@ -116,6 +116,20 @@ class NodeTable:
     def resources_requested(self) -> tuple[str, ...]:
         """Every resource that ``requested`` was called for or a pod has requested; new ones are last."""
         return tuple(self.requested_columns)
+
+    @property
+    def pod_counts(self) -> PodCounts:
+        """How many pods a matcher selects. Pods are counted from the first call on: many clusters never need it."""
+        if self._pod_counts is None:
+            self._pod_counts = PodCounts(self.space, self.labels)
+            for row, pods in enumerate(self.pods):
+                self._pod_counts.add_row(row, pods.values())
+        return self._pod_counts
+
+    @property
+    def counts_pods(self) -> bool:
+        """Whether pods are counted already."""
+        return self._pod_counts is not None
 
     @property
     def held_terms(self) -> tuple[HeldTerms, HeldTerms, HeldTerms, HeldTerms]:
@@ -237,7 +251,7 @@ class NodeTable:
         """Change a row's labels. Where pods are counted by a label that changes, those on the row are counted again."""
         before = self.labels.of(row)
         changed = {key for key, _ in before.items() ^ labels.items()}
-        if all(changed.isdisjoint(counts.keys) for counts in (self.pod_counts, *self.held_terms)):
+        if all(changed.isdisjoint(counts.keys) for counts in (self._pod_counts, *self.held_terms) if counts is not None):
             self.labels.replace(row, labels)
             return
         for pod in self.pods[row].values():
@@ -253,7 +267,8 @@ class NodeTable:
         for pod in pods:  # their sums go with the row
             if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                 self._release_own(row, pod)
-        self.pod_counts.remove_row(row, pods)
+        if self._pod_counts is not None:
+            self._pod_counts.remove_row(row, pods)
         self.changes.note(row)
         self._tree.remove(self.nodes[row])
         self.images.drop(row, self.nodes[row])
@@ -305,7 +320,8 @@ class NodeTable:
                 if old in holders:
                     holders[new] = holders.pop(old)
         self.volume_use.move(old, new)
-        self.pod_counts.move(old, new, pods)
+        if self._pod_counts is not None:
+            self._pod_counts.move(old, new, pods)
 
     def _number_of(self, offer: tuple[tuple[str, Quantity], ...]) -> int:
         """Return the number of an allocatable set. A number is never reused, so the cache may be cleared."""
@@ -351,7 +367,8 @@ class NodeTable:
             for pod in pods.values():
                 if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                     self._acquire_own(row, pod)
-            self.pod_counts.add_row(row, pods.values())
+            if self._pod_counts is not None:
+                self._pod_counts.add_row(row, pods.values())
             volumes()
             values()
             self._divisors.add(row)
@@ -408,7 +425,8 @@ class NodeTable:
         for row, pod in placed:
             self.pods[row][pod.uid] = pod
             by_needs.setdefault(id(pod.needs), (pod, []))[1].append(row)
-            by_labels.setdefault(pod.label_class, []).append(row)
+            if self._pod_counts is not None:
+                by_labels.setdefault(pod.label_class, []).append(row)
             if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                 self._acquire_own(row, pod)
         for pod, rows in by_needs.values():
@@ -423,13 +441,19 @@ class NodeTable:
         self.account(row, pod, -1)
         self._release(row, pod)
 
+    def count(self, row: int, pod: PodInfo) -> None:
+        """Add a pod to ``pod_counts`` alone."""
+        if self._pod_counts is not None:
+            self._pod_counts.add(row, pod)
+
     def _count(self, row: int, pod: PodInfo) -> None:
-        self.pod_counts.add(row, pod)
+        self.count(row, pod)
         for terms, held in terms_held_by(self, pod):
             terms.add(row, held)
 
     def _uncount(self, row: int, pod: PodInfo) -> None:
-        self.pod_counts.remove(row, pod)
+        if self._pod_counts is not None:
+            self._pod_counts.remove(row, pod)
         if pod.has_affinity:
             for terms, held in terms_held_by(self, pod):
                 terms.remove(row, held)
@@ -446,7 +470,8 @@ class NodeTable:
 
     def _acquire(self, row: int, pod: PodInfo) -> None:
         """Claim a pod's ports and volumes, and add it to pod counts. The sums of its row are unchanged."""
-        self.pod_counts.add(row, pod)
+        if self._pod_counts is not None:
+            self._pod_counts.add(row, pod)
         if pod.host_ports or pod.has_affinity or pod.volumes is not None:
             self._acquire_own(row, pod)
 
@@ -460,7 +485,8 @@ class NodeTable:
 
     def _release(self, row: int, pod: PodInfo) -> None:
         """Undo ``_acquire``."""
-        self.pod_counts.remove(row, pod)
+        if self._pod_counts is not None:
+            self._pod_counts.remove(row, pod)
         if pod.host_ports or pod.has_affinity or pod.volumes is not None:
             self._release_own(row, pod)
 
@@ -548,7 +574,8 @@ class NodeTable:
     def _expect_return(self, expected: bool) -> None:
         """Announce that pods removed from now on will return (True), or that they have returned (False)."""
         self.changes.muted = expected
-        self.pod_counts.keep_empty(expected)
+        if self._pod_counts is not None:
+            self._pod_counts.keep_empty(expected)
         for terms in self.held_terms:
             terms.keep_empty(expected)
 

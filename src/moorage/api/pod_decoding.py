@@ -40,8 +40,8 @@ _NODE_TEXT: Final = re.compile(rb'"nodeName": ?"([a-z0-9.-]+)"')
 _NO_NODE: Final = b"\0"
 _WITHOUT_NODE: Final = re.compile(rb",\s*\0|\0(?:\s*,\s*)?")
 _PROBE: Final = "probe."
-#: The annotations of all pods without any: the decoder makes a dictionary for each.
-_NO_ANNOTATIONS: Final[dict[str, str]] = {}
+#: Every empty dictionary: the decoder makes one for each field.
+_NOTHING: Final[dict[str, Any]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _read_spec: Final = msgspec.json.Decoder(PodSpec).decode
 _read_status: Final = msgspec.json.Decoder(PodStatus).decode
@@ -122,12 +122,28 @@ class PodDecoder:
         return self._unbound(key, replace(spec, node_name="")) if node else spec
 
     def _sharing_parts(self, spec: PodSpec) -> PodSpec:
-        """Let a new spec share the tolerations and ports of earlier ones: specs that differ elsewhere often have the same."""
+        """Let a new spec share tolerations, ports and words with earlier ones: specs that differ elsewhere often have the same."""
         parts = self._parts
+        for one in (spec, *spec.containers, *[container.resources for container in spec.containers]):
+            self._share_words(one)
         for holder, name in ((spec, "tolerations"), *[(container, "ports") for container in spec.containers]):
             if part := getattr(holder, name):
                 force_setattr(holder, name, parts.get(part) or _remembered(parts, part, part))
         return spec
+
+    def _share_words(self, part: msgspec.Struct) -> None:
+        """Replace the strings, and empty dictionaries, in the fields of a new object by equal ones of earlier objects."""
+        word = self._words.setdefault
+        for name in part.__struct_fields__:
+            value = getattr(part, name)
+            if type(value) is str and value:
+                force_setattr(part, name, word(value, value))
+            elif type(value) is dict:
+                force_setattr(part, name, self._with_known_words(value))
+
+    def _with_known_words(self, texts: dict[str, Any]) -> dict[str, Any]:
+        word = self._words.setdefault
+        return {key: word(text, text) if type(text) is str else text for key, text in texts.items()} or _NOTHING
 
     def _unbound(self, key: bytes, spec: PodSpec) -> PodSpec:
         """Return the spec that pods with the text of ``key`` have before their bind, so that it is the same object after it."""
@@ -178,7 +194,11 @@ class PodDecoder:
         labels, owners = metadata.labels, metadata.owner_references
         if labels or owners:
             key = _encode((labels, owners))
-            held = self._labels.get(key) or _remembered(self._labels, key, (labels, owners))
+            held = self._labels.get(key)
+            if held is None:
+                for owner in owners:
+                    self._share_words(owner)
+                held = _remembered(self._labels, key, (self._with_known_words(labels), owners))
             force_setattr(metadata, "labels", held[0])
             force_setattr(metadata, "owner_references", held[1])
         if len(self._words) > _MOST:
@@ -186,7 +206,7 @@ class PodDecoder:
         word = self._words.setdefault
         force_setattr(metadata, "namespace", word(metadata.namespace, metadata.namespace))
         if not metadata.annotations:
-            force_setattr(metadata, "annotations", _NO_ANNOTATIONS)
+            force_setattr(metadata, "annotations", _NOTHING)
         if text := metadata.generate_name:
             force_setattr(metadata, "generate_name", word(text, text))
         if time := metadata.creation_timestamp:

@@ -159,7 +159,7 @@ class NodeResourcesFit(
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         needs = self._needs(pod)
         wants = [RequestedResource(name, needs.requests[name]) for name in ALWAYS_COMPARED if needs.requests.get(name)]
-        for name, count in needs.key if len(needs.key) > len(wants) else ():
+        for name, count in sorted(needs.requests.items()) if len(needs.requests) > len(wants) else ():
             if count and name not in ALWAYS_COMPARED and not self._is_ignored(name):
                 wants.append(RequestedResource(name, count, self._by_device(name, snapshot)))
         return tuple(wants)
@@ -191,7 +191,7 @@ class NodeResourcesFit(
 
     def _signature(self, pod: PodInfo) -> points.Signature | None:
         needs = self._needs(pod)
-        for name, count in needs.key:
+        for name, count in needs.requests.items():
             if count and name not in ALWAYS_COMPARED and self._by_device(name, self._snapshot):
                 return None
         scored = pod.needs_under(_SCORED)

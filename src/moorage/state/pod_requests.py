@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 from moorage.api.core import Container, ContainerStatus, Pod, ResourceRequirements
@@ -40,14 +41,14 @@ _Asked = tuple[tuple[str, Quantity], ...]
 class PodRequests(NamedTuple):
     """Units: cpu in millicores, memory and storage in bytes, other resources in counts.
 
-    ``requests`` holds only the resources that the scheduler counts; ``key`` is the same as a hashable value. Pods with equal
-    requests share one object: read it only.
+    ``requests`` holds only the resources that the scheduler counts; ``key`` is the same as a hashable value: names and amounts.
+    Pods with equal requests share one object: read it only.
     """
 
     requests: Mapping[str, int]
     nonzero_cpu: int
     nonzero_memory: int
-    key: tuple[tuple[str, int], ...]
+    key: tuple[str | int, ...]
 
 
 class RequestOptions(NamedTuple):
@@ -171,7 +172,7 @@ def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _As
 # -- sums ---------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _summed(
     containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked
 ) -> PodRequests:
@@ -185,14 +186,18 @@ def _summed(
     filled = _total(containers, init, level, overhead, needed) if needed else total
     requests = {name: _units(name, count) for name, count in total.items() if is_counted(name)}
     cpu, memory = (_units(name, filled.get(name, 0)) for name in _DEFAULTS)
-    return PodRequests(requests, cpu, memory, tuple(sorted(requests.items())))
+    return PodRequests(requests, cpu, memory, _key(requests))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _of_usual(cpu: Quantity, memory: Quantity) -> PodRequests:
     """Return the sum for a pod of one container that requests CPU and memory: the cache needs a tenth of the objects."""
     milli, size = _units("cpu", _milli(cpu)), _units("memory", _milli(memory))
-    return PodRequests({"cpu": milli, "memory": size}, milli, size, (("cpu", milli), ("memory", size)))
+    return PodRequests({"cpu": milli, "memory": size}, milli, size, ("cpu", milli, "memory", size))
+
+
+def _key(requests: Mapping[str, int]) -> tuple[str | int, ...]:
+    return tuple(chain.from_iterable(sorted(requests.items())))
 
 
 def _of_one(asked: _Asked) -> PodRequests:
@@ -201,7 +206,7 @@ def _of_one(asked: _Asked) -> PodRequests:
     if not all(map(is_counted, requests)):
         requests = {name: count for name, count in requests.items() if is_counted(name)}
     cpu, memory = requests.get("cpu", DEFAULT_CPU_MILLI), requests.get("memory", DEFAULT_MEMORY)
-    return PodRequests(requests, cpu, memory, tuple(sorted(requests.items())))
+    return PodRequests(requests, cpu, memory, _key(requests))
 
 
 def _total(

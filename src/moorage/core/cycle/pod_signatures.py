@@ -27,7 +27,7 @@ _OWN: Final = "moorage."
 #: Shapes cached, and numbers of signatures of plugins that read only nodes, and of all others.
 _CAPACITY: Final = 1024
 _NODES_KEPT: Final = 4096
-_ROWS_KEPT: Final = 2048
+_ROWS_KEPT: Final = 1024
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -194,7 +194,7 @@ class NodeResourcesFitV134(NodeResourcesFitV135):
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         wants = super()._wants(pod, snapshot)
         if not self._gates["DRAExtendedResource"] or any(
-            count and is_extended_resource_name(name) for name, count in self._needs(pod).key
+            count and is_extended_resource_name(name) for name, count in self._needs(pod).requests.items()
         ):
             return wants
         return tuple(want if want.resource in ALWAYS_COMPARED else want._replace(by_device=True) for want in wants)

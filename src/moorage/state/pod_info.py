@@ -251,8 +251,8 @@ class PodInfo:
 
     def needs_under(self, options: RequestOptions) -> PodRequests:
         """Return the pod's resource requests where some parts of the pod do not count."""
-        status = self.pod.status  # as ``is_plain``, in line because it runs several times for each pod
-        if self.pod.spec.resources is None and not status.container_statuses and not status.init_container_statuses:
+        status = self.status  # as ``is_plain``, in line because it runs several times for each pod
+        if self.spec.resources is None and not status.container_statuses and not status.init_container_statuses:
             return self.needs
         return pod_requests(self.pod, options)
 

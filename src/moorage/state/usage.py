@@ -118,6 +118,8 @@ class Usage:
     ``doubled``   twice the allocatable cpu and memory, all above zero; shape (2, rows)
     ``rest``      150 less the balance of cpu and memory, which is 100 times the distance of their requested shares less than
                   100; shape (rows,)
+    ``is_plain``  False unless containers request all CPU and memory that they count with, on all rows
+    ``most``      a million times the least allocatable cpu and memory
     ``scratch``, ``shares``, ``scores``  for results that are not kept: shape (4, rows), and twice (2, rows) of whole numbers
     ``bounds``    0 and 0.5, each of shape (2, rows): many numbers are compared with an array in a third of the time
 
@@ -126,7 +128,7 @@ class Usage:
 
     __slots__ = (
         "_cells", "_columns", "_exact", "_nodes", "_rows", "_table", "both", "bounds", "changes", "doubled", "floats", "free",
-        "least", "position", "requested", "rest", "scores", "scratch", "shares", "spare",
+        "is_plain", "least", "most", "position", "requested", "rest", "scores", "scratch", "shares", "spare",
     )  # fmt: skip
 
     def __init__(self, table: Amounts) -> None:
@@ -139,6 +141,7 @@ class Usage:
         self._columns: list[tuple[Column, Column, Column]] = []
         self._cells: tuple[memoryview, ...] = ()
         self.least: list[float] = [0] * 5
+        self.is_plain, self.most = False, [0, 0]
         self._hold(0)
 
     def _hold(self, rows: int) -> None:
@@ -193,11 +196,13 @@ class Usage:
             self._hold(rows)
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
+        self.is_plain = True
         self._exact = rows > 0 and all(self._start_resource(*pair) for pair in AT.items())
         np.subtract(table.allowed_pods.view, table.pod_count.view, out=self.free[PLACES])
         self._cells = tuple([array.reshape(-1).data for array in (self.free, self.floats, self.rest)])
         if self._exact:
             self.find_least()
+            self.most = [500_000 * int(amounts.min()) for amounts in self.doubled]
             shares = self.scratch[:2]
             np.divide(self.requested, self.doubled, out=shares)
             np.minimum(shares, 0.5, out=shares)
@@ -206,6 +211,7 @@ class Usage:
     def _start_resource(self, resource: str, at: int) -> bool:
         """Compute all rows of one resource. Return whether the entries are exact and all divisors above zero."""
         offered, held, nonzero = (column.view for column in self._columns[at])
+        self.is_plain = self.is_plain and bool((held == nonzero).all())
         np.subtract(offered, held, out=self.free[at])
         self.requested[at] = held
         np.multiply(np.subtract(offered, nonzero), 200, out=self.spare[at])
@@ -223,6 +229,8 @@ class Usage:
             nonzero, nonzero_size = counted_milli.cells[row], counted_size.cells[row]
             if (held | held_size | nonzero | nonzero_size) >> _BITS:
                 self._exact = False
+            if nonzero != held or nonzero_size != held_size:
+                self.is_plain = False
             at = row + rows
             entries = (
                 cpu - held, memory - held_size, table.allowed_pods.cells[row] - table.pod_count.cells[row],
@@ -241,14 +249,14 @@ class SomeUsage:
     """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
 
     __slots__ = (
-        "both", "bounds", "doubled", "free", "least", "requested", "rest", "rows", "scores", "scratch", "shares", "spare",
+        "both", "bounds", "doubled", "free", "is_plain", "least", "most", "requested", "rest", "rows", "scores", "scratch", "shares", "spare",
     )  # fmt: skip
 
     def __init__(self, whole: Usage, rows: npt.NDArray[np.intp]) -> None:
         self.rows, self.free, self.least, self.rest = rows, whole.free.take(rows, axis=1), whole.least, whole.rest.take(rows)
         self.requested, self.spare, self.both, self.doubled = _parts(whole.floats.take(rows, axis=1))
         self.scratch, self.shares, self.scores = _scratch(len(rows))
-        self.bounds = 0.0, 0.5
+        self.bounds, self.is_plain, self.most = (0.0, 0.5), whole.is_plain, whole.most
 
     def find_least(self) -> None:
         """Do nothing: ``least`` is that of all rows."""

@@ -61,6 +61,7 @@ class OneLook:
             found = [column.found for column in columns]
             states: dict[str, Any] = {}
             for one in found:
-                states.update(one.states)
+                if one.states:
+                    states.update(one.states)
             self._found = PreFiltered(states, self._idle.union(*[one.skipped for one in found]))
         return self._found

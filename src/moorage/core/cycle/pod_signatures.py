@@ -28,6 +28,8 @@ _OWN: Final = "moorage."
 _CAPACITY: Final = 1024
 _NODES_KEPT: Final = 4096
 _ROWS_KEPT: Final = 1024
+#: More than there are groups of plugins with a signature of their own.
+_MOST_GROUPS: Final = 1024
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -69,14 +71,13 @@ class Recent(Generic[K, V]):
 class Signed:
     """The key of a pod, the plugins that run for each pod with it (``asked``), those with nothing to do, and column keys.
 
-    ``nodes`` has the keys of plugins that read only nodes, each with the index of these plugins in ``Signer.groups``; ``rows``
-    is that of all other plugins. The caches of decisions keep in ``look`` what they derive from it, if it ``was_used`` before.
+    ``nodes`` has the keys of plugins that read only nodes, see ``Signer.group_of``; ``rows`` is that of all other plugins. The caches of decisions keep in ``look`` what they derive from it, if it ``was_used`` before.
     """
 
     __slots__ = ("asked", "idle", "key", "look", "nodes", "rows", "was_used")
 
     def __init__(
-        self, key: Hashable, asked: frozenset[str], idle: frozenset[str], nodes: tuple[tuple[int, Hashable], ...] = (),
+        self, key: Hashable, asked: frozenset[str], idle: frozenset[str], nodes: tuple[int, ...] = (),
         rows: Hashable = 0,
     ) -> None:  # fmt: skip
         self.key, self.asked, self.idle, self.nodes, self.rows = key, asked, idle, nodes, rows
@@ -234,7 +235,7 @@ class Signer:
                     asked = asked.union(plugins)
                 elif at >= 0:
                     key = (at, *signature.items())
-                    nodes.append((at, numbers.get(key) or self._number(self._nodes, key)))
+                    nodes.append(numbers.get(key) or self._number(self._nodes, key, at))
                 else:
                     on_rows += signature.items()
         except TypeError:
@@ -254,13 +255,18 @@ class Signer:
         united = self._unions[names, idle] = names.union(*more)
         return united
 
-    def _number(self, numbers: Recent[Hashable, int], key: Hashable) -> int:
+    def _number(self, numbers: Recent[Hashable, int], key: Hashable, at: int = 0) -> int:
         """Return the number that stands for a key. Numbers are never reused, so old ones may be dropped."""
         number = numbers.get(key)
         if number is None:
-            number = self._given = self._given + 1
+            self._given += 1
+            number = self._given * _MOST_GROUPS + at
             numbers.put(key, number)
         return number
+
+    def group_of(self, key: int) -> int:
+        """Return the index in ``groups`` of the plugins with one of ``Signed.nodes``."""
+        return key % _MOST_GROUPS
 
     def _signings(self, steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:
         """Return the signatures of plugins, of which those named in ``on_nodes`` read only nodes."""

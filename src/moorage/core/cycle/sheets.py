@@ -338,12 +338,12 @@ class Sheets:
 
     def _on_nodes(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> list[KeyColumn]:
         """Return the columns of plugins that read only nodes."""
-        columns, groups, nodes = self._columns, self._groups, snapshot.table.changes.nodes
+        columns, nodes = self._columns, snapshot.table.changes.nodes
         found = []
         for key in signed.nodes:
             column = columns.kept.get(key)
             if column is None or column.nodes_seen != nodes:
-                column = columns.of(key, groups[key[0]], pod, snapshot, reads_pods=False)
+                column = columns.of(key, self._groups[self._signer.group_of(key)], pod, snapshot, reads_pods=False)
             found.append(column)
         return found
 

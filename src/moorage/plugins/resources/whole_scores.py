@@ -131,12 +131,14 @@ class UsageRule:
             np.subtract(usage.doubled * 100.0, share, out=share)
         pairs = scratch.reshape(2, 2, -1)
         pairs /= usage.doubled
-        if least[3] < 200 * milli or least[4] < 200 * size:
+        # Shares that would be out of bounds are those of rows which are refused, if the pod requests what it counts with.
+        is_sure = self._wanted == self._added and added - least[0] <= usage.most[0] and added_size - least[1] <= usage.most[1]
+        if (least[3] < 200 * milli or least[4] < 200 * size) and not (is_sure and usage.is_plain and self._wanted == self._counted):
             if is_most:
                 np.minimum(share, 100.0, out=share)
             else:
                 np.maximum(share, usage.bounds[0], out=share)
-        if least[0] < added or least[1] < added_size:
+        if not is_sure and (least[0] < added or least[1] < added_size):
             np.minimum(half, usage.bounds[1], out=half)
         balance: Floats = half[0]
         balance -= half[1]

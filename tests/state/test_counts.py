@@ -143,7 +143,7 @@ def by_value(cluster, key, per_domain):
 def test_counts_equal_a_recount(history, asked, from_the_start):
     cluster = ClusterState()
     if from_the_start:  # otherwise from the first matcher on
-        cluster.table._pod_counts = PodCounts(cluster.table.space, cluster.table.labels, capacity=3)
+        cluster.table.counted = PodCounts(cluster.table.space, cluster.table.labels, capacity=3)
     carry_out(cluster, history)
     counts = cluster.table.pod_counts
     for matcher in asked * 2:

@@ -131,13 +131,12 @@ class PodDecoder:
                 force_setattr(holder, name, parts.get(part) or _remembered(parts, part, part))
         return spec
 
-    def _share_words(self, part: msgspec.Struct) -> None:
-        """Replace the strings, and empty dictionaries, in the fields of a new object by equal ones of earlier objects."""
-        word = self._words.setdefault
-        for name in part.__struct_fields__:
+    def _share_words(self, part: msgspec.Struct, *names: str) -> None:
+        """Replace strings, and those in dictionaries, by equal ones of earlier objects, in these fields or in all."""
+        for name in names or part.__struct_fields__:
             value = getattr(part, name)
             if type(value) is str and value:
-                force_setattr(part, name, word(value, value))
+                force_setattr(part, name, self._words.setdefault(value, value))
             elif type(value) is dict:
                 force_setattr(part, name, self._with_known_words(value))
 
@@ -175,18 +174,13 @@ class PodDecoder:
             key = _encode(read.container_statuses)
             held = self._containers.get(key) or _remembered(self._containers, key, read.container_statuses)
             force_setattr(read, "container_statuses", held)
-        if read.start_time:
-            force_setattr(read, "start_time", self._words.setdefault(read.start_time, read.start_time))
+        self._share_words(read, "start_time")
         return read
 
     def _first_conditions(self, key: bytes, conditions: tuple[PodCondition, ...]) -> tuple[PodCondition, ...]:
         """Cache conditions that no earlier pod had, with strings shared with those of other pods."""
-        word = self._words.setdefault
         for one in conditions:
-            force_setattr(one, "type", word(one.type, one.type))
-            force_setattr(one, "status", word(one.status, one.status))
-            if time := one.last_transition_time:
-                force_setattr(one, "last_transition_time", word(time, time))
+            self._share_words(one, "type", "status", "last_transition_time")
         return _remembered(self._conditions, key, conditions)
 
     def share_metadata(self, metadata: ObjectMeta) -> None:
@@ -196,21 +190,16 @@ class PodDecoder:
             key = _encode((labels, owners))
             held = self._labels.get(key)
             if held is None:
-                for owner in owners:
-                    self._share_words(owner)
+                for one in owners:
+                    self._share_words(one)
                 held = _remembered(self._labels, key, (self._with_known_words(labels), owners))
             force_setattr(metadata, "labels", held[0])
             force_setattr(metadata, "owner_references", held[1])
         if len(self._words) > _MOST:
             self._words.clear()
-        word = self._words.setdefault
-        force_setattr(metadata, "namespace", word(metadata.namespace, metadata.namespace))
+        self._share_words(metadata, "namespace", "generate_name", "creation_timestamp")
         if not metadata.annotations:
             force_setattr(metadata, "annotations", _NOTHING)
-        if text := metadata.generate_name:
-            force_setattr(metadata, "generate_name", word(text, text))
-        if time := metadata.creation_timestamp:
-            force_setattr(metadata, "creation_timestamp", word(time, time))
 
 
 def _remembered(table: dict[K, V], key: K, value: V) -> V:

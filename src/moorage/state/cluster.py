@@ -51,7 +51,7 @@ class PodCopies:
         self._changes = table.changes
         self._position = table.changes.position
         self._sums = [(column.cells, count) for column, count in table.shifts_of(pod.needs)]
-        self._class = table.pod_counts.class_of(pod) if table.counts_pods else None
+        self._class = table.counted.class_of(pod)
         self._add_terms = [terms.adder(held) for terms, held in terms_held_by(table, pod)]
         self._ports = pod.host_ports
 
@@ -74,7 +74,7 @@ class PodCopies:
         for port in self._ports:
             self._table.claim(row, port, 1)
         if self._class is None:
-            self._table.count(row, pod)
+            self._table.counted.add(row, pod)
         else:
             rows, counted_by = self._class
             rows[row] = rows.get(row, 0) + 1

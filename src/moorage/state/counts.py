@@ -11,7 +11,7 @@ their labels (see ``selector_index``), so a new pod is compared only with the se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -100,6 +100,17 @@ class _LabelClass:
             if not term.matches(self.namespace, labels):
                 return False
         return True
+
+
+class NotCounted:
+    """Stands in for ``PodCounts`` until the first matcher is read."""
+
+    keys: Set[str] = frozenset()
+
+    def add(self, *_: object) -> None:
+        """Do nothing, as all methods do that tell ``PodCounts`` of changes."""
+
+    add_all = remove = remove_row = add_row = move = keep_empty = class_of = add
 
 
 class PodCounts:

@@ -18,7 +18,7 @@ from moorage.api.core import Node, Taint
 from moorage.api.meta import Quantity
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, add_at
-from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, PodCounts
+from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, NotCounted, PodCounts
 from moorage.state.distinct_rooms import DistinctRooms, Rooms
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns, NodeImages
 from moorage.state.node_tree import NodeTree, Ring, is_heartbeat, zone_of
@@ -60,7 +60,8 @@ class NodeTable:
         self.nonzero_cpu = space.column()
         self.nonzero_memory = space.column()
         self.images = NodeImages(space)
-        self._pod_counts: PodCounts | None = None
+        #: ``pod_counts``, once it was read.
+        self.counted: PodCounts | NotCounted = NotCounted()
         self.required_affinity = HeldTerms(self.labels)
         self.required_anti_affinity = HeldTerms(self.labels)
         self.preferred_affinity = HeldTerms(self.labels)
@@ -120,16 +121,12 @@ class NodeTable:
     @property
     def pod_counts(self) -> PodCounts:
         """How many pods a matcher selects. Pods are counted from the first call on: many clusters never need it."""
-        if self._pod_counts is None:
-            self._pod_counts = PodCounts(self.space, self.labels)
+        counts = self.counted
+        if isinstance(counts, NotCounted):
+            counts = self.counted = PodCounts(self.space, self.labels)
             for row, pods in enumerate(self.pods):
-                self._pod_counts.add_row(row, pods.values())
-        return self._pod_counts
-
-    @property
-    def counts_pods(self) -> bool:
-        """Whether pods are counted already."""
-        return self._pod_counts is not None
+                counts.add_row(row, pods.values())
+        return counts
 
     @property
     def held_terms(self) -> tuple[HeldTerms, HeldTerms, HeldTerms, HeldTerms]:
@@ -251,7 +248,7 @@ class NodeTable:
         """Change a row's labels. Where pods are counted by a label that changes, those on the row are counted again."""
         before = self.labels.of(row)
         changed = {key for key, _ in before.items() ^ labels.items()}
-        if all(changed.isdisjoint(counts.keys) for counts in (self._pod_counts, *self.held_terms) if counts is not None):
+        if all(changed.isdisjoint(counts.keys) for counts in (self.counted, *self.held_terms)):
             self.labels.replace(row, labels)
             return
         for pod in self.pods[row].values():
@@ -267,8 +264,7 @@ class NodeTable:
         for pod in pods:  # their sums go with the row
             if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                 self._release_own(row, pod)
-        if self._pod_counts is not None:
-            self._pod_counts.remove_row(row, pods)
+        self.counted.remove_row(row, pods)
         self.changes.note(row)
         self._tree.remove(self.nodes[row])
         self.images.drop(row, self.nodes[row])
@@ -320,8 +316,7 @@ class NodeTable:
                 if old in holders:
                     holders[new] = holders.pop(old)
         self.volume_use.move(old, new)
-        if self._pod_counts is not None:
-            self._pod_counts.move(old, new, pods)
+        self.counted.move(old, new, pods)
 
     def _number_of(self, offer: tuple[tuple[str, Quantity], ...]) -> int:
         """Return the number of an allocatable set. A number is never reused, so the cache may be cleared."""
@@ -367,8 +362,7 @@ class NodeTable:
             for pod in pods.values():
                 if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                     self._acquire_own(row, pod)
-            if self._pod_counts is not None:
-                self._pod_counts.add_row(row, pods.values())
+            self.counted.add_row(row, pods.values())
             volumes()
             values()
             self._divisors.add(row)
@@ -425,7 +419,7 @@ class NodeTable:
         for row, pod in placed:
             self.pods[row][pod.uid] = pod
             by_needs.setdefault(id(pod.needs), (pod, []))[1].append(row)
-            if self._pod_counts is not None:
+            if isinstance(self.counted, PodCounts):
                 by_labels.setdefault(pod.label_class, []).append(row)
             if pod.host_ports or pod.has_affinity or pod.volumes is not None:
                 self._acquire_own(row, pod)
@@ -441,19 +435,13 @@ class NodeTable:
         self.account(row, pod, -1)
         self._release(row, pod)
 
-    def count(self, row: int, pod: PodInfo) -> None:
-        """Add a pod to ``pod_counts`` alone."""
-        if self._pod_counts is not None:
-            self._pod_counts.add(row, pod)
-
     def _count(self, row: int, pod: PodInfo) -> None:
-        self.count(row, pod)
+        self.counted.add(row, pod)
         for terms, held in terms_held_by(self, pod):
             terms.add(row, held)
 
     def _uncount(self, row: int, pod: PodInfo) -> None:
-        if self._pod_counts is not None:
-            self._pod_counts.remove(row, pod)
+        self.counted.remove(row, pod)
         if pod.has_affinity:
             for terms, held in terms_held_by(self, pod):
                 terms.remove(row, held)
@@ -470,8 +458,7 @@ class NodeTable:
 
     def _acquire(self, row: int, pod: PodInfo) -> None:
         """Claim a pod's ports and volumes, and add it to pod counts. The sums of its row are unchanged."""
-        if self._pod_counts is not None:
-            self._pod_counts.add(row, pod)
+        self.counted.add(row, pod)
         if pod.host_ports or pod.has_affinity or pod.volumes is not None:
             self._acquire_own(row, pod)
 
@@ -485,8 +472,7 @@ class NodeTable:
 
     def _release(self, row: int, pod: PodInfo) -> None:
         """Undo ``_acquire``."""
-        if self._pod_counts is not None:
-            self._pod_counts.remove(row, pod)
+        self.counted.remove(row, pod)
         if pod.host_ports or pod.has_affinity or pod.volumes is not None:
             self._release_own(row, pod)
 
@@ -574,8 +560,7 @@ class NodeTable:
     def _expect_return(self, expected: bool) -> None:
         """Announce that pods removed from now on will return (True), or that they have returned (False)."""
         self.changes.muted = expected
-        if self._pod_counts is not None:
-            self._pod_counts.keep_empty(expected)
+        self.counted.keep_empty(expected)
         for terms in self.held_terms:
             terms.keep_empty(expected)
 

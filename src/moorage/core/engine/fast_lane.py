@@ -43,16 +43,6 @@ class FastLane:
         queued = self._state.queue.first_if_quiet(now) if self.is_open else None
         return self._find_beside_nominated(cycle, now) if queued is None else self._decide(queued, cycle, _NONE)
 
-    def find_after(self, before: Found, cycle: Cycle, now: float) -> Found | PodRun | None:
-        """Return the same as ``find``, or the run that begins with the next pod of the queue, if it is a copy of the last one.
-
-        ``before``: the pod that this lane placed last, if nothing else has happened since
-        """
-        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
-        if queued is None:
-            return self._find_beside_nominated(cycle, now)
-        return self._run_of(before, queued) or self._decide(queued, cycle, _NONE)
-
     def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
         """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
         nominated = self._state.queue.nominated if self.is_open else _NONE
@@ -88,13 +78,12 @@ class FastLane:
         return Found(queued, pod, decision, profile, quick.row, node, cycle, path, quick.among)
 
     def begin_run(self, before: Found, now: float) -> PodRun | None:
-        """Return the run that begins with the next pod of the queue, if it is a copy of the last one; see ``find_after``."""
-        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
-        return None if queued is None else self._run_of(before, queued)
+        """Return the run that begins with the next pod of the queue, if it is a copy of the last one; otherwise None.
 
-    def _run_of(self, before: Found, queued: QueuedPod) -> PodRun | None:
-        """Return the run that begins with a pod of the queue; None if it is no copy of the last one, or there can be no run."""
-        if queued.pod.spec is not before.pod.spec or not is_copy(queued.pod, before.pod):
+        ``before``: the pod that this lane placed last, if nothing else has happened since
+        """
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        if queued is None or queued.pod.spec is not before.pod.spec or not is_copy(queued.pod, before.pod):
             return None
         route = before.path.route_of(before.pod, self._state.cluster.snapshot)
         return None if route is None else PodRun(self._state, before, route)

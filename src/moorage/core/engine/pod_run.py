@@ -84,26 +84,17 @@ class PodRun:
 
         ``bind`` is called with the pod and its node, and returns the bound version; None ends the run.
         """
-        state = self._state
-        queue, copies = state.queue, self._copies
-        state.now = now
-        queued = queue.first_if_quiet(now)
-        if queued is None:
+        found = self.find_next(now)
+        if found is None:
             return None
-        pod = queued.pod
-        uid = pod.uid
-        if not is_copy(pod, self._first) or uid in state.bindings.by_uid or not copies.may_place(uid):
-            return None
-        quick = self._decide(pod)
-        if quick is None:
-            return None
+        state, queue, pod, quick = self._state, self._state.queue, found[0].pod, found[1]
         row, node = quick.row, self._nodes[quick.row].name
         bound = bind(pod.pod, node)
         if bound is None:
             return None
-        queue.drop_first(uid)
+        queue.drop_first(pod.uid)
         info = self._route.bound(pod, bound)
-        copies.place(info, node, row)
+        self._copies.place(info, node, row)
         if quick.among >= 0:
             self.cycle.order.advance(quick.among, len(state.cluster.table))
         state.outbox.tickets += 1

@@ -122,7 +122,7 @@ class PodDecoder:
         return self._unbound(key, replace(spec, node_name="")) if node else spec
 
     def _sharing_parts(self, spec: PodSpec) -> PodSpec:
-        """Let a new spec share tolerations, ports and words with earlier ones: specs that differ elsewhere often have the same."""
+        """Let a new spec share tolerations, ports and words with earlier ones that differ elsewhere."""
         parts = self._parts
         for one in (spec, *spec.containers, *[container.resources for container in spec.containers]):
             self._share_words(one)

@@ -249,7 +249,8 @@ class SomeUsage:
     """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
 
     __slots__ = (
-        "both", "bounds", "doubled", "free", "is_plain", "least", "most", "requested", "rest", "rows", "scores", "scratch", "shares", "spare",
+        "both", "bounds", "doubled", "free", "is_plain", "least", "most", "requested", "rest", "rows", "scores", "scratch",
+        "shares", "spare",
     )  # fmt: skip
 
     def __init__(self, whole: Usage, rows: npt.NDArray[np.intp]) -> None:

@@ -275,13 +275,6 @@ class KeyColumn:
             np.putmask(self._dense, self.closed, REFUSED)
         return self._dense
 
-    def add_scores_to(self, totals: IntArray) -> None:
-        """Add the worths of all rows to ``totals``; those of rows in ``closed`` do not matter."""
-        if self.few is not None:
-            totals[self.few.rows] += self.few.worths
-        elif self.worths is not None:
-            totals += self.worths
-
     def _use_as_dense(self) -> IntArray | None:
         """Keep the worths without refusals beside those that sheets have, before the first row is refused."""
         self._dense = self.worths

@@ -19,10 +19,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
 
-def _no_rule(pod: PodInfo) -> None:
-    del pod
-
-
 class Steps:
     """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
 
@@ -42,7 +38,7 @@ class Steps:
         makers = {share and share.rules for share in shares.values()}
         maker = makers.pop() if len(makers) == 1 else None
         #: Makes the rule of a pod for all plugins at once; None if there is none.
-        self.rule_for: Callable[[PodInfo], Rule | None] = _no_rule
+        self.rule_for: Callable[[PodInfo], Rule | None] = lambda pod: None
         if maker is not None and all(step.name in shares for step in (*pre_filter, *pre_score)):
             parts = [
                 share.part(point, self.weights.get(step.name, 1)) for step, point in judging if (share := step.reuse.share)

@@ -40,7 +40,10 @@ class OneLook:
                 return None
             if column.closed is not None:
                 closed = column.closed if closed is None else closed | column.closed
-            column.add_scores_to(total)
+            if column.few is not None:
+                total[column.few.rows] += column.few.worths
+            elif column.worths is not None:
+                total += column.worths
         feasible = len(total)
         if closed is not None:
             feasible -= int(np.count_nonzero(closed))

@@ -29,7 +29,7 @@ _CAPACITY: Final = 1024
 _NODES_KEPT: Final = 4096
 _ROWS_KEPT: Final = 1024
 #: More than there are groups of plugins with a signature of their own.
-_MOST_GROUPS: Final = 1024
+GROUPS: Final = 1024
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -71,7 +71,9 @@ class Recent(Generic[K, V]):
 class Signed:
     """The key of a pod, the plugins that run for each pod with it (``asked``), those with nothing to do, and column keys.
 
-    ``nodes`` has the keys of plugins that read only nodes, see ``Signer.group_of``; ``rows`` is that of all other plugins. The caches of decisions keep in ``look`` what they derive from it, if it ``was_used`` before.
+    ``nodes`` has the keys of plugins that read only nodes, each with their index in ``Signer.groups`` as its remainder by
+    ``GROUPS``; ``rows`` is that of all other plugins. The caches of decisions keep in ``look`` what they derive from it, if
+    it ``was_used`` before.
     """
 
     __slots__ = ("asked", "idle", "key", "look", "nodes", "rows", "was_used")
@@ -146,7 +148,8 @@ class Signer:
         #: The plugins that read only nodes, by their signature.
         self.groups: list[tuple[str, ...]] = []
         self._by_shape = self._signings((step for step in signing if step.reuse.signature_reads is not None), on_nodes)
-        self._each = self._signings((step for step in signing if step.reuse.signature_reads is None), on_nodes)
+        #: Those of plugins that sign every pod, so that pods of one shape may belong to different classes.
+        self.each = self._signings((step for step in signing if step.reuse.signature_reads is None), on_nodes)
         self._kinds = sorted({kind for step in signing for kind in step.reuse.signature_reads or ()}, key=repr)
         self._positions: list[int] = []
         self._logs: list[Journal] = []
@@ -168,11 +171,6 @@ class Signer:
         self._beside: dict[tuple[str, ...], Signed] = {}
         self._unions: dict[tuple[frozenset[str], int], frozenset[str]] = {}
         self._last = Positions([])
-
-    @property
-    def signs_each(self) -> bool:
-        """Return whether a plugin signs every pod, so that pods of one shape may belong to different classes."""
-        return bool(self._each)
 
     def known(self, shape: bytes) -> KnownShape | None:
         """Return what is cached for a shape."""
@@ -201,7 +199,7 @@ class Signer:
         if known is None or not known.stands_while.stand():
             known = self._first_look(pod, snapshot)
             self._known.put(shape, known)
-        return self._signed(self._each, pod, known.signed) if self._each else known.signed
+        return self._signed(self.each, pod, known.signed) if self.each else known.signed
 
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
         idle: tuple[str, ...] = ()
@@ -260,13 +258,9 @@ class Signer:
         number = numbers.get(key)
         if number is None:
             self._given += 1
-            number = self._given * _MOST_GROUPS + at
+            number = self._given * GROUPS + at
             numbers.put(key, number)
         return number
-
-    def group_of(self, key: int) -> int:
-        """Return the index in ``groups`` of the plugins with one of ``Signed.nodes``."""
-        return key % _MOST_GROUPS
 
     def _signings(self, steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:
         """Return the signatures of plugins, of which those named in ``on_nodes`` read only nodes."""

@@ -18,11 +18,11 @@ from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.one_look import OneLook
 from moorage.core.cycle.pinned_pods import NarrowLook, PinnedPods
-from moorage.core.cycle.pod_signatures import Recent, ShapeRoute, Signed, Signer
+from moorage.core.cycle.pod_signatures import GROUPS, Recent, ShapeRoute, Signed, Signer
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
-from moorage.framework.profile import Profile, Step
+from moorage.framework.profile import Profile
 from moorage.framework.reuse import Scope
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -78,7 +78,9 @@ class Sheets:
         #: Keys that came without having a sheet → the position in the change log then, and how often in a row they came soon.
         self._looked: Recent[Hashable, tuple[int, int]] = Recent(_LOOKED_REMEMBERED)
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
-        scopes = {name: _scope_of(step) for name, step in steps.items()}
+        # What a plugin's kept answers depend on: anything, if it does not sign pods, or normalizes over other nodes.
+        unsigned = {name for name, step in steps.items() if step.reuse.signature is None or step.over_nodes}
+        scopes = {name: Scope.CLUSTER if name in unsigned else step.reuse.scope for name, step in steps.items()}
         always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
         # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
@@ -187,7 +189,7 @@ class Sheets:
     def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
         """Keep and return the route from a shape to the sheet that was just found; None if there can be no route."""
         known = None if self._decided is None else self._signer.known(shape)
-        if self._decided is None or known is None or self._signer.signs_each:
+        if self._decided is None or known is None or self._signer.each:
             return None
         if len(self._routes) >= _ROUTES_KEPT:
             self._routes.clear()
@@ -338,12 +340,12 @@ class Sheets:
 
     def _on_nodes(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> list[KeyColumn]:
         """Return the columns of plugins that read only nodes."""
-        columns, nodes = self._columns, snapshot.table.changes.nodes
+        columns, groups, nodes = self._columns, self._groups, snapshot.table.changes.nodes
         found = []
         for key in signed.nodes:
             column = columns.kept.get(key)
             if column is None or column.nodes_seen != nodes:
-                column = columns.of(key, self._groups[self._signer.group_of(key)], pod, snapshot, reads_pods=False)
+                column = columns.of(key, groups[key % GROUPS], pod, snapshot, reads_pods=False)
             found.append(column)
         return found
 
@@ -361,8 +363,3 @@ class Sheets:
 def _parts_of(pod: PodInfo) -> tuple[int, int]:
     labels = pod.labels
     return id(pod.spec), id(labels) if labels else 0
-
-
-def _scope_of(step: Step) -> Scope:
-    """Return what a plugin's cached answers depend on; CLUSTER if it does not sign pods, or normalizes over other nodes."""
-    return Scope.CLUSTER if step.reuse.signature is None or step.over_nodes else step.reuse.scope

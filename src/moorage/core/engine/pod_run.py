@@ -24,9 +24,6 @@ from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
 
-# -- placement ---------------------------------------------------------------------------------------------------------
-# What the fast lane found for a pod: its node, and what is needed to place it there.
-
 
 class Found(Struct):
     """The next pod of the queue and the decision for it. The pod is still in the queue. ``among``: see ``Quick``."""
@@ -40,9 +37,6 @@ class Found(Struct):
     cycle: Cycle
     path: CachedPath
     among: int
-
-
-# -- pod run -----------------------------------------------------------------------------------------------------------
 
 
 def is_copy(pod: PodInfo, other: PodInfo) -> bool:

@@ -24,15 +24,15 @@ from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.core.engine.event_handlers import EventHandlers
 from moorage.core.engine.extender_session import ExtenderSession
-from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
+from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
 from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
 from moorage.core.engine.fast_lane import FastLane
-from moorage.core.engine.outbox import Output, Skipped
+from moorage.core.engine.outbox import Decided, Output, Skipped
 from moorage.core.engine.pod_groups import GroupScheduler
-from moorage.core.engine.pod_run import Found
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
+from moorage.framework.effects import BindPod
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
@@ -248,7 +248,10 @@ class Scheduler:
         if attempt is None:
             found = self.lane.find(self.cycle, now)
             if found is not None:
-                self._order_bind(found)
+                pod, outbox = found.pod, self.state.outbox
+                if self._begin(found.queued, [], partial(self.lane.begin_bind, found)):
+                    outbox.put(Decided(found.decision))
+                    outbox.put(Work(outbox.tickets, Phase.BIND, pod, found.node, (BindPod(pod, found.node),)))
                 return True
             attempt = self._next_attempt()
             return attempt is not None and self._make(attempt)
@@ -293,12 +296,6 @@ class Scheduler:
         queued = None if self._session.attempt is not None else self.state.queue.pop_this(pod, now)
         attempt = None if queued is None else self._attempt_for(queued, scope)
         return attempt is not None and self._make(attempt)
-
-    def _order_bind(self, found: Found) -> None:
-        try:
-            self.lane.order_bind(found)
-        except Exception as error:
-            self._abort(self._attempt_of(found.queued, EVERYWHERE), error)
 
     def _make(self, attempt: SchedulingAttempt) -> bool:
         if self.cycle.extenders:

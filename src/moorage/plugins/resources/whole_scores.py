@@ -30,17 +30,12 @@ _WANTED_DOWN, _AMOUNTS_DOWN = _WANTED.reshape(3, 1), _AMOUNTS.reshape(4, 1)
 _BITS: Final = 46
 
 
-def _rows_short(cpu: int | None, memory: int | None, usage: SomeUsage | Usage) -> BoolArray | None:
-    """Return which rows lack CPU, memory or a place for a pod, shape (3, rows); None if no row does.
-
-    ``cpu``, ``memory``: what the pod requests, None for nothing
-    """
-    wanted = _NOTHING if cpu is None else cpu, _NOTHING if memory is None else memory, 1
-    least = usage.least
-    if least[0] >= wanted[0] and least[1] >= wanted[1] and least[2] > 0:
+def _rows_short(wanted: tuple[int | None, int | None], usage: SomeUsage | Usage) -> BoolArray | None:
+    """Return which rows lack CPU, memory or a place for a pod, shape (3, rows); None if no row does."""
+    least, cells = usage.least, _WANTED.data
+    cells[0], cells[1], cells[2] = [_NOTHING if amount is None else amount for amount in wanted] + [1]
+    if least[0] >= cells[0] and least[1] >= cells[1] and least[2] > 0:
         return None
-    cells = _WANTED.data
-    cells[0], cells[1], cells[2] = wanted
     short: BoolArray = np.less(usage.free, _WANTED_DOWN)
     if short.item(short.argmax()):
         return short
@@ -118,7 +113,7 @@ class UsageRule:
 
     def rows(self, usage: SomeUsage | Usage) -> tuple[IntArray, BoolArray | None]:
         """Return the weighted scores of all rows, and which rows are refused; None for none."""
-        short = None if self._wanted is None else _rows_short(*self._wanted, usage)
+        short = None if self._wanted is None else _rows_short(self._wanted, usage)
         least, scratch = usage.least, usage.scratch
         half, share = scratch[:2], scratch[2:]
         milli, size = self._counted
@@ -133,7 +128,8 @@ class UsageRule:
         pairs /= usage.doubled
         # Shares that would be out of bounds are those of rows which are refused, if the pod requests what it counts with.
         is_sure = self._wanted == self._added and added - least[0] <= usage.most[0] and added_size - least[1] <= usage.most[1]
-        if (least[3] < 200 * milli or least[4] < 200 * size) and not (is_sure and usage.is_plain and self._wanted == self._counted):
+        is_share_sure = is_sure and usage.is_plain and self._wanted == self._counted
+        if not is_share_sure and (least[3] < 200 * milli or least[4] < 200 * size):
             if is_most:
                 np.minimum(share, 100.0, out=share)
             else:

@@ -186,7 +186,7 @@ def _whole(nano: int, step: int) -> int:
     return max(-INT64_MAX, min(INT64_MAX, whole))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _nano(text: str) -> int:
     digits, factor = (text[:-2], _FACTOR.get(text[-2:])) if text[-1:] == "i" else (text[:-1], _FACTOR.get(text[-1:]))
     if factor is not None and len(digits) < 10 and digits.isascii() and digits.isdigit():

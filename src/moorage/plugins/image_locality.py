@@ -54,7 +54,7 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
 
     name = "ImageLocality"
     #: How many sets of images have cached scores at a time.
-    capacity = 64
+    capacity = 16
 
     def __init__(self) -> None:
         self._caches: WeakKeyDictionary[NodeTable, _ScoreCache] = WeakKeyDictionary()

@@ -270,7 +270,7 @@ class LabelColumns:
 # The images that nodes have: the rows of each image, and a column for each one that plugins ask for.
 
 #: How many images have a column.
-_COLUMNS: Final = 256
+_COLUMNS: Final = 64
 
 
 class ImageHolders(NamedTuple):

@@ -172,7 +172,7 @@ def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _As
 # -- sums ---------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _summed(
     containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked
 ) -> PodRequests:
@@ -189,7 +189,7 @@ def _summed(
     return PodRequests(requests, cpu, memory, _key(requests))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _of_usual(cpu: Quantity, memory: Quantity) -> PodRequests:
     """Return the sum for a pod of one container that requests CPU and memory: the cache needs a tenth of the objects."""
     milli, size = _units("cpu", _milli(cpu)), _units("memory", _milli(memory))

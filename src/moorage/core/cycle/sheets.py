@@ -33,7 +33,7 @@ _ROWS_KEPT: Final = 4_000_000
 _ROUTES_KEPT: Final = 4096
 _NONE: Nominated = MappingProxyType({})
 #: The most keys that are remembered of pods without a sheet.
-_LOOKED_REMEMBERED: Final = 512
+_LOOKED_REMEMBERED: Final = 1024
 #: A sheet pays if at most so many rows, or at most one in so many, change from one pod to the next. It is dropped after twice
 #: as many changes.
 _FEW_ROWS: Final = 256

@@ -7,7 +7,6 @@ that read only nodes are added. A pod that needs more gets a sheet that serves i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -62,9 +61,6 @@ class OneLook:
         """Return PreFilter's results."""
         if self._found is None:
             found = [column.found for column in columns]
-            states: dict[str, Any] = {}
-            for one in found:
-                if one.states:
-                    states.update(one.states)
+            states = {name: state for one in found for name, state in one.states.items()}
             self._found = PreFiltered(states, self._idle.union(*[one.skipped for one in found]))
         return self._found

@@ -14,9 +14,12 @@ from moorage.api.core import Pod
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.engine_state import EngineState
+from moorage.core.engine.facts import Phase, Work
+from moorage.core.engine.outbox import Decided
 from moorage.core.engine.pod_run import Found, PodRun, is_copy
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
+from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.state.cluster import ClusterState
@@ -114,6 +117,13 @@ class FastLane:
         state.facts += 1
         if state.queue.heeds_events:
             state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
+
+    def order_bind(self, found: Found) -> Binding:
+        """Do the same as ``begin_bind``, report the decision and order the binding, as an attempt does."""
+        binding, outbox, pod = self.begin_bind(found), self._state.outbox, found.pod
+        outbox.put(Decided(found.decision))
+        outbox.put(Work(outbox.tickets, Phase.BIND, pod, found.node, (BindPod(pod, found.node),)))
+        return binding
 
     def begin_bind(self, found: Found) -> Binding:
         """Assume the pod and return its binding, whose ``ticket`` is the bind. The caller reports the decision and binds."""

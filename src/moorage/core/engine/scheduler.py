@@ -24,15 +24,14 @@ from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
 from moorage.core.engine.event_handlers import EventHandlers
 from moorage.core.engine.extender_session import ExtenderSession
-from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
+from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
 from moorage.core.engine.fast_lane import FastLane
-from moorage.core.engine.outbox import Decided, Output, Skipped
+from moorage.core.engine.outbox import Output, Skipped
 from moorage.core.engine.pod_groups import GroupScheduler
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
-from moorage.framework.effects import BindPod
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
@@ -248,10 +247,7 @@ class Scheduler:
         if attempt is None:
             found = self.lane.find(self.cycle, now)
             if found is not None:
-                pod, outbox = found.pod, self.state.outbox
-                if self._begin(found.queued, [], partial(self.lane.begin_bind, found)):
-                    outbox.put(Decided(found.decision))
-                    outbox.put(Work(outbox.tickets, Phase.BIND, pod, found.node, (BindPod(pod, found.node),)))
+                self._begin(found.queued, [], partial(self.lane.order_bind, found))
                 return True
             attempt = self._next_attempt()
             return attempt is not None and self._make(attempt)

@@ -371,8 +371,9 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             if interest is None:
                 return 0
             rejecters = interest.rejecters(old, new)
-            known = dict(self._hints.outcomes(interest, self._parked.rejected_by(rejecters), event, old, new))
-            parked = self._parked.in_order(known, rejecters)
+            groups = self._parked.rejected_by(rejecters)
+            known = dict(self._hints.outcomes(interest, groups, event, old, new)) if groups else known
+            parked = self._parked.in_order(known, rejecters) if known else []
         moved = self._wake(parked, known, event, old, new, now, only) if parked else 0
         self._in_flight.record(event, old, new)
         return moved

@@ -135,7 +135,8 @@ class Unschedulable:
         """Return the groups that any of these plugins rejected or gates, each once."""
         found: dict[ShapeGroup, None] = {}
         for rejecter in rejecters:
-            found.update(self._by_rejecter.get(rejecter, {}))
+            if rejecter in self._by_rejecter:
+                found.update(self._by_rejecter[rejecter])
         return list(found)
 
     def in_order(self, pods: Iterable[QueuedPod], rejecters: Iterable[Rejecter]) -> list[QueuedPod]:

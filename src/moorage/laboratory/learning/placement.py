@@ -74,8 +74,8 @@ class NodeFeatures:
         self.values: Floats = np.zeros((max_nodes, 2 * count), dtype=np.float32)
         self.values[: self._nodes, count:] = (self._offered / self.most[:, None]).T
         self._position = -1
-        self._pods: dict[tuple[tuple[str, int], ...], Floats] = {}
-        self._shares: dict[tuple[tuple[str, int], ...], float] = {}
+        self._pods: dict[tuple[str | int, ...], Floats] = {}
+        self._shares: dict[tuple[str | int, ...], float] = {}
 
     def refresh(self) -> Floats:
         """Return the values, brought up to date; the array belongs to this object."""

@@ -71,7 +71,7 @@ def wrong_with(name):
 def test_what_a_module_announces_is_there():
     # Ruff (RUF022) holds the order of __all__; here it is held against the module.
     names = [name for name in modules() if not name.endswith("__main__")]
-    assert len(names) > 800
+    assert len(names) > 700
     assert [line for name in names for line in wrong_with(name)] == []
 
 

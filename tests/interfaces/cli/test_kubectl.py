@@ -23,6 +23,7 @@ from moorage.interfaces.cli.kubectl import complete, kubectl, main
 from moorage.interfaces.cli.questions import explain as explain_module
 from moorage.laboratory.redact import live_cache
 from moorage.live.client.rest import Rest
+from moorage.simulator.kueue.batch_jobs import KINDS
 from tests.live.server.test_embedded_start import NODES, PODS, a_scheduler, a_store, make_node, starting, until
 
 BIN = Path(sys.executable).parent
@@ -266,6 +267,9 @@ EARLY = {  # the words → the kubeconfig and the context that are read while th
     "the current context": (["explain", "web"], (None, None)),
     "options before the command": (["--context", "a", "--kubeconfig=f", "explain", "web"], ("f", "a")),
     "options after it": (["--context=a", "explain", "web", "--context", "b", "--kubeconfig", "f", "-n", "shop"], ("f", "b")),
+    "a job": (["explain", "--kubeconfig", "a/f", "job/a", "-n", "shop"], ("a/f", None, KINDS, False)),
+    "a job among options": (["explain", "-o", "wide", "job/shop/a", "--context=a"], (None, "a", KINDS, False)),
+    "a pod with its namespace": (["explain", "shop/web"], (None, None)),
     "an option without a value": (["report", "--context"], (None, None)),
     "a help page": (["explain", "--help"], None),
     "a configuration, whose plugins may read other kinds": (["explain", "web", "--config=f"], None),

@@ -69,6 +69,25 @@ def test_an_agent_asks_about_a_gang():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("autoscaler", "bought"), [("karpenter", "general-m5.4xlarge-on-demand"), ("cluster-autoscaler", "web")]
+)
+def test_an_agent_plans_what_an_autoscaler_may_add(autoscaler, bought):
+    given = None
+    if autoscaler == "karpenter":
+        given = json.loads(Path("examples/karpenter/types.json").read_text("utf-8"))["types"]
+    files = (word for name in ("cluster", "pending") for word in ("-f", f"examples/{autoscaler}/{name}.yaml"))
+
+    async def conversation(client):
+        return [await said_by(client, "plan", autoscaler=one, types=given) for one in (autoscaler, "karpentr")]
+
+    (failed, text), (refused, why) = talk(conversation, *files)
+    assert not failed
+    assert text.startswith(f"<cluster-data>\nBuy 1 {bought}")
+    assert (refused, "karpentr" in why) == (True, True)
+
+
+@pytest.mark.slow
 def test_an_agent_finds_the_cause_and_tries_the_change():
     async def conversation(client):
         tools = (await client.list_tools()).tools

@@ -42,9 +42,11 @@ def mcp(**given: Any) -> None:
     with ExitStack() as block:
         folder = Path(block.enter_context(TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)))
         if not live:
+            from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of  # loads autoscalers
+
             block.enter_context(keeping_what_is_read())
             with Progress.of(given) as progress:
-                block.enter_context(open_question(given, progress))
+                block.enter_context(open_question(given, progress, (*kinds_of("karpenter"), *kinds_of("cluster-autoscaler"))))
         answering = ANSWERING if live else block.enter_context(inheriting())  # forks while no other thread runs
         server = make_server(AgentAnswers(folder, answering, input_words(given), given["most"]), ClusterView(read, live=live))
         if given["port"] is None:

@@ -219,6 +219,7 @@ def _plan(reader: _Reader) -> None:
     reader.flag("consolidate", "consolidate")
     reader.flag("buy", "buy")
     reader.text("objective", "objective")
+    reader.text("autoscaler", "autoscaler")
     for name, given in reader.take("flags", dict[str, bool], {}).items():
         if name not in {"delete_emptydir_data", "force"}:
             raise bad_request(f"question.flags: unknown flag {name!r}")

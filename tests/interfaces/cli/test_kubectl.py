@@ -202,7 +202,7 @@ def test_answers_equal_those_of_commands_that_keep_nothing(asked, counted, tmp_p
 def test_what_was_kept_damaged_is_read_again(asked, counted):
     def damage(store):
         (path,) = Path(os.environ["MOORAGE_CACHE_DIR"]).glob("*.objects")
-        _, kept = live_cache._read(path, live_cache._Stores)
+        _, kept = live_cache._read(path)
         for one in kept.collections.values():
             one.objects = b"\x93\x01"
         live_cache._write(path, kept)

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NamedTuple
@@ -22,7 +21,7 @@ from moorage.api.gc_pause import collector_paused
 from moorage.basis import folder_of
 from moorage.basis.inputs.files import PROJECT_FILE
 from moorage.interfaces.cli.terminal import output_style
-from moorage.laboratory.redact.live_cache import CachedReading, DamagedError, LiveCache, cache_folder, take_dump
+from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder, take_dump
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.simulator.cluster_input import ClusterInput
 
@@ -52,15 +51,13 @@ class ClusterToRead(NamedTuple):
         folder = cache_folder(os.environ) if self.is_kept else None
         place = os.environ.get("KUBECONFIG", "") if self.kubeconfig is None else os.path.abspath(self.kubeconfig)
         key = (__version__, place, self.context or "")
+        reading = None
         if folder is not None:
-            cache = LiveCache(folder, endpoint, key)
+            reading = CachedReading(cache := LiveCache(folder, endpoint, key), None if begun is None else begun.arrived)
             if begun is not None:
                 begun.look_in(cache, endpoint.namespace)
-            with collector_paused(), suppress(DamagedError):
-                return take_dump(endpoint, self.custom, CachedReading(cache, None if begun is None else begun.arrived))
-            cache.clear()
         with collector_paused():
-            return take_dump(endpoint, self.custom)
+            return take_dump(endpoint, self.custom, reading)
 
 
 # -- readings ----------------------------------------------------------------------------------------------------------

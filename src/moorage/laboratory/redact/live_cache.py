@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -81,25 +81,21 @@ class _Stored(msgspec.Struct, array_like=True):
     gone: list[tuple[str, str]] = []
 
 
-class _Stores(msgspec.Struct, array_like=True):
-    """What a file holds after its checksum: of the cluster, or of the file to which these are changes, by path."""
-
-    of: str = ""
-    collections: dict[str, _Stored] = {}
-
-
 #: The text of an answer before and after the time at which the cluster was read, and the exit status.
 KeptAnswer: TypeAlias = tuple[str, str, int]
 
 
-class _Answers(msgspec.Struct, array_like=True):
-    """Answers about one state of a cluster, by question; the last one is the newest."""
+class _Stores(msgspec.Struct, array_like=True):
+    """What a file holds after its checksum: collections by path, or answers by question, the newest last.
+
+    ``of``  the cluster; of changes, the file that they are to; of answers, the state of the cluster
+    """
 
     of: str = ""
+    collections: dict[str, _Stored] = {}
     answers: dict[str, KeptAnswer] = {}
 
 
-_Held = TypeVar("_Held", _Stores, _Answers)
 _name_of = msgspec.json.Decoder(_Named).decode
 _event_of = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -210,10 +206,10 @@ class LiveCache:
     def load(self, cluster: str) -> dict[str, _Collection]:
         """Return what is kept of the cluster with this identity, by path; nothing if the file cannot be used."""
         found: dict[str, _Collection] = {}
-        self._sum, stores = _read(self._path, _Stores)
+        self._sum, stores = _read(self._path)
         if stores.of == cluster:
             found = {path: _Collection(path, one.version, one.state, one.objects) for path, one in stores.collections.items()}
-            _, changes = _read(self._beside, _Stores)
+            _, changes = _read(self._beside)
             with suppress(msgspec.MsgspecError, IndexError):
                 for path, one in changes.collections.items() if changes.of == self._sum else ():
                     found[path].apply(one)
@@ -230,15 +226,15 @@ class LiveCache:
 
     def answer(self, question: str, state: str = "") -> KeptAnswer | None:
         """Return what was answered in this state of the cluster, "" for any; None if that is not known."""
-        _, kept = _read(self._answers, _Answers)
+        _, kept = _read(self._answers)
         return kept.answers.get(question) if state in {"", kept.of} else None
 
     def keep_answer(self, state: str, question: str, answer: KeptAnswer) -> None:
         """Keep an answer; those about other states are forgotten. Nothing happens if the file cannot be written."""
-        _, kept = _read(self._answers, _Answers)
+        _, kept = _read(self._answers)
         known = [one for one in kept.answers.items() if kept.of == state and one[0] != question][1 - _MOST_ANSWERS :]
         with suppress(OSError):
-            _write(self._answers, _Answers(state, dict([*known, (question, answer)])))
+            _write(self._answers, _Stores(state, {}, dict([*known, (question, answer)])))
 
     def clear(self) -> None:
         """Remove the objects."""
@@ -254,21 +250,21 @@ class LiveCache:
                     one.unlink()
 
 
-def _read(path: Path, kind: type[_Held]) -> tuple[str, _Held]:
+def _read(path: Path) -> tuple[str, _Stores]:
     """Return the checksum of a file and what it holds; nothing if it is damaged."""
     with suppress(OSError, msgspec.MsgspecError, UnicodeError):
         data = memoryview(path.read_bytes())
         if zlib.crc32(data[_CHECKSUM:]) == int.from_bytes(data[:_CHECKSUM], "big"):
-            return data[:_CHECKSUM].hex(), msgspec.msgpack.decode(data[_CHECKSUM:], type=kind)
-    return "", kind()
+            return data[:_CHECKSUM].hex(), msgspec.msgpack.decode(data[_CHECKSUM:], type=_Stores)
+    return "", _Stores()
 
 
-def _write(path: Path, held: _Stores | _Answers) -> None:
+def _write(path: Path, stores: _Stores) -> None:
     """Replace a file.
 
     Raises  OSError
     """
-    body = _encode(held)
+    body = _encode(stores)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(prefix=".", dir=path.parent)  # only its owner can read it
     try:
@@ -278,10 +274,6 @@ def _write(path: Path, held: _Stores | _Answers) -> None:
     except OSError:
         os.unlink(beside)
         raise
-
-
-class DamagedError(MoorageError):
-    """What is kept cannot be read."""
 
 
 class CachedReading:
@@ -305,13 +297,13 @@ class CachedReading:
     def known(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield the path and the objects of each collection that is kept.
 
-        Raises  DamagedError if they were damaged before their checksum was made
+        Raises  MsgspecError, IndexError if they were damaged before their checksum was made; then they are removed
         """
-        for path, kept in self._kept.items():
-            try:
-                yield path, kept.objects()
-            except (msgspec.MsgspecError, IndexError) as error:
-                raise DamagedError(str(error)) from None
+        try:
+            yield from ((path, kept.objects()) for path, kept in self._kept.items())
+        except (msgspec.MsgspecError, IndexError):
+            self._cache.clear()
+            raise
 
     async def open(self, rest: Rest) -> Get:
         """Begin to bring what is kept up to date. Return what reads a page of a collection, or another document."""
@@ -438,9 +430,6 @@ def _reaches(until: str, version: str) -> bool:
     return until.isdecimal() and version.isdecimal() and int(version) >= int(until)
 
 
-# -- dump -------------------------------------------------------------------------------------------------------------
-
-
 def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: CachedReading | None = None) -> ClusterInput:
     """Return the objects of every kind that scheduling reads; notes say when they were read, and which kinds are missing.
 
@@ -459,7 +448,10 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: CachedRea
         asyncio.run(read())
     if reading is not None:
         reading.arrive((found.version, *map(str, found.missing)), began.isoformat(timespec="seconds"))
-    cluster = found.cluster(endpoint.server, began, custom, () if reading is None else reading.known)
+    try:
+        cluster = found.cluster(endpoint.server, began, custom, () if reading is None else reading.known)
+    except (msgspec.MsgspecError, IndexError):
+        return take_dump(endpoint, custom)
     if reading is not None:
         reading.save(cluster)
     return cluster

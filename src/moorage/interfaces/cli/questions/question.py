@@ -251,12 +251,13 @@ def print_answer(answer: Answer, given: Mapping[str, Any], asked: Asked | None =
 
 
 def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> str:
-    """Print answers: texts one after the other, or a document; a list of documents if there are several.
-
-    Return the text; "" for documents.
-    """
+    """Print answers: texts one after the other, which it returns, or a document; a list of documents if there are several."""
     if output in {"text", "wide"}:
-        return _print_text(found, wide=output == "wide", ascii_only=ascii_only)
+        style = output_style(ascii_only=ascii_only)
+        width = style.width if style.fits else None
+        texts = [one.text(wide=output == "wide", ascii_only=ascii_only, colour=style.colour, width=width) for one in found]
+        print_styled(text := "\n".join([*texts, *_source(found[0].request)]))
+        return text
     if output == "html":
         _print_page(found)
         return ""
@@ -277,14 +278,6 @@ def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
     command = shlex.join(["moorage", *sys.argv[1:]])
     snapshot = None if asked is None else snapshot_of(asked.before or asked.cluster, asked.given.report.taken_at)
     bare(sys.stdout).write(report_page([one.to_dict() for one in found], command, snapshot))
-
-
-def _print_text(found: Sequence[Answer], *, wide: bool, ascii_only: bool) -> str:
-    style = output_style(ascii_only=ascii_only)
-    width = style.width if style.fits else None
-    texts = [one.text(wide=wide, ascii_only=ascii_only, colour=style.colour, width=width) for one in found]
-    print_styled(text := "\n".join([*texts, *_source(found[0].request)]))
-    return text
 
 
 def _source(asked: AnswerRequest) -> Iterator[str]:

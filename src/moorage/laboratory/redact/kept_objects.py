@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import ContainerStatus, NodeSelector, Pod, PodSpec, PodStatus
+from moorage.api.core import ContainerStatus, NodeSelector, Pod, PodCondition, PodSpec, PodStatus
 from moorage.api.meta import Object, ObjectMeta, OwnerReference
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.simulator.cluster_input import SLOTS
@@ -37,6 +37,7 @@ class _Reported(msgspec.Struct, array_like=True, frozen=True):
 
     containers: tuple[ContainerStatus, ...]
     init_containers: tuple[ContainerStatus, ...]
+    conditions: tuple[PodCondition, ...]
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
@@ -87,10 +88,11 @@ def pack(slot: str, objects: Iterable[Object]) -> bytes:
         at = (
             specs.index(spec),
             shared.index(_Shared(meta.namespace, meta.generate_name, meta.labels, meta.owner_references)),
-            reported.index(_Reported(status.container_statuses, status.init_container_statuses)),
+            reported.index(_Reported(status.container_statuses, status.init_container_statuses, status.conditions)),
         )
         meta = replace(meta, namespace="", generate_name="", labels={}, owner_references=())
-        rows.append(_Row(meta, replace(status, container_statuses=(), init_container_statuses=()), node, *at, pinned))
+        status = replace(status, container_statuses=(), init_container_statuses=(), conditions=())
+        rows.append(_Row(meta, status, node, *at, pinned))
     return _encode(_Pods(specs.values, shared.values, reported.values, rows))
 
 
@@ -132,8 +134,10 @@ def unpack(slot: str, packed: bytes | msgspec.Raw) -> list[Any]:
         force_setattr(meta, "generate_name", shared.generate_name)
         force_setattr(meta, "labels", shared.labels)
         force_setattr(meta, "owner_references", shared.owner_references)
-        force_setattr(row.status, "container_statuses", read.reported[row.reported].containers)
-        force_setattr(row.status, "init_container_statuses", read.reported[row.reported].init_containers)
+        reported = read.reported[row.reported]
+        force_setattr(row.status, "container_statuses", reported.containers)
+        force_setattr(row.status, "init_container_statuses", reported.init_containers)
+        force_setattr(row.status, "conditions", reported.conditions)
         if row.pinned:
             spec = _pinned(spec, row.pinned)
         if row.node:

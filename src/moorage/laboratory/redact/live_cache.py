@@ -34,7 +34,7 @@ from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
-from moorage.laboratory.redact.live_dump import Get, Pages, collection_paths, naming_the_server
+from moorage.laboratory.redact.live_dump import Get, Pages, collection_paths, named, naming_the_server
 from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
@@ -53,18 +53,6 @@ _MOST_ANSWERS: Final = 32
 #: Changes of more than this part of a file are no longer kept beside it.
 _MUCH: Final = 8
 _NAMESPACE: Final = "/api/v1/namespaces/kube-system"
-
-
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    items: msgspec.Raw = msgspec.Raw()
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -96,7 +84,6 @@ class _Stores(msgspec.Struct, array_like=True):
     answers: dict[str, KeptAnswer] = {}
 
 
-_name_of = msgspec.json.Decoder(_Named).decode
 _event_of = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.msgpack.Encoder().encode
 #: The slots of the collections that can be kept.
@@ -309,7 +296,7 @@ class CachedReading:
         """Begin to bring what is kept up to date. Return what reads a page of a collection, or another document."""
         self._rest = rest
         try:
-            self._cluster = _name_of(await rest.send("GET", _NAMESPACE)).metadata.uid
+            self._cluster = named(await rest.send("GET", _NAMESPACE)).metadata.uid
         except msgspec.MsgspecError:
             return self._get
         except ClusterError as error:
@@ -343,7 +330,7 @@ class CachedReading:
         digest = hashlib.blake2b("\0".join((self._cluster, *others)).encode(), digest_size=16)
         for path in sorted({*self._kept, *self._pages}):
             known = self._kept[path].state if path in self._kept else self._version_of_large(path)
-            items = () if known else [bytes(_name_of(page).items) for page in self._pages[path]]
+            items = () if known else [bytes(named(page).items) for page in self._pages[path]]
             for part in (path.encode(), known.encode(), *items):
                 digest.update(b"%d:%b" % (len(part), part))
         return digest.hexdigest()
@@ -352,7 +339,7 @@ class CachedReading:
         """Return the resource version of a collection that was listed, if it is to be kept; "" for others."""
         pages = self._pages[path]
         is_large = path in _SLOTS and sum(map(len, pages)) >= _LARGE
-        return _name_of(pages[0]).metadata.resource_version if is_large else ""
+        return named(pages[0]).metadata.resource_version if is_large else ""
 
     def save(self, read: ClusterInput) -> None:
         """Keep all large collections for the next command; ``read``: what they hold."""
@@ -390,7 +377,7 @@ class CachedReading:
         began = time.monotonic()
         async with self._rest.watch(path, asked, _LONGEST_S) as lines:
             silence_s = min(_LONGEST_S, max(_SILENCE_S, 2 * (time.monotonic() - began)))
-            until = _name_of(await now).metadata.resource_version
+            until = named(await now).metadata.resource_version
             while version != until and not _reaches(until, version):
                 try:
                     some = await asyncio.wait_for(anext(lines), silence_s)
@@ -411,7 +398,7 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
         event = _event_of(line)
         if event.type == "ERROR":
             raise ClusterError(f"watch {kept.path}: {bytes(event.object)!r}")
-        found = _name_of(event.object).metadata
+        found = named(event.object).metadata
         version = found.resource_version
         changed.pop((found.namespace, found.name), None)
         if event.type == "DELETED":

@@ -40,12 +40,17 @@ _AT_ONCE: Final = 6
 _NEEDED: Final = frozenset({"nodes", "pods"})
 
 
-class _ListMeta(msgspec.Struct, frozen=True):
-    continue_: str = msgspec.field(name="continue", default="")
+class _Meta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "token": "continue"}):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    token: str = ""
 
 
-class _Page(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    items: msgspec.Raw = msgspec.Raw()
 
 
 class _Collection(NamedTuple):
@@ -55,7 +60,8 @@ class _Collection(NamedTuple):
     paths: tuple[str, ...]
 
 
-_next_page = msgspec.json.Decoder(_Page).decode
+#: Decodes the metadata of an object or a list, and leaves its items as they are.
+named = msgspec.json.Decoder(_Named).decode
 
 
 def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> Endpoint:
@@ -208,7 +214,7 @@ async def _all_pages(get: Get, path: str, limit: str = _PAGE) -> list[InputFile]
         body = await get(path, {"limit": limit, **({"continue": token} if token else {})})
         pages.append(InputFile(path, body))
         try:
-            token = _next_page(body).metadata.continue_
+            token = named(body).metadata.token
         except msgspec.MsgspecError as error:
             raise ClusterError(f"GET {path}: the answer is not a list: {error}") from None
         if not token:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import stat
-from contextlib import asynccontextmanager
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from pathlib import Path
 
@@ -290,17 +291,23 @@ def test_the_folder_is_that_of_the_user():
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def state_seen(server, folder, others=("v1.36.2",)):
-    """Return the state of the cluster that a command sees."""
+def state_seen(server, folder, others=("v1.36.2",), is_known=False):
+    """Return the state of the cluster that a command sees; ``is_known``: it needs no more."""
     states = []
 
+    def arrived(state, taken_at):
+        states.append(state)
+        if is_known:
+            raise CancelledError
+
     async def read():
-        reading = CachedReading(LiveCache(folder, HERE, ("me",)), lambda state, taken_at: states.append(state))
+        reading = CachedReading(LiveCache(folder, HERE, ("me",)), arrived)
         pages = [InputFile(PODS, await (await reading.open(server))(PODS, {"limit": "500"}))]
         reading.arrive(others, "now")
         reading.save(read_sources(pages, validated=False, known=reading.known))
 
-    asyncio.run(read())
+    with suppress(CancelledError):
+        asyncio.run(read())
     (state,) = states
     return state
 
@@ -338,6 +345,15 @@ def test_the_state_changes_with_what_scheduling_reads(kept, events, others, same
     seen = state_seen(Server(version="12", events=events), kept, others)
     assert (seen == before) is same
     assert state_seen(Server(version="12"), kept, others) == seen  # and as long as nothing changes, it stays
+
+
+def test_what_changed_is_kept_where_nothing_more_is_needed(kept):
+    before = state_seen(Server(), kept)
+    for at, since in ((12, "10"), (13, "12"), (14, "13")):
+        server = Server(version=str(at), events=[event("MODIFIED", "w", str(at))])
+        assert state_seen(server, kept, is_known=True) == before
+        assert server.since == since
+    assert names_read(Server(version="14"), kept) == [("b", ""), ("w", "")]
 
 
 def test_the_state_of_a_small_collection_is_what_it_holds(kept, monkeypatch):

@@ -27,6 +27,7 @@ from moorage.simulator.kueue.batch_jobs import KINDS
 from tests.live.server.test_embedded_start import NODES, PODS, a_scheduler, a_store, make_node, starting, until
 
 BIN = Path(sys.executable).parent
+PENDING = [("shop", "web"), ("shop", "api"), ("default", "web")]
 
 
 def a_pod(name, **fields):
@@ -48,11 +49,12 @@ def asked(tmp_path, monkeypatch, capsys):
         store = a_store()
         make_node(store)
         store.create(served("namespaces"), "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-        for namespace, name in (("shop", "web"), ("shop", "api"), ("default", "web")):
+        for namespace, name in PENDING:
             store.create(PODS, namespace, a_pod(name))
         async with starting(store, tmp_path, a_scheduler()):
             path = tmp_path / "kubeconfig"
             await until(path.exists)
+            await until(lambda: all("conditions" in store.find(PODS, *one).document()["status"] for one in PENDING))
             config = json.loads(path.read_text())
             config["contexts"][0]["context"]["namespace"] = "shop"
             path.write_text(json.dumps(config))

@@ -89,9 +89,10 @@ class BegunReading:
         """Read a cluster."""
         try:
             self.cluster.set_result(source.read(self))
-        except CancelledError:
+        except CancelledError as known:
             if BEGUN.get(source) is self:
                 del BEGUN[source]
+            self._tell(known.args[0])
         except BaseException as error:
             self.cluster.set_exception(error)
         self._tell(None)
@@ -112,15 +113,14 @@ class BegunReading:
     def arrived(self, state: str, taken_at: str) -> None:
         """Look up the answer, now that the state of the cluster is known; see ``CachedReading``.
 
-        Raises  CancelledError if it is known, so that nothing is decoded
+        Raises  CancelledError, with the answer, if it is known, so that nothing is decoded
         """
         self._state, self._taken_at = state, taken_at
         if self._cache is None or not state or self.known.done():  # the command may have gone on without
             return
         if (known := self._cache.answer(self._question, state)) is not None:
             before, after, status = known
-            self._tell((f"{before}{taken_at}{after}", status))
-            raise CancelledError
+            raise CancelledError((f"{before}{taken_at}{after}", status))
         self._tell(None)
 
     def keep(self, text: str, given: Mapping[str, Any], status: int) -> None:

@@ -20,12 +20,13 @@ import tempfile
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -69,19 +70,16 @@ class _Stored(msgspec.Struct, array_like=True):
     gone: list[tuple[str, str]] = []
 
 
-#: The text of an answer before and after the time at which the cluster was read, and the exit status.
-KeptAnswer: TypeAlias = tuple[str, str, int]
-
-
 class _Stores(msgspec.Struct, array_like=True):
     """What a file holds after its checksum: collections by path, or answers by question, the newest last.
 
     ``of``  the cluster; of changes, the file that they are to; of answers, the state of the cluster
+    ``answers``  each the text before and after the time at which the cluster was read, and the exit status
     """
 
     of: str = ""
     collections: dict[str, _Stored] = {}
-    answers: dict[str, KeptAnswer] = {}
+    answers: dict[str, tuple[str, str, int]] = {}
 
 
 _event_of = msgspec.json.Decoder(_Event).decode
@@ -211,22 +209,17 @@ class LiveCache:
             else:
                 _write(self._path, _Stores(cluster, {path: one.store() for path, one in collections.items()}))
 
-    def answer(self, question: str, state: str = "") -> KeptAnswer | None:
+    def answer(self, question: str, state: str = "") -> tuple[str, str, int] | None:
         """Return what was answered in this state of the cluster, "" for any; None if that is not known."""
         _, kept = _read(self._answers)
         return kept.answers.get(question) if state in {"", kept.of} else None
 
-    def keep_answer(self, state: str, question: str, answer: KeptAnswer) -> None:
+    def keep_answer(self, state: str, question: str, answer: tuple[str, str, int]) -> None:
         """Keep an answer; those about other states are forgotten. Nothing happens if the file cannot be written."""
         _, kept = _read(self._answers)
         known = [one for one in kept.answers.items() if kept.of == state and one[0] != question][1 - _MOST_ANSWERS :]
         with suppress(OSError):
             _write(self._answers, _Stores(state, {}, dict([*known, (question, answer)])))
-
-    def clear(self) -> None:
-        """Remove the objects."""
-        with suppress(OSError):
-            self._path.unlink()
 
     def touch(self) -> None:
         """Note that the files were used, and remove files that were not used for long."""
@@ -289,7 +282,7 @@ class CachedReading:
         try:
             yield from ((path, kept.objects()) for path, kept in self._kept.items())
         except (msgspec.MsgspecError, IndexError):
-            self._cache.clear()
+            self._cache.save(self._cluster, {}, others=True)
             raise
 
     async def open(self, rest: Rest) -> Get:
@@ -321,9 +314,16 @@ class CachedReading:
         return body
 
     def arrive(self, others: Iterable[str], taken_at: str) -> None:
-        """Take note that all has arrived; ``others``: what else is known of the server."""
-        if self._arrived is not None:
-            self._arrived(self._state(others) if self._cluster else "", taken_at)
+        """Take note that all has arrived; ``others``: what else is known of the server.
+
+        Raises  CancelledError if ``arrived`` does, because nothing more is needed; what changed is kept all the same
+        """
+        try:
+            if self._arrived is not None:
+                self._arrived(self._state(others) if self._cluster else "", taken_at)
+        except CancelledError:
+            self.save()
+            raise
 
     def _state(self, others: Iterable[str]) -> str:
         """Return a text that is the same only if all that scheduling reads of the cluster is the same."""
@@ -341,13 +341,13 @@ class CachedReading:
         is_large = path in _SLOTS and sum(map(len, pages)) >= _LARGE
         return named(pages[0]).metadata.resource_version if is_large else ""
 
-    def save(self, read: ClusterInput) -> None:
-        """Keep all large collections for the next command; ``read``: what they hold."""
+    def save(self, read: ClusterInput | None = None) -> None:
+        """Keep all large collections for the next command; ``read``: what those hold that were listed."""
         if not self._cluster:
             return
         others = len(self._kept) < len(self._loaded)
         for path in self._pages:
-            if version := self._version_of_large(path):
+            if read is not None and (version := self._version_of_large(path)):
                 self._kept[path] = made = _Collection(path, version, version)
                 made.put(read)
                 others = True

@@ -25,17 +25,7 @@ from moorage.api.core import Node, NodeSpec, Taint
 from moorage.api.quantity import QuantityError
 from moorage.basis.files import read_file
 from moorage.errors import InputError
-from moorage.simulator.autoscalers.key_requirements import (
-    CAPACITY_TYPE,
-    HOSTNAME,
-    INSTANCE_TYPE,
-    NODE_POOL,
-    WELL_KNOWN,
-    ZONE,
-    Requirements,
-    is_compatible,
-    one,
-)
+from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.state.pod_requests import amount
 
 _READY: Final = {"type": "Ready", "status": "True"}
@@ -57,17 +47,17 @@ _T = TypeVar("_T")
 class Offering:
     """A zone and capacity type in which a type is offered, and the price of an hour."""
 
-    requirements: Requirements
+    requirements: keys.Requirements
     price: float
     available: bool = True
 
     @cached_property
     def zone(self) -> str:
-        return self._only(ZONE)
+        return self._only(keys.ZONE)
 
     @cached_property
     def capacity_type(self) -> str:
-        return self._only(CAPACITY_TYPE)
+        return self._only(keys.CAPACITY_TYPE)
 
     def _only(self, key: str) -> str:
         asked = self.requirements.get(key)
@@ -79,7 +69,7 @@ class InstanceType:
     """A type of machine. ``capacity`` and ``allocatable`` are in the scheduler's units."""
 
     name: str
-    requirements: Requirements
+    requirements: keys.Requirements
     capacity: Mapping[str, int]
     overhead: Mapping[str, int]
     offerings: tuple[Offering, ...]
@@ -99,7 +89,7 @@ class InstanceType:
 
     def is_for(self, pool: str) -> bool:
         """Return True if a NodePool has the type in this form."""
-        asked = self.requirements.get(NODE_POOL)
+        asked = self.requirements.get(keys.NODE_POOL)
         return asked is None or asked.has(pool)
 
     def price_in(self, zone: str, capacity_type: str) -> float | None:
@@ -107,15 +97,15 @@ class InstanceType:
         found = (one_.price for one_ in self.offerings if one_.zone == zone and one_.capacity_type == capacity_type)
         return next(found, None)
 
-    def offered(self, requirements: Requirements, undefined: Collection[str]) -> list[Offering]:
+    def offered(self, requirements: keys.Requirements, undefined: Collection[str]) -> list[Offering]:
         """Return the available offerings that requirements allow."""
-        return [held for held in self.available if is_compatible(requirements, held.requirements, undefined)]
+        return [held for held in self.available if keys.is_compatible(requirements, held.requirements, undefined)]
 
-    def cheapest(self, requirements: Requirements, undefined: Collection[str]) -> float:
+    def cheapest(self, requirements: keys.Requirements, undefined: Collection[str]) -> float:
         """Return the lowest price of the offerings that requirements allow; infinity if there are none."""
         return min((held.price for held in self.offered(requirements, undefined)), default=inf)
 
-    def worst_launch_price(self, requirements: Requirements, undefined: Collection[str]) -> float:
+    def worst_launch_price(self, requirements: keys.Requirements, undefined: Collection[str]) -> float:
         """Return the highest price of the capacity type that a launch would take: reserved, else spot, else on demand."""
         held = self.offered(requirements, undefined)
         for capacity_type in _LAUNCHED:
@@ -125,7 +115,7 @@ class InstanceType:
         return inf
 
 
-def missing_min_values(types: Sequence[InstanceType], requirements: Requirements) -> tuple[int, dict[str, int]]:
+def missing_min_values(types: Sequence[InstanceType], requirements: keys.Requirements) -> tuple[int, dict[str, int]]:
     """Return how many of the first types give enough distinct values, and the labels that have too few, with their number.
 
     Source  karpenter, pkg/cloudprovider/types.go, SatisfiesMinValues
@@ -150,7 +140,7 @@ class PriceList:
     types: tuple[InstanceType, ...] = ()
     currency: str = ""
     date: str = ""
-    well_known: frozenset[str] = field(default=WELL_KNOWN)
+    well_known: frozenset[str] = field(default=keys.WELL_KNOWN)
     _remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -162,8 +152,8 @@ class PriceList:
 
     def of_node(self, labels: Mapping[str, str]) -> InstanceType | None:
         """Return the type of a node, by its labels; None if it is unknown. NodeOverlays may change it for some NodePools."""
-        pool = labels.get(NODE_POOL, "")
-        found = self._by_name.get(labels.get(INSTANCE_TYPE, ""), ())
+        pool = labels.get(keys.NODE_POOL, "")
+        found = self._by_name.get(labels.get(keys.INSTANCE_TYPE, ""), ())
         return next((held for held in found if held.is_for(pool)), None)
 
     def price_of(self, labels: Mapping[str, str]) -> float | None:
@@ -171,7 +161,7 @@ class PriceList:
         held = self.of_node(labels)
         if held is None:
             return None
-        found = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "on-demand"))
+        found = held.price_in(labels.get(keys.ZONE, ""), labels.get(keys.CAPACITY_TYPE, "on-demand"))
         cheapest = held.cheapest({}, self.well_known) if found is None else found
         return cheapest if cheapest < inf else None
 
@@ -188,7 +178,7 @@ class PriceList:
         found: _T = self._remembered[key]
         return found
 
-    def cheapest(self, requirements: Requirements) -> npt.NDArray[np.float64]:
+    def cheapest(self, requirements: keys.Requirements) -> npt.NDArray[np.float64]:
         """Return for each type the lowest price of the offerings that requirements allow; infinity if there are none."""
         key = "cheapest", *(requirements.get(name) for name in sorted(self._offered_keys))
         return self.remembered(key, lambda: np.array([held.cheapest(requirements, self.well_known) for held in self.types]))
@@ -200,12 +190,14 @@ def node_of(held: InstanceType, labels: Mapping[str, str], name: str, taints: tu
         which: {key: f"{value}m" if key == "cpu" else str(value) for key, value in amounts_.items()}
         for which, amounts_ in (("capacity", held.capacity), ("allocatable", held.allocatable))
     }
-    own = {**labels, INSTANCE_TYPE: held.name, HOSTNAME: name}
+    own = {**labels, keys.INSTANCE_TYPE: held.name, keys.HOSTNAME: name}
     given = {"metadata": {"name": name, "uid": name, "labels": own}, "status": {**status, "conditions": [_READY]}}
     return structs.replace(convert(given, Node), spec=NodeSpec(taints=taints))
 
 
-def launched(held: InstanceType, offering: Offering, requirements: Requirements, name: str, taints: tuple[Taint, ...]) -> Node:
+def launched(
+    held: InstanceType, offering: Offering, requirements: keys.Requirements, name: str, taints: tuple[Taint, ...]
+) -> Node:
     """Return the node of a type that is launched in an offering, with the labels that requirements leave no choice of."""
     known = {**held.requirements, **requirements, **offering.requirements}
     return node_of(held, {key: asked.only for key, asked in known.items() if asked.only is not None}, name, taints)
@@ -234,7 +226,7 @@ def read_price_list(path: str) -> PriceList:
     known = {
         key for held in types for key in (*held.requirements, *(key for one_ in held.offerings for key in one_.requirements))
     }
-    return PriceList(tuple(types), currency, date, WELL_KNOWN | known)
+    return PriceList(tuple(types), currency, date, keys.WELL_KNOWN | known)
 
 
 def _type(entry: Any, where: str) -> InstanceType:
@@ -244,11 +236,11 @@ def _type(entry: Any, where: str) -> InstanceType:
     given = {"pods": "110", **_mapping(entry, "resources", where)}
     offerings = tuple(_offering(held, f"{where}.offerings[{at}]") for at, held in enumerate(_list(entry, "offerings", where)))
     labels = {
-        INSTANCE_TYPE: (name,),
+        keys.INSTANCE_TYPE: (name,),
         "kubernetes.io/arch": (str(entry.get("architecture", "amd64")),),
         "kubernetes.io/os": tuple(map(str, _list(entry, "operatingSystems", where) or ("linux",))),
-        ZONE: tuple({held.zone for held in offerings}),
-        CAPACITY_TYPE: tuple({held.capacity_type for held in offerings}),
+        keys.ZONE: tuple({held.zone for held in offerings}),
+        keys.CAPACITY_TYPE: tuple({held.capacity_type for held in offerings}),
         f"{_KWOK}/instance-size": (_size(name, str(given.get("cpu", ""))),),
         f"{_KWOK}/instance-family": (_family(name),),
         f"{_KWOK}/instance-cpu": (str(given.get("cpu", "")),),
@@ -256,7 +248,7 @@ def _type(entry: Any, where: str) -> InstanceType:
         **{str(key): (str(value),) for key, value in _mapping(entry, "labels", where).items()},
     }
     return InstanceType(
-        name, {key: one(key, "In", values) for key, values in labels.items()}, amounts(given, f"{where}.resources"),
+        name, {key: keys.one(key, "In", values) for key, values in labels.items()}, amounts(given, f"{where}.resources"),
         amounts(_mapping(entry, "overhead", where) or _OVERHEAD, f"{where}.overhead"), offerings,
     )  # fmt: skip
 
@@ -269,9 +261,9 @@ def _offering(entry: Any, where: str) -> Offering:
     for at, asked in enumerate(_list(entry, "Requirements", where)):
         if not isinstance(asked, Mapping) or not asked.get("key") or asked.get("operator") not in _OPERATORS:
             raise InputError(f"{where}.Requirements[{at}]: expected key, operator ({', '.join(sorted(_OPERATORS))}) and values")
-        held = one(str(asked["key"]), str(asked["operator"]), tuple(map(str, asked.get("values") or ())))
+        held = keys.one(str(asked["key"]), str(asked["operator"]), tuple(map(str, asked.get("values") or ())))
         found[held.key] = held
-    for key in (ZONE, CAPACITY_TYPE):
+    for key in (keys.ZONE, keys.CAPACITY_TYPE):
         if key not in found or found[key].only is None:
             raise InputError(f"{where}.Requirements: expected {key} with operator In and one value")
     return Offering(found, float(price), entry.get("Available", True) is not False)

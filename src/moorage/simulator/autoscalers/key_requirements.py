@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.core import NodeSelectorRequirement, PodSpec
 
@@ -187,6 +187,15 @@ def of_expressions(expressions: Iterable[NodeSelectorRequirement]) -> dict[str, 
     """Return what expressions require, all together."""
     found: dict[str, KeyRequirement] = {}
     add_to(found, (one(asked.key, asked.operator, asked.values) for asked in expressions))
+    return found
+
+
+def of_data(given: Iterable[Mapping[str, Any]]) -> dict[str, KeyRequirement]:
+    """Return what expressions in plain data require: key, operator, values, and minValues of NodePools."""
+    found: dict[str, KeyRequirement] = {}
+    for one_ in given:
+        values = tuple(map(str, one_.get("values") or ()))
+        add_to(found, (one(str(one_["key"]), str(one_["operator"]), values, one_.get("minValues")),))
     return found
 
 

@@ -14,18 +14,9 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import Node, Pod, TopologySpreadConstraint
 from moorage.api.selectors import SelectorError
 from moorage.errors import InputError
+from moorage.simulator.descheduler import removals
 from moorage.simulator.descheduler.evictor import DefaultEvictor, EvictionOutcome, Evictor, PluginRun
 from moorage.simulator.descheduler.policy import DeschedulerPolicy, PluginArgs
-from moorage.simulator.descheduler.removals import (
-    failed_pods,
-    in_namespaces,
-    pod_life_time,
-    too_many_restarts,
-    violating_anti_affinity,
-    violating_node_affinity,
-    violating_node_taints,
-    wanted_by,
-)
 from moorage.simulator.descheduler.scene import HARD, Scene, by_priority, go_sorted, requested, selects, tolerates_all
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.pod_requests import amount
@@ -164,7 +155,7 @@ class _Moves:
     def _may_go(self, pod: Pod) -> bool:
         """Return True for a pod that targets tolerate. As in the descheduler, the numbers of taints are compared first."""
         fits = any(len(pod.spec.tolerations) >= len(one) and tolerates_all(pod, one) for one in self._taints)
-        return fits and self.run_.pre_eviction_filter(pod) and in_namespaces(pod, self.spaces)
+        return fits and self.run_.pre_eviction_filter(pod) and removals.in_namespaces(pod, self.spaces)
 
     def _empty(self, held: _Used, pods: Iterable[Pod]) -> None:
         count, by_metric = 0, self.usage.source == "Prometheus"
@@ -239,7 +230,7 @@ def duplicates(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
             owners = pod.metadata.owner_references
             if not owners or any(one.kind in args.exclude_owner_kinds for one in owners):
                 continue
-            if not (in_namespaces(pod, args.namespaces) and run.is_evictable(pod)):
+            if not (removals.in_namespaces(pod, args.namespaces) and run.is_evictable(pod)):
                 continue
             images = sorted(one.image for one in pod.spec.containers)
             keys = [(pod.namespace, one.kind, one.name, "#".join(images)) for one in owners]
@@ -299,7 +290,7 @@ class _Spread(NamedTuple):
 
 def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemovePodsViolatingTopologySpreadConstraint: pods of domains that have too many, as far as emptier ones take them."""
-    wanted = wanted_by(args)
+    wanted = removals.wanted_by(args)
     allowed = args.constraints or ("DoNotSchedule",)
     spaces: dict[str, list[Pod]] = {}
     for node in nodes:
@@ -401,10 +392,12 @@ def _movable_last(run: PluginRun, pods: Iterable[Pod]) -> list[Pod]:
 # -- cycle -------------------------------------------------------------------------------------------------------------
 
 _PLUGINS: Final[Mapping[str, Callable[..., None]]] = {
-    "HighNodeUtilization": high_node_utilization, "LowNodeUtilization": low_node_utilization, "PodLifeTime": pod_life_time,
-    "RemoveDuplicates": duplicates, "RemoveFailedPods": failed_pods, "RemovePodsHavingTooManyRestarts": too_many_restarts,
-    "RemovePodsViolatingInterPodAntiAffinity": violating_anti_affinity,
-    "RemovePodsViolatingNodeAffinity": violating_node_affinity, "RemovePodsViolatingNodeTaints": violating_node_taints,
+    "HighNodeUtilization": high_node_utilization, "LowNodeUtilization": low_node_utilization,
+    "PodLifeTime": removals.pod_life_time, "RemoveDuplicates": duplicates, "RemoveFailedPods": removals.failed_pods,
+    "RemovePodsHavingTooManyRestarts": removals.too_many_restarts,
+    "RemovePodsViolatingInterPodAntiAffinity": removals.violating_anti_affinity,
+    "RemovePodsViolatingNodeAffinity": removals.violating_node_affinity,
+    "RemovePodsViolatingNodeTaints": removals.violating_node_taints,
     "RemovePodsViolatingTopologySpreadConstraint": violating_spread,
 }  # fmt: skip
 #: With so few nodes the descheduler does nothing.

@@ -17,20 +17,12 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import (
-    DELETED,
-    DrainContext,
-    Replicas,
-    covers,
-    is_ready,
-    pods_to_move,
-    unremovable_reason,
-)
+from moorage.simulator.autoscalers.cluster_autoscaler import drain_rules
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import Packer, PackingSnapshot, unplaced
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import ResourceBounds, RoundView
 
-_TAINT: Final = Taint(key=DELETED, effect="NoSchedule")
+_TAINT: Final = Taint(key=drain_rules.DELETED, effect="NoSchedule")
 
 
 class Unremovable(Struct, frozen=True):
@@ -56,7 +48,7 @@ class NodeRemoval:
 
 def _left_by(pods: Collection[Pod], budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
     """Return the budgets as the evictions of pods leave them: below zero, the pods cannot all leave at once."""
-    counted = ((budget, sum(covers(budget, pod) for pod in pods)) for budget in budgets)
+    counted = ((budget, sum(drain_rules.covers(budget, pod) for pod in pods)) for budget in budgets)
     return [
         replace(budget, status=replace(budget.status, disruptions_allowed=budget.status.disruptions_allowed - count))
         if count else budget for budget, count in counted
@@ -66,7 +58,7 @@ def _left_by(pods: Collection[Pod], budgets: Iterable[PodDisruptionBudget]) -> l
 class ScaleDownPlanner:
     """See the module's description. ``replicas`` is as for ``DrainContext``."""
 
-    def __init__(self, flags: AutoscalerFlags, replicas: Replicas | None = None) -> None:
+    def __init__(self, flags: AutoscalerFlags, replicas: drain_rules.Replicas | None = None) -> None:
         self.flags, self._replicas = flags, replicas
         #: Node → since when it is unneeded, and its removal.
         self.unneeded: dict[str, tuple[float, NodeRemoval]] = {}
@@ -101,7 +93,7 @@ class ScaleDownPlanner:
             if node.name in self._until:
                 self.reasons[node.name] = Unremovable("RecentlyUnremovable")
                 continue
-            why, text = unremovable_reason(node, packed.pods(node.name), flags, now_s)
+            why, text = drain_rules.unremovable_reason(node, packed.pods(node.name), flags, now_s)
             if why:
                 self.reasons[node.name] = Unremovable(why, text)
             else:
@@ -125,10 +117,10 @@ class ScaleDownPlanner:
     def _candidates(self, view: RoundView, now_s: float) -> list[Node]:
         """Return the nodes of groups above their minimum: empty ones first, then those that were unneeded before."""
         open_ = [node for node in view.nodes if (group := view.group(node.name)) is not None and group.target > group.least]
-        context = DrainContext(now_s, flags=self.flags)
+        context = drain_rules.DrainContext(now_s, flags=self.flags)
 
         def rank(node: Node) -> tuple[bool, bool, bool]:
-            moves = pods_to_move(view.packed.pods(node.name), context)
+            moves = drain_rules.pods_to_move(view.packed.pods(node.name), context)
             is_empty = moves.blocking is None and not moves.pods
             return not is_empty, is_empty and bool(moves.waiting), node.name not in self.unneeded
 
@@ -138,7 +130,9 @@ class ScaleDownPlanner:
         self, packed: PackingSnapshot, node: Node, names: Collection[str], budgets: Sequence[PodDisruptionBudget], now_s: float
     ) -> NodeRemoval | Unremovable:
         """Move the pods of a node elsewhere, and keep that if all find a place."""
-        moves = pods_to_move(packed.pods(node.name), DrainContext(now_s, budgets, self._replicas, self.flags))
+        moves = drain_rules.pods_to_move(
+            packed.pods(node.name), drain_rules.DrainContext(now_s, budgets, self._replicas, self.flags)
+        )
         if moves.blocking is not None:
             pod, status = moves.blocking
             return Unremovable(f"BlockedByPod: {status.reason}", status.text, pod.key)
@@ -164,7 +158,7 @@ class ScaleDownPlanner:
         """Return whether a node alone could be removed, with the pods that would move, or why not. Delays do not count."""
         packed, group = view.packed, view.group(name)
         node = packed.node(name)
-        why, text = unremovable_reason(node, packed.pods(name), self.flags, now_s, autoscaled=group is not None)
+        why, text = drain_rules.unremovable_reason(node, packed.pods(name), self.flags, now_s, autoscaled=group is not None)
         if why or group is None:
             return Unremovable(why, text)
         if group.target <= group.least:
@@ -191,7 +185,7 @@ class ScaleDownPlanner:
         found: list[NodeRemoval] = []
         for since_s, removal in sorted(self.unneeded.values(), key=lambda one: (bool(one[1].pods), one[1].name)):
             node, group = packed.node(removal.name), view.by_name[view.group_of[removal.name]]
-            ready = is_ready(node)
+            ready = drain_rules.is_ready(node)
             threshold_s = flags.scale_down_unneeded_time if ready else flags.scale_down_unready_time
             if threshold_s > 0 and since_s + threshold_s >= now_s:
                 why = "NotUnneededLongEnough" if ready else "NotUnreadyLongEnough"

@@ -15,17 +15,9 @@ from msgspec import structs
 from moorage.api.core import Pod, PodTemplateSpec
 from moorage.api.meta import Object, ObjectMeta
 from moorage.errors import InputError
+from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
 from moorage.simulator.autoscalers.karpenter.scene import part
-from moorage.simulator.autoscalers.key_requirements import (
-    NODE_POOL,
-    Requirements,
-    add_to,
-    is_compatible,
-    merged,
-    of_labels,
-    one,
-)
 
 #: The priority of pods that hold room free.
 _LOWEST: Final = -(1 << 31)
@@ -46,13 +38,13 @@ class _Overlaid:
     capacity: dict[str, int] = field(default_factory=dict)
     last: tuple[int, Collection[str]] = (0, ())
 
-    def selected(self, asked: Requirements, undefined: Collection[str]) -> list[int]:
+    def selected(self, asked: keys.Requirements, undefined: Collection[str]) -> list[int]:
         """Return the offerings that an overlay is for."""
-        own = merged(of_labels({NODE_POOL: self.pool}), of_labels(self.labels), self.kind.requirements)
-        if not is_compatible(own, asked):
+        own = keys.merged(keys.of_labels({keys.NODE_POOL: self.pool}), keys.of_labels(self.labels), self.kind.requirements)
+        if not keys.is_compatible(own, asked):
             return []
         offerings = enumerate(self.kind.offerings)
-        return [at for at, held in offerings if is_compatible(asked, held.requirements, undefined)]
+        return [at for at, held in offerings if keys.is_compatible(asked, held.requirements, undefined)]
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -64,7 +56,7 @@ class _Overlaid:
             replace(held, price=adjusted(held.price, self.prices[at])) if at in self.prices else held
             for at, held in enumerate(self.kind.offerings)
         )
-        own = {NODE_POOL: one(NODE_POOL, "In", pools)} if pools else {}
+        own = {keys.NODE_POOL: keys.one(keys.NODE_POOL, "In", pools)} if pools else {}
         return replace(
             self.kind, requirements={**self.kind.requirements, **own}, capacity={**self.kind.capacity, **self.capacity},
             offerings=offerings,
@@ -92,8 +84,7 @@ def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> 
         weight, price = int(spec.get("weight") or 0), str(spec.get("price") or spec.get("priceAdjustment") or "")
         capacity = amounts(spec.get("capacity") or {}, f"NodeOverlay {name}: spec.capacity")
         _check(price, name)
-        asked: dict[str, Any] = {}
-        add_to(asked, (one(of["key"], of["operator"], tuple(of.get("values") or ())) for of in spec.get("requirements") or ()))
+        asked = keys.of_data(spec.get("requirements") or ())
         found = [(of, rows) for every in of_types for of in every if (rows := of.selected(asked, prices.well_known))]
         if any(
             (price and any(of.light.get(row) == weight for row in rows))

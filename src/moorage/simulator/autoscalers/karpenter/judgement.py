@@ -21,23 +21,13 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import covers
 from moorage.simulator.autoscalers.instance_types import PriceList
+from moorage.simulator.autoscalers.karpenter import scene
 from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import (
     DisruptionCandidate,
     DisruptionCommand,
     Disruptor,
     candidate_of,
-)
-from moorage.simulator.autoscalers.karpenter.scene import (
-    DisruptionLimit,
-    ExistingNode,
-    PoolCluster,
-    daemons_of,
-    is_daemon,
-    is_mirror,
-    known_by_claim,
-    part,
-    read_node_pools,
 )
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
@@ -90,12 +80,12 @@ class ClaimFacts(NamedTuple):
     @classmethod
     def read(cls, claim: Mapping[str, Any]) -> ClaimFacts:
         """Read a NodeClaim."""
-        status, ready, drifted = part(claim, "status"), _condition(claim, "Initialized"), _condition(claim, "Drifted")
+        status, ready, drifted = scene.part(claim, "status"), _condition(claim, "Initialized"), _condition(claim, "Drifted")
         seen = (status.get("lastPodEventTime") or ready.get("lastTransitionTime")) if _holds_true(ready) else None
         return cls(
             _holds_true(_condition(claim, "Consolidatable")), seconds(seen),
             seconds(drifted.get("lastTransitionTime")) if _holds_true(drifted) else None,
-            part(claim, "spec").get("terminationGracePeriod") is not None,
+            scene.part(claim, "spec").get("terminationGracePeriod") is not None,
         )  # fmt: skip
 
 
@@ -117,22 +107,24 @@ class Karpenter:
         claims = [held for held in documents if held.get("kind") == "NodeClaim"]
         by_node = _claims_by_node(claims, given.nodes)
         found = {id(claim) for claim in by_node.values()}
-        coming = [claim for claim in claims if id(claim) not in found and part(claim, "status").get("providerID")]
+        coming = [claim for claim in claims if id(claim) not in found and scene.part(claim, "status").get("providerID")]
         bound: dict[str, list[Pod]] = defaultdict(list)
         for pod in given.pods:
             bound[pod.spec.node_name].append(pod)
         waiting = [
             pod for pod in bound.pop("", ())
-            if is_active(pod) and not pod.spec.scheduling_gates and not is_daemon(pod) and not is_mirror(pod)
+            if is_active(pod) and not pod.spec.scheduling_gates and not scene.is_daemon(pod) and not scene.is_mirror(pod)
             and not pod.status.nominated_node_name
         ]  # fmt: skip
         prices, overlaid = with_overlays(prices, documents)
         workloads = [*given.deployments, *given.stateful_sets, *given.replica_sets, *given.others]
         virtual, unknown = buffer_pods(documents, workloads)
         nodes = [_node_of(node, bound.get(node.name, ()), by_node.get(node.name)) for node in given.nodes]
-        nodes += [ExistingNode(known_by_claim(None, held), (), leaving=_is_deleted(held), coming=True) for held in coming]
-        cluster = PoolCluster(
-            nodes, read_node_pools(documents), prices, daemons_of(given.daemon_sets),
+        nodes += [
+            scene.ExistingNode(scene.known_by_claim(None, held), (), leaving=_is_deleted(held), coming=True) for held in coming
+        ]
+        cluster = scene.PoolCluster(
+            nodes, scene.read_node_pools(documents), prices, scene.daemons_of(given.daemon_sets),
             claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
             volumes={held.name: held for held in given.persistent_volumes},
             classes={held.name: held for held in given.storage_classes},
@@ -145,8 +137,8 @@ class Karpenter:
 
     @classmethod
     def of_scene(
-        cls, cluster: PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget], now_s: float, *,
-        spot_to_spot: bool = False,
+        cls, cluster: scene.PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget],
+        now_s: float, *, spot_to_spot: bool = False,
     ) -> Self:  # fmt: skip
         """Judge a scene that was built already. ``facts``: of the NodeClaims, by node."""
         made = cls.__new__(cls)
@@ -154,7 +146,7 @@ class Karpenter:
         return made
 
     def _take(
-        self, cluster: PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget], now_s: float,
+        self, cluster: scene.PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget], now_s: float,
         spot_to_spot: bool,
     ) -> None:  # fmt: skip
         self.cluster, self._facts, self._budgets, self.now_s = cluster, facts, budgets, now_s
@@ -242,7 +234,7 @@ class Karpenter:
             return ()
         return tuple(held) if {*command.types} <= {*found.types} else ()
 
-    def blocked(self, held: ExistingNode) -> tuple[str, dict[str, str]]:
+    def blocked(self, held: scene.ExistingNode) -> tuple[str, dict[str, str]]:
         """Return why Karpenter disrupts a node for no reason at all, and the pods that hold it; "" if it may."""
         node = held.node
         if not held.managed:
@@ -260,10 +252,10 @@ class Karpenter:
         holding = held.remembered("holding", self._holding_key(held), lambda: self._holding(held))
         return next(iter(holding.values()), ""), holding
 
-    def _holding(self, held: ExistingNode) -> dict[str, str]:
+    def _holding(self, held: scene.ExistingNode) -> dict[str, str]:
         return {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
 
-    def _holding_key(self, held: ExistingNode) -> tuple[float, list[int]]:
+    def _holding_key(self, held: scene.ExistingNode) -> tuple[float, list[int]]:
         """Return what decides which pods hold a node, beside them: the budgets, and the time if a pod is protected for long."""
         asks = any(pod.metadata.annotations.get(_DO_NOT_DISRUPT, "true") != "true" for pod in held.pods)
         return self.now_s if asks else 0.0, list(map(id, self._budgets))
@@ -274,7 +266,7 @@ class Karpenter:
             return ""
         if self._is_protected(pod):
             return f'Pod has "{_DO_NOT_DISRUPT}" annotation (Pod={pod.namespace}/{pod.name})'
-        if is_mirror(pod) or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
+        if scene.is_mirror(pod) or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
             return ""
         names = [one for one in self._budgets if covers(one, pod)]
         keys = " ".join(f"{one.namespace}/{one.name}" for one in names)
@@ -302,7 +294,7 @@ class Karpenter:
     @cached_property
     def budgets(self) -> dict[str, dict[str, int]]:
         """Reason → NodePool → how many of its nodes may be disrupted now."""
-        members: dict[str, list[ExistingNode]] = defaultdict(list)
+        members: dict[str, list[scene.ExistingNode]] = defaultdict(list)
         for held in self.cluster.nodes:
             if held.managed and held.initialized:
                 members[held.pool].append(held)
@@ -318,7 +310,7 @@ class Karpenter:
                 found[reason][pool.name] = max(min(limits, default=_UNLIMITED) - going, 0)
         return found
 
-    def _allowed(self, limit: DisruptionLimit, nodes: int) -> int:
+    def _allowed(self, limit: scene.DisruptionLimit, nodes: int) -> int:
         if limit.schedule and self.now_s:
             begins = parse_schedule(limit.schedule).after(self.now_s - limit.duration_s)
             if begins is None or begins > self.now_s:
@@ -341,7 +333,7 @@ class Karpenter:
                     found[held.name] = self._candidate(held)
         return found
 
-    def _candidate(self, held: ExistingNode) -> DisruptionCandidate:
+    def _candidate(self, held: scene.ExistingNode) -> DisruptionCandidate:
         facts, key = self._facts.get(held.name, UNKNOWN), self._holding_key(held)
         pods = held.remembered("going", key, lambda: tuple(filter(self._leaves, held.reschedulable)))
         pool = self._pools[held.pool]
@@ -377,7 +369,7 @@ def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> 
     """Return the NodeClaims of nodes, by node: that of the same machine, else the one that names the node."""
     named, machines = {}, {}
     for held in claims:
-        status = part(held, "status")
+        status = scene.part(held, "status")
         named[status.get("nodeName")] = machines[status.get("providerID")] = held
     found = (
         (node.name, (node.spec.provider_id and machines.get(node.spec.provider_id)) or named.get(node.name)) for node in nodes
@@ -385,18 +377,18 @@ def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> 
     return {name: held for name, held in found if held is not None}
 
 
-def _node_of(node: Node, pods: Sequence[Pod], claim: Mapping[str, Any] | None) -> ExistingNode:
+def _node_of(node: Node, pods: Sequence[Pod], claim: Mapping[str, Any] | None) -> scene.ExistingNode:
     if claim is None:
-        return ExistingNode(node, pods, leaving=node.metadata.deletion_timestamp is not None)
-    return ExistingNode(known_by_claim(node, claim), pods, leaving=_is_deleted(claim))
+        return scene.ExistingNode(node, pods, leaving=node.metadata.deletion_timestamp is not None)
+    return scene.ExistingNode(scene.known_by_claim(node, claim), pods, leaving=_is_deleted(claim))
 
 
 def _is_deleted(claim: Mapping[str, Any]) -> bool:
-    return bool(part(claim, "metadata").get("deletionTimestamp")) or _holds_true(_condition(claim, "InstanceTerminating"))
+    return bool(scene.part(claim, "metadata").get("deletionTimestamp")) or _holds_true(_condition(claim, "InstanceTerminating"))
 
 
 def _condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((one for one in part(document, "status").get("conditions") or () if one.get("type") == kind), {})
+    return next((one for one in scene.part(document, "status").get("conditions") or () if one.get("type") == kind), {})
 
 
 def _holds_true(condition: Mapping[str, Any]) -> bool:

@@ -22,23 +22,10 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, Storage
 from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
+from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
 from moorage.simulator.autoscalers.karpenter.topology import Bools, Census, Ints
-from moorage.simulator.autoscalers.key_requirements import (
-    HOSTNAME,
-    NODE_POOL,
-    KeyRequirement,
-    Requirements,
-    add_to,
-    first_clash,
-    is_compatible,
-    merged,
-    of_expressions,
-    of_labels,
-    of_pod,
-    one,
-)
 from moorage.simulator.owners import is_active
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
@@ -82,7 +69,7 @@ class ProvisioningPool:
     """
 
     name: str
-    requirements: Requirements
+    requirements: keys.Requirements
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     limits: Mapping[str, int] | None = None
@@ -142,22 +129,15 @@ def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
         raise InputError(f"{where}: no valid NodePool of karpenter.sh/v1: {error}") from None
 
 
-def _requirements(name: str, spec: Mapping[str, Any]) -> dict[str, KeyRequirement]:
+def _requirements(name: str, spec: Mapping[str, Any]) -> dict[str, keys.KeyRequirement]:
     template = part(spec, "template")
     labels = {str(key): str(value) for key, value in part(template, "metadata", "labels").items()}
     node_class = part(template, "spec", "nodeClassRef")
     if node_class.get("group"):
         labels[f"{node_class['group']}/{str(node_class.get('kind', '')).lower()}"] = str(node_class.get("name", ""))
-    asked = part(template, "spec").get("requirements") or ()
-    found: dict[str, KeyRequirement] = {}
-    add_to(found, (
-        one(str(each["key"]), str(each["operator"]), tuple(map(str, each.get("values") or ())), each.get("minValues"))
-        for each in asked
-    ))  # fmt: skip
-    add_to(found, of_labels({**labels, NODE_POOL: name}).values())
     # DaemonSets may select these labels, which every node gets.
-    add_to(found, of_labels({"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}).values())
-    return found
+    labels |= {keys.NODE_POOL: name, REGISTERED: "true", INITIALIZED: "true"}
+    return keys.merged(keys.of_data(part(template, "spec").get("requirements") or ()), keys.of_labels(labels))
 
 
 def _taints(template: Mapping[str, Any], name: str) -> tuple[Taint, ...]:
@@ -187,7 +167,7 @@ REGISTERED: Final = "karpenter.sh/registered"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _T = TypeVar("_T")
 #: Labels that Karpenter gives to nodes of every pool.
-_OF_EVERY_POOL: Final = frozenset({NODE_POOL, INITIALIZED, REGISTERED})
+_OF_EVERY_POOL: Final = frozenset({keys.NODE_POOL, INITIALIZED, REGISTERED})
 #: Taints of a node that is starting: they are expected to go.
 _EPHEMERAL: Final = frozenset({
     ("node.kubernetes.io/not-ready", "NoSchedule"), ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -269,10 +249,10 @@ class ExistingNode:
     ) -> None:
         self.node, self.pods, self.name, self.labels = node, pods, node.name, node.metadata.labels
         self.leaving, self.coming, self.nominated = leaving, coming, nominated
-        self.managed = NODE_POOL in self.labels
+        self.managed = keys.NODE_POOL in self.labels
         self.initialized = not self.managed or self.labels.get(INITIALIZED) == "true"
-        self.pool = self.labels.get(NODE_POOL, "")
-        self.host = self.labels.get(HOSTNAME) or self.name
+        self.pool = self.labels.get(keys.NODE_POOL, "")
+        self.host = self.labels.get(keys.HOSTNAME) or self.name
         taints = node.spec.taints
         if node.spec.unschedulable and not any(taint.key == "node.kubernetes.io/unschedulable" for taint in taints):
             taints = (*taints, Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"))
@@ -288,8 +268,8 @@ class ExistingNode:
         self.memo: dict[Hashable, tuple[Any, Any]] = {}
 
     @cached_property
-    def requirements(self) -> dict[str, KeyRequirement]:
-        return merged(of_labels(self.labels), {HOSTNAME: one(HOSTNAME, "In", (self.host,))})
+    def requirements(self) -> dict[str, keys.KeyRequirement]:
+        return keys.merged(keys.of_labels(self.labels), {keys.HOSTNAME: keys.one(keys.HOSTNAME, "In", (self.host,))})
 
     @cached_property
     def reschedulable(self) -> tuple[Pod, ...]:
@@ -352,7 +332,7 @@ class PoolCluster:
         #: The pods of nodes that are being deleted: they need a place like pending ones.
         self.displaced = [pod for held in self.nodes if held.leaving for pod in held.pods if is_reschedulable(pod)]
         self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
-        self._meeting: dict[frozenset[KeyRequirement], Bools] = {}
+        self._meeting: dict[frozenset[keys.KeyRequirement], Bools] = {}
 
     @cached_property
     def resources(self) -> list[str]:
@@ -386,10 +366,10 @@ class PoolCluster:
                 left -= needs
                 running += needs if is_daemon(pod) else 0
         wanted = self.vector({})
-        known = of_labels(held.labels)
+        known = keys.of_labels(held.labels)
         for pod in self.daemons:
-            if find_untolerated(held.taints, pod.spec.tolerations) is None and is_compatible(
-                known, of_pod(pod.spec, strict=True)
+            if find_untolerated(held.taints, pod.spec.tolerations) is None and keys.is_compatible(
+                known, keys.of_pod(pod.spec, strict=True)
             ):
                 wanted += self.vector(needs_of(pod))
         missing: Ints = np.maximum(wanted - running, 0)
@@ -429,14 +409,14 @@ class PoolCluster:
         pod = (tolerating_preferences(daemon) or (daemon, ""))[0]
         if find_untolerated(pool.taints, pod.spec.tolerations) is not None:
             return False
-        while True:
-            asked = of_pod(pod.spec, strict=True)
-            if is_compatible(pool.requirements, asked, self.prices.well_known) and not first_clash(held.requirements, asked):
+        left: Pod | None = pod
+        while left is not None:
+            asked = keys.of_pod(left.spec, strict=True)
+            own = keys.is_compatible(pool.requirements, asked, self.prices.well_known)
+            if own and not keys.first_clash(held.requirements, asked):
                 return True
-            fewer = without_first_term(pod)
-            if fewer is None:
-                return False
-            pod = fewer[0]
+            left = (without_first_term(left) or (None,))[0]
+        return False
 
     def remaining(self, pool: ProvisioningPool, without: Collection[str] = ()) -> dict[str, int]:
         """Return what a pool's limits leave beside its nodes."""
@@ -457,28 +437,28 @@ class PoolCluster:
             )
         return known
 
-    def meeting(self, key: frozenset[KeyRequirement]) -> Bools:
+    def meeting(self, key: frozenset[keys.KeyRequirement]) -> Bools:
         """Return the nodes that meet requirements."""
         known = self._meeting.get(key)
         if known is None:
             asked = {held.key: held for held in key}
             known = self._meeting[key] = np.array(
-                [is_compatible(held.requirements, asked) for held in self.nodes], dtype=np.bool_
+                [keys.is_compatible(held.requirements, asked) for held in self.nodes], dtype=np.bool_
             )
         return known
 
-    def fitting(self, asked: Requirements) -> tuple[Bools, Bools]:
+    def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""
-        key = frozenset(held for held in asked.values() if held.key != HOSTNAME)
+        key = frozenset(held for held in asked.values() if held.key != keys.HOSTNAME)
         return self.prices.remembered(key, lambda: self._fitting(key))
 
-    def _fitting(self, asked: frozenset[KeyRequirement]) -> tuple[Bools, Bools]:
+    def _fitting(self, asked: frozenset[keys.KeyRequirement]) -> tuple[Bools, Bools]:
         types, undefined = self.prices.types, self.prices.well_known
         plain = {held.key: held for held in asked}
         return (
-            np.array([first_clash(held.requirements, plain) is None for held in types], dtype=np.bool_),
+            np.array([keys.first_clash(held.requirements, plain) is None for held in types], dtype=np.bool_),
             np.array(
-                [any(is_compatible(plain, of.requirements, undefined) for of in held.available) for held in types],
+                [any(keys.is_compatible(plain, of.requirements, undefined) for of in held.available) for held in types],
                 dtype=np.bool_,
             ),
         )
@@ -495,7 +475,7 @@ class PoolCluster:
                 continue
             own = {key: held for key, held in pool.requirements.items() if key not in _OF_EVERY_POOL}
             for held in (one_ for one_ in self.prices.types if one_.is_for(pool.name)):
-                for key, asked in merged(own, held.requirements).items():
+                for key, asked in keys.merged(own, held.requirements).items():
                     for value in asked.values if key not in _OF_EVERY_POOL else ():
                         _offer(found.setdefault(key, {}), value, pool.taints)
             for key, asked in own.items():
@@ -509,12 +489,12 @@ class PoolCluster:
         """The pods on nodes that count for topology, and the nodes."""
         return Census(self.domains, self.nodes, self.namespaces)
 
-    def volume_alternatives(self, pod: Pod) -> list[dict[str, KeyRequirement]]:
+    def volume_alternatives(self, pod: Pod) -> list[dict[str, keys.KeyRequirement]]:
         """Return the combinations of requirements that a pod's volumes allow; none if they require nothing.
 
         Source  karpenter, pkg/controllers/provisioning/scheduling/volumetopology.go
         """
-        found: list[dict[str, KeyRequirement]] = [{}]
+        found: list[dict[str, keys.KeyRequirement]] = [{}]
         for volume in pod.spec.volumes:
             source = volume.persistent_volume_claim
             name = source.claim_name if source is not None else f"{pod.name}-{volume.name}" if volume.ephemeral else ""
@@ -523,26 +503,26 @@ class PoolCluster:
             if terms:
                 pairs = [(held, term) for held in found for term in terms]
                 # Where no combination goes together, upstream keeps them all, and the pod fits nowhere.
-                alike = [(held, term) for held, term in pairs if first_clash(held, term) is None]
-                found = [merged(held, term) for held, term in alike or pairs]
+                alike = [(held, term) for held, term in pairs if keys.first_clash(held, term) is None]
+                found = [keys.merged(held, term) for held, term in alike or pairs]
         return [] if found == [{}] else found
 
-    def _terms(self, claim: PersistentVolumeClaim) -> list[dict[str, KeyRequirement]]:
+    def _terms(self, claim: PersistentVolumeClaim) -> list[dict[str, keys.KeyRequirement]]:
         volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
             required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
             local = volume.spec.local is not None or volume.spec.host_path is not None
             found = []
             for term in () if required is None else required.node_selector_terms:
-                asked = [held for held in term.match_expressions if not (local and held.key == HOSTNAME)]
+                asked = [held for held in term.match_expressions if not (local and held.key == keys.HOSTNAME)]
                 if asked or (local and term.match_expressions):
-                    found.append(of_expressions(asked))
+                    found.append(keys.of_expressions(asked))
             return found
         class_ = self.classes.get(claim.spec.storage_class_name or "")
         if claim.spec.volume_name or class_ is None:
             return []
         return [
-            merged({}, {asked.key: one(asked.key, "In", asked.values) for asked in term.match_label_expressions})
+            keys.merged({}, {asked.key: keys.one(asked.key, "In", asked.values) for asked in term.match_label_expressions})
             for term in class_.allowed_topologies if term.match_label_expressions
         ]  # fmt: skip
 

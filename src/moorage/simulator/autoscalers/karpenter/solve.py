@@ -20,21 +20,11 @@ import numpy as np
 from moorage.api.core import Pod, Taint
 from moorage.api.quantity import shown_amount
 from moorage.api.taints import find_untolerated
+from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import relaxed
 from moorage.simulator.autoscalers.karpenter.scene import PoolCluster, Template, needs_of
 from moorage.simulator.autoscalers.karpenter.topology import Bools, Ints, NoPlaceError, Topology
-from moorage.simulator.autoscalers.key_requirements import (
-    HOSTNAME,
-    KeyRequirement,
-    Requirements,
-    incompatibility,
-    is_compatible,
-    merged,
-    of_pod,
-    one,
-    text_of,
-)
 from moorage.state.pod_info import HostPort, PodInfo
 
 #: At most so many types of a claim go to the provider.
@@ -53,8 +43,8 @@ class _Asking:
         self.needs = needs_of(pod)
         self.vector = scene.vector(self.needs)
         self.ports = PodInfo(pod).host_ports
-        self.requirements = of_pod(pod.spec)
-        self.strict = of_pod(pod.spec, strict=True)
+        self.requirements = keys.of_pod(pod.spec)
+        self.strict = keys.of_pod(pod.spec, strict=True)
         self.volumes = scene.volume_alternatives(pod) or [{}]
         self.key, self.resources = frozenset(self.requirements.values()), scene.resources
 
@@ -73,8 +63,8 @@ class LaunchClaim:
     def __init__(self, template: Template, host: str, rows: Ints, size: int) -> None:
         self.template, self.host, self.rows = template, host, rows
         self.pool = template.pool
-        self.requirements: dict[str, KeyRequirement] = merged(
-            template.pool.requirements, {HOSTNAME: one(HOSTNAME, "In", (host,))}
+        self.requirements: dict[str, keys.KeyRequirement] = keys.merged(
+            template.pool.requirements, {keys.HOSTNAME: keys.one(keys.HOSTNAME, "In", (host,))}
         )
         self.pods: list[Pod] = []
         self.total = np.zeros(size, dtype=np.int64)
@@ -134,7 +124,7 @@ class _Solver:
         self._alive = alive
         self._open = alive.copy()
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
-        self._held: dict[int, Requirements] = {}
+        self._held: dict[int, keys.Requirements] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
         self._topology = Topology(scene.census, {pod.metadata.uid for pod in pods}, without)
         self._templates = [held for held in scene.templates if not held.told]
@@ -169,7 +159,7 @@ class _Solver:
         return self._solution
 
     def _finish(self, claim: LaunchClaim) -> None:
-        del claim.requirements[HOSTNAME]
+        del claim.requirements[keys.HOSTNAME]
         prices = self._scene.prices
         cheapest = prices.cheapest(claim.requirements)  # types of one price keep their order; upstream's order of these varies
         rows = sorted(map(int, claim.rows), key=cheapest.__getitem__)
@@ -241,19 +231,19 @@ class _Solver:
             return True
         return False
 
-    def _narrowed(self, asking: _Asking, held: Requirements) -> Requirements | None:
-        if not is_compatible(held, asking.requirements):
+    def _narrowed(self, asking: _Asking, held: keys.Requirements) -> keys.Requirements | None:
+        if not keys.is_compatible(held, asking.requirements):
             return None
         base = _both(held, asking.requirements)
         for volumes in asking.volumes:
-            if not is_compatible(base, volumes):
+            if not keys.is_compatible(base, volumes):
                 continue
             found = _both(base, volumes)
             try:
                 narrowed = self._topology.narrow(asking.pod, asking.strict, found)
             except NoPlaceError:
                 continue
-            if narrowed is found or is_compatible(found, narrowed):
+            if narrowed is found or keys.is_compatible(found, narrowed):
                 return _both(found, narrowed)
         return None
 
@@ -328,8 +318,8 @@ class _Solver:
         raise last
 
     def _with_volumes(
-        self, claim: LaunchClaim, asking: _Asking, base: Requirements, volumes: Requirements
-    ) -> tuple[Requirements, Ints]:
+        self, claim: LaunchClaim, asking: _Asking, base: keys.Requirements, volumes: keys.Requirements
+    ) -> tuple[keys.Requirements, Ints]:
         self._check(base, volumes, "incompatible volume requirements, ")
         held = _both(base, volumes)
         narrowed = self._topology.narrow(asking.pod, asking.strict, held)
@@ -338,11 +328,11 @@ class _Solver:
         held = _both(held, narrowed)
         return held, self._left(claim, asking, held)
 
-    def _check(self, held: Requirements, asked: Requirements, prefix: str = "") -> None:
-        if not is_compatible(held, asked, self._undefined):
-            raise NoPlaceError(lambda: f"{prefix}{incompatibility(held, asked, self._undefined)}")
+    def _check(self, held: keys.Requirements, asked: keys.Requirements, prefix: str = "") -> None:
+        if not keys.is_compatible(held, asked, self._undefined):
+            raise NoPlaceError(lambda: f"{prefix}{keys.incompatibility(held, asked, self._undefined)}")
 
-    def _left(self, claim: LaunchClaim, asking: _Asking, held: Requirements) -> Ints:
+    def _left(self, claim: LaunchClaim, asking: _Asking, held: keys.Requirements) -> Ints:
         """Return the rows of the types that can still be launched with one more pod.
 
         Raises  NoPlaceError with Karpenter's sentence on what no type has
@@ -363,7 +353,7 @@ class _Solver:
             return left
         raise NoPlaceError(
             lambda: (
-                f"{_short(short) if short else _lacking(meets, fits, offered)}, requirements={text_of(held)}, "
+                f"{_short(short) if short else _lacking(meets, fits, offered)}, requirements={keys.text_of(held)}, "
                 f"resources={self._resources(claim, asking)}"
             )
         )
@@ -378,9 +368,9 @@ class _Solver:
         return texts[0] if texts[0] == texts[1] else f"min={texts[0]}, max={texts[1]}"
 
 
-def _both(held: Requirements, more: Requirements) -> Requirements:
+def _both(held: keys.Requirements, more: keys.Requirements) -> keys.Requirements:
     """Return requirements narrowed by others; without a copy where those are none, or the same."""
-    return held if not more or more is held else merged(held, more)
+    return held if not more or more is held else keys.merged(held, more)
 
 
 def _by_size(asking: _Asking) -> tuple[int, int, str, str]:

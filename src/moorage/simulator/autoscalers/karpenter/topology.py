@@ -20,16 +20,7 @@ import numpy.typing as npt
 from moorage.api.core import Node, Pod, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.selectors import Selector
 from moorage.api.taints import find_untolerated
-from moorage.simulator.autoscalers.key_requirements import (
-    HOSTNAME,
-    KeyRequirement,
-    Requirements,
-    add_to,
-    exists,
-    is_compatible,
-    of_expressions,
-    of_labels,
-)
+from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.owners import is_active
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.pod_info import PodInfo
@@ -71,27 +62,27 @@ class NoPlaceError(Exception):
 class _NodeFilter:
     """Which nodes count for a spread constraint. Without requirements and policies: all."""
 
-    terms: tuple[frozenset[KeyRequirement], ...] = ()
+    terms: tuple[frozenset[keys.KeyRequirement], ...] = ()
     taints: str = ""
     affinity: str = ""
     tolerations: tuple[Toleration, ...] = ()
 
-    def matches(self, taints: tuple[Taint, ...], held: Requirements) -> bool:
+    def matches(self, taints: tuple[Taint, ...], held: keys.Requirements) -> bool:
         terms = self.terms if self.affinity == "Honor" else ()
-        if terms and not any(is_compatible(held, {asked.key: asked for asked in term}) for term in terms):
+        if terms and not any(keys.is_compatible(held, {asked.key: asked for asked in term}) for term in terms):
             return False
         return self.taints != "Honor" or find_untolerated(taints, self.tolerations) is None
 
 
 def _filter_of(pod: Pod, constraint: TopologySpreadConstraint) -> _NodeFilter:
-    selected = of_labels(pod.spec.node_selector)
+    selected = keys.of_labels(pod.spec.node_selector)
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     terms = [selected]
     if required is not None:
         terms = [dict(selected) for _ in required.node_selector_terms]
         for held, term in zip(terms, required.node_selector_terms, strict=True):
-            add_to(held, of_expressions(term.match_expressions).values())
+            keys.add_to(held, keys.of_expressions(term.match_expressions).values())
     return _NodeFilter(
         tuple(frozenset(term.values()) for term in terms), constraint.node_taints_policy or "Ignore",
         constraint.node_affinity_policy or "Honor", pod.spec.tolerations,
@@ -131,18 +122,18 @@ class _Group:
             self.filled += not held
             self.counts[domain] = held + 1
 
-    def allowed(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+    def allowed(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         """Return the domains where the pod may go."""
         if self.kind == _SPREAD:
             return self._spread(pod, of_pod, of_node)
         return self._affine(pod, of_pod, of_node) if self.kind == _AFFINITY else self._distant(of_pod, of_node)
 
-    def _lone_host(self, of_node: KeyRequirement) -> str | None:
-        if self.key == HOSTNAME and len(of_node.values) == 1:
+    def _lone_host(self, of_node: keys.KeyRequirement) -> str | None:
+        if self.key == keys.HOSTNAME and len(of_node.values) == 1:
             return next(iter(of_node.values))
         return None
 
-    def _spread(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+    def _spread(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         own, host = self.selects(pod), self._lone_host(of_node)
         if host is not None:  # a new host is always possible, so the fewest pods on a host are none
             return _only(host, self.counts.get(host, 0) + own <= self.max_skew)
@@ -151,20 +142,20 @@ class _Group:
         best = min((one for one in found if one[0] <= most), default=None)
         return frozenset() if best is None else frozenset((best[1],))
 
-    def _among(self, of_node: KeyRequirement) -> Iterator[str]:
+    def _among(self, of_node: keys.KeyRequirement) -> Iterator[str]:
         if not of_node.complement:
             return (domain for domain in of_node.values if domain in self.counts)
         return (domain for domain in self.counts if of_node.has(domain))
 
-    def _fewest(self, of_pod: KeyRequirement) -> int:
-        if self.key == HOSTNAME:
+    def _fewest(self, of_pod: keys.KeyRequirement) -> int:
+        if self.key == keys.HOSTNAME:
             return 0
         held = [count for domain, count in self.counts.items() if of_pod.has(domain)]
         if self.min_domains is not None and len(held) < self.min_domains:
             return 0
         return min(held, default=_UNLIMITED)
 
-    def _affine(self, pod: Pod, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+    def _affine(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         host = self._lone_host(of_node)
         if host is not None:
             return _only(host, of_pod.has(host) and (self.counts.get(host, 0) > 0 or self._begins(pod, of_pod)))
@@ -177,13 +168,13 @@ class _Group:
         # Upstream adds a domain of the pod's beside that of the node: the node's requirements sort it out.
         return frozenset(domain for domain in (first, any_) if domain is not None)
 
-    def _begins(self, pod: Pod, of_pod: KeyRequirement) -> bool:
+    def _begins(self, pod: Pod, of_pod: keys.KeyRequirement) -> bool:
         """Return True if the pod is the first that the group selects, where it may go."""
         if not self.selects(pod):
             return False
         return not self.filled or not any(count and of_pod.has(domain) for domain, count in self.counts.items())
 
-    def _distant(self, of_pod: KeyRequirement, of_node: KeyRequirement) -> frozenset[str]:
+    def _distant(self, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         host = self._lone_host(of_node)
         if host is not None:
             return _only(host, not self.counts.get(host, 0))
@@ -210,8 +201,8 @@ class _Tally:
     @staticmethod
     def _of(group: _Group, held: CountedNode) -> tuple[str, tuple[str, ...]]:
         """Return the domain of a node, and the pods on it that count; they do not change while the node is the same."""
-        domain = held.labels.get(group.key) or (held.name if group.key == HOSTNAME else None)
-        known = of_labels(held.labels) if group.nodes.terms else {}
+        domain = held.labels.get(group.key) or (held.name if group.key == keys.HOSTNAME else None)
+        known = keys.of_labels(held.labels) if group.nodes.terms else {}
         if domain is None or not group.nodes.matches(held.node.spec.taints, known):
             return "", ()
         return domain, tuple(pod.metadata.uid for pod in held.pods if group.selects(pod) and is_active(pod))
@@ -238,7 +229,7 @@ class Census:
     def column(self, key: str) -> tuple[list[str], Ints]:
         """Return the values of a label, and which of them each node has; -1 for none."""
         if key not in self._columns:
-            held = [one.host if key == HOSTNAME else one.labels.get(key, "") for one in self.nodes]
+            held = [one.host if key == keys.HOSTNAME else one.labels.get(key, "") for one in self.nodes]
             code = {value: at for at, value in enumerate(dict.fromkeys(filter(None, held)))}
             self._columns[key] = list(code), np.array([code.get(value, -1) for value in held], dtype=np.int64)
         return self._columns[key]
@@ -287,7 +278,7 @@ class Topology:
         """Add a host name that a claim got."""
         self._made.append(name)
         for group in (*self._groups.values(), *self._inverse.values()):
-            if group.key == HOSTNAME:
+            if group.key == keys.HOSTNAME:
                 group.register(name)
 
     def _matching(self, pod: Pod) -> list[_Group]:
@@ -296,18 +287,18 @@ class Topology:
             self._repelled[uid] = [group for group in self._inverse.values() if group.selects(pod)]
         return [*self._owned.get(uid, ()), *self._repelled[uid]]
 
-    def rows(self, pod: Pod, strict: Requirements) -> Bools | None:
+    def rows(self, pod: Pod, strict: keys.Requirements) -> Bools | None:
         """Return the nodes that no group forbids by their domain alone; None: all."""
         found: Bools | None = None
         for group in self._matching(pod):
             values, column = self._census.column(group.key)
-            of_pod = strict.get(group.key) or exists(group.key)
-            admits = [bool(group.allowed(pod, of_pod, KeyRequirement(group.key, frozenset((value,))))) for value in values]
+            of_pod = strict.get(group.key) or keys.exists(group.key)
+            admits = [bool(group.allowed(pod, of_pod, keys.KeyRequirement(group.key, frozenset((value,))))) for value in values]
             mask = np.array([*admits, True], dtype=np.bool_)[column]
             found = mask if found is None else found & mask
         return found
 
-    def narrow(self, pod: Pod, strict: Requirements, held: Requirements) -> Requirements:
+    def narrow(self, pod: Pod, strict: keys.Requirements, held: keys.Requirements) -> keys.Requirements:
         """Return a node's requirements narrowed to where the pod may go: ``held`` itself if no group says anything.
 
         Raises  NoPlaceError
@@ -317,14 +308,14 @@ class Topology:
             return held
         found = dict(held)
         for group in matching:
-            of_pod, of_node = strict.get(group.key) or exists(group.key), held.get(group.key) or exists(group.key)
+            of_pod, of_node = strict.get(group.key) or keys.exists(group.key), held.get(group.key) or keys.exists(group.key)
             allowed = group.allowed(pod, of_pod, of_node)
             if not allowed:
                 raise NoPlaceError(partial(_told, group, of_pod, of_node))
-            add_to(found, (KeyRequirement(group.key, allowed),))
+            keys.add_to(found, (keys.KeyRequirement(group.key, allowed),))
         return found
 
-    def record(self, pod: Pod, taints: tuple[Taint, ...], held: Requirements) -> None:
+    def record(self, pod: Pod, taints: tuple[Taint, ...], held: keys.Requirements) -> None:
         """Count a pod that was placed on a node with these requirements."""
         for group in self._groups.values():
             asked = held.get(group.key)
@@ -341,7 +332,7 @@ class Topology:
         for domain, taints in self._census.domains.get(group.key, {}).items():
             if group.nodes.taints == "Ignore" or any(find_untolerated(one, pod.spec.tolerations) is None for one in taints):
                 group.register(domain)
-        if group.key == HOSTNAME:
+        if group.key == keys.HOSTNAME:
             for one in self._census.nodes:
                 if one.name not in self._without:
                     group.register(one.host)
@@ -393,7 +384,7 @@ class Topology:
         return _Group(kind, term.topology_key, named, term.selector, _NodeFilter())
 
 
-def _told(group: _Group, of_pod: KeyRequirement, of_node: KeyRequirement) -> str:
+def _told(group: _Group, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> str:
     shown = sorted(group.counts.items())
     counts = ", ".join(f"{domain}:{count}" for domain, count in shown[:_LISTED])
     if len(shown) > _LISTED:

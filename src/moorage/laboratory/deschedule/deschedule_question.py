@@ -25,15 +25,8 @@ from moorage.laboratory.drain.drain_question import course_of
 from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, Evicting, EvictionApi, EvictionRules, NodeDrain
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
+from moorage.report import moves
 from moorage.report.answer import AnswerRequest, Assumption, Proof
-from moorage.report.moves import (
-    CycleReport,
-    DescheduledPod,
-    DescheduleOutcome,
-    DescheduleReport,
-    OscillatingPod,
-    deschedule_summary,
-)
 from moorage.simulator.descheduler.cycle import run_cycle
 from moorage.simulator.descheduler.evictor import DefaultEvictor, Evictor
 from moorage.simulator.descheduler.policy import DeschedulerPolicy, DeschedulerProfile
@@ -64,7 +57,7 @@ def deschedule_report(
     policy: DeschedulerPolicy,
     options: DescheduleOptions,
     budget: TimeBudget | None = None,
-) -> DescheduleReport:
+) -> moves.DescheduleReport:
     """Return what a policy evicts, and where the pods go. Nothing changes.
 
     Raises  InputError for a priority class that the input does not have
@@ -94,7 +87,7 @@ class _Run:
         self._daemons = frozenset(pod.metadata.uid for pod in course.simulation.pods.values() if _is_daemon(pod))
         self._busy_before = self._busy()
         self._protected: Counter[str] = Counter()
-        self.cycles: list[CycleReport] = []
+        self.cycles: list[moves.CycleReport] = []
 
     def run(self, budget: TimeBudget) -> None:
         for number in range(1, self._options.cycles + 1):
@@ -105,26 +98,21 @@ class _Run:
 
     # -- one cycle -----------------------------------------------------------------------------------------------------
 
-    def _cycle(self, number: int) -> CycleReport:
+    def _cycle(self, number: int) -> moves.CycleReport:
         begun_s, api = self._course.now, EvictionApi(self._course)
         going: set[str] = set()
-        scenes: list[Scene] = []
-
-        seen = 0
+        #: The cluster by the number of pods that are terminating.
+        scenes: dict[int, Scene] = {}
 
         def see() -> Scene:
-            nonlocal seen
-            if not scenes or len(going) > seen:
-                seen = len(going)
-                scenes[:] = [self._scene(going)]
-            return scenes[0]
+            if len(going) not in scenes:
+                scenes[len(going)] = self._scene(going)
+            return scenes[len(going)]
 
         def ask(pod: Pod) -> str:
             refused = api.refusal(pod)
-            if refused is not None:
-                return refused[1]
-            going.add(pod.metadata.uid)
-            return ""
+            going.update(() if refused is not None else (pod.metadata.uid,))
+            return "" if refused is None else refused[1]
 
         evictor, errors = run_cycle(self._policy, see, ask)
         if number == 1:
@@ -134,7 +122,7 @@ class _Run:
         for one in drain.evictions:
             self._follow(one, begun_s)
         self._cluster._step(Ran(max(self._course.now, begun_s + self._options.interval_s)))
-        return CycleReport(
+        return moves.CycleReport(
             number=number,
             at_seconds=round(begun_s - self._begun_s, 6),
             evicted=tuple(self._fates(evictor, drain)),
@@ -147,13 +135,9 @@ class _Run:
         simulation, options = self._course.simulation, self._options
         state = simulation.scheduler.cluster
         pods = sorted(simulation.pods.values(), key=lambda pod: (pod.namespace, pod.name))
-        if going:
-            pods = [
-                replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_TERMINATING))
-                if pod.metadata.uid in going
-                else pod
-                for pod in pods
-            ]
+        for at, pod in enumerate(pods):
+            if pod.metadata.uid in going:
+                pods[at] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_TERMINATING))
         claims = {obj.key: obj.spec.storage_class_name or "" for obj in state.objects(PersistentVolumeClaim).values()}
         return Scene(
             [node for node in simulation.scheduler.snapshot.table.nodes if node is not None], pods,
@@ -195,17 +179,17 @@ class _Run:
             self._first[one.replacement] = first
             self._born[one.replacement] = self._options.now_s + begun_s - self._begun_s
 
-    def _fates(self, evictor: Evictor, drain: NodeDrain) -> list[DescheduledPod]:
+    def _fates(self, evictor: Evictor, drain: NodeDrain) -> list[moves.DescheduledPod]:
         found = []
         for asked, one in zip(evictor.evicted, drain.evictions, strict=True):
             record = self._course.simulation.records.get(one.replacement) if one.replacement else None
             to = record.node if record is not None and record.state == State.PLACED else ""
-            outcome: DescheduleOutcome = (
+            outcome: moves.DescheduleOutcome = (
                 "lost" if not one.replacement else "pending" if not to else "stays" if to == one.node else "moves"
             )
             why = record.message if record is not None and not to else ""
             name = record.pod.key if record is not None else ""
-            found.append(DescheduledPod(one.pod.key, asked.profile, asked.plugin, one.node, outcome, to, name, why))
+            found.append(moves.DescheduledPod(one.pod.key, asked.profile, asked.plugin, one.node, outcome, to, name, why))
         return found
 
     def _pending(self) -> set[str]:
@@ -218,15 +202,17 @@ class _Run:
 
     # -- the answer ------------------------------------------------------------------------------------------------------
 
-    def report(self, request: AnswerRequest, budget: TimeBudget | None) -> DescheduleReport:
+    def report(self, request: AnswerRequest, budget: TimeBudget | None) -> moves.DescheduleReport:
         records = self._course.simulation.records
         pending = tuple(sorted(records[uid].pod.key for uid in self._pending() - self._before))
         again = [
-            OscillatingPod(self._first[uid].key, len(path), tuple(path)) for uid, path in self._paths.items() if len(path) > 1
+            moves.OscillatingPod(self._first[uid].key, len(path), tuple(path))
+            for uid, path in self._paths.items()
+            if len(path) > 1
         ]
-        return DescheduleReport(
+        return moves.DescheduleReport(
             request=request,
-            summary=deschedule_summary(self.cycles, again, pending),
+            summary=moves.deschedule_summary(self.cycles, again, pending),
             proof=Proof("run", runs=1),
             stopped=None if budget is None or len(self.cycles) == self._options.cycles else budget.stopped,
             assumptions=self._assumptions(),

@@ -26,18 +26,10 @@ from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponenti
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.instance_types import PriceList, launched
+from moorage.simulator.autoscalers.karpenter import scene
 from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.judgement import UNKNOWN, Karpenter, facts_of
-from moorage.simulator.autoscalers.karpenter.scene import (
-    INITIALIZED,
-    REGISTERED,
-    ExistingNode,
-    PoolCluster,
-    daemons_of,
-    is_reschedulable,
-    read_node_pools,
-)
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE, KeyRequirement
 from moorage.state.pod_info import PodInfo
@@ -90,7 +82,7 @@ class KarpenterProcess(NodeScaler):
         name: str = "karpenter",
     ) -> None:
         self._documents = [dict(held) for held in documents]
-        self._pools = read_node_pools(self._documents)
+        self._pools = scene.read_node_pools(self._documents)
         prices, self._overlaid = with_overlays(prices, self._documents)
         if not self._pools:
             raise InputError("Karpenter adds no nodes: the input has no NodePool of karpenter.sh/v1")
@@ -114,7 +106,7 @@ class KarpenterProcess(NodeScaler):
         self._seen: dict[str, tuple[frozenset[str], float]] = {}
         self._made = 0
         self._claimed = facts_of(self._documents, simulation.table.nodes)
-        self._existed: dict[str, ExistingNode] = {}
+        self._existed: dict[str, scene.ExistingNode] = {}
         self._asked: dict[str, Any] = {}
         self._told: tuple[int, Mapping[str, str]] = (-1, {})
         self._busy = False
@@ -184,22 +176,21 @@ class KarpenterProcess(NodeScaler):
             )
         if len(self._asked) > 2 * (len(simulation.engine.pods) + len(self._virtual)):
             self._asked.clear()  # most of them are of pods that are gone
-        nodes += [ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
-        scene = PoolCluster(
-            nodes, self._pools, self.prices, daemons_of(obj for obj in simulation.aside.values() if isinstance(obj, DaemonSet)),
-            pending=[*pending, *self._virtual], asked=self._asked,
-        )  # fmt: skip
+        nodes += [scene.ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
+        daemons = scene.daemons_of(obj for obj in simulation.aside.values() if isinstance(obj, DaemonSet))
+        waiting = [*pending, *self._virtual]
+        seen = scene.PoolCluster(nodes, self._pools, self.prices, daemons, pending=waiting, asked=self._asked)
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
-        return Karpenter.of_scene(scene, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+        return Karpenter.of_scene(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
 
-    def _existing(self, node: Node, pods: list[Pod], leaving: bool, nominated: bool) -> ExistingNode:
+    def _existing(self, node: Node, pods: list[Pod], leaving: bool, nominated: bool) -> scene.ExistingNode:
         """Return a node as Karpenter sees it: the one of the last time, if nothing of it changed."""
         known = self._existed.get(node.name)
         if (
             known is None or known.node is not node or known.leaving != leaving or known.nominated != nominated
             or len(known.pods) != len(pods) or any(one is not other for one, other in zip(known.pods, pods, strict=True))
         ):  # fmt: skip
-            known = self._existed[node.name] = ExistingNode(node, pods, leaving=leaving, nominated=nominated)
+            known = self._existed[node.name] = scene.ExistingNode(node, pods, leaving=leaving, nominated=nominated)
         return known
 
     # -- launches --------------------------------------------------------------------------------------------------------
@@ -247,7 +238,7 @@ class KarpenterProcess(NodeScaler):
     def _join(self, name: str) -> None:
         simulation, machine = self._simulation, self._machines[name]
         meta = machine.node.metadata
-        labels = {**meta.labels, REGISTERED: "true", INITIALIZED: "true"}
+        labels = {**meta.labels, scene.REGISTERED: "true", scene.INITIALIZED: "true"}
         machine.node = replace(machine.node, metadata=replace(meta, labels=labels))
         machine.joined = True
         self._nominated[name] = simulation.now_s + _NOMINATED_S
@@ -338,7 +329,7 @@ class KarpenterProcess(NodeScaler):
         """Evict the pods of a node, and delete it when they are gone."""
         row = self._simulation.table.row_of.get(name)
         if row is not None:
-            pods = [held for held in self._simulation.table.pods[row].values() if is_reschedulable(held.pod)]
+            pods = [held for held in self._simulation.table.pods[row].values() if scene.is_reschedulable(held.pod)]
             empty_node(self._simulation, name, pods, _DISRUPTED, partial(self._remove, name))
 
     def _remove(self, name: str) -> None:
@@ -358,4 +349,4 @@ class KarpenterProcess(NodeScaler):
 
 def _registered_later(claim: LaunchClaim) -> dict[str, KeyRequirement]:
     """Return what a claim requires of a node before it is registered."""
-    return {key: asked for key, asked in claim.requirements.items() if key not in {REGISTERED, INITIALIZED}}
+    return {key: asked for key, asked in claim.requirements.items() if key not in {scene.REGISTERED, scene.INITIALIZED}}

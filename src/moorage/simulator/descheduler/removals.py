@@ -13,18 +13,9 @@ from typing import Any, TypeAlias
 
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.selectors import compile_label_selector
+from moorage.simulator.descheduler import scene as rules
 from moorage.simulator.descheduler.evictor import EvictionOutcome, PluginRun
 from moorage.simulator.descheduler.policy import PluginArgs
-from moorage.simulator.descheduler.scene import (
-    ContainerReport,
-    PodReport,
-    anti_affinity,
-    by_priority,
-    go_sorted,
-    preference,
-    selects,
-    tolerates_all,
-)
 
 #: Whether something is wrong with a pod on its node.
 Due: TypeAlias = Callable[[Pod, Node], bool]
@@ -65,15 +56,15 @@ def _meets(asked: Collection[Any], found: Collection[Any]) -> bool:
 # -- what the kubelet reports --------------------------------------------------------------------------------------------
 
 
-def _containers(report: PodReport, args: PluginArgs) -> tuple[ContainerReport, ...]:
+def _containers(report: rules.PodReport, args: PluginArgs) -> tuple[rules.ContainerReport, ...]:
     return (*report.container_statuses, *(report.init_container_statuses if args.including_init_containers else ()))
 
 
-def _reasons(containers: Iterable[ContainerReport]) -> set[str]:
+def _reasons(containers: Iterable[rules.ContainerReport]) -> set[str]:
     return {part.reason for one in containers for part in (one.state.waiting, one.state.terminated) if part is not None}
 
 
-def _exit_codes(containers: Iterable[ContainerReport]) -> set[int]:
+def _exit_codes(containers: Iterable[rules.ContainerReport]) -> set[int]:
     return {one.state.terminated.exit_code for one in containers if one.state.terminated is not None}
 
 
@@ -110,7 +101,7 @@ def pod_life_time(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> No
         return -(scene.age_s(pod, pod.metadata.creation_timestamp) or float("inf"))
 
     found = [pod for pods in _due(run, args, nodes, is_due, ended=True) for pod in pods]
-    for pod in go_sorted(found, lambda one, other: born(one) < born(other)):
+    for pod in rules.go_sorted(found, lambda one, other: born(one) < born(other)):
         run.evict(pod)
 
 
@@ -152,7 +143,7 @@ def too_many_restarts(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -
         return restarts(pod) >= args.pod_restart_threshold and _meets(args.states, states)
 
     found = _due(run, args, nodes, is_due, ended=True)
-    _evict_each(run, (go_sorted(pods, lambda one, other: restarts(one) > restarts(other)) for pods in found))
+    _evict_each(run, (rules.go_sorted(pods, lambda one, other: restarts(one) > restarts(other)) for pods in found))
 
 
 # -- rules of the scheduler that no longer hold ----------------------------------------------------------------------------
@@ -168,7 +159,7 @@ def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
             spaces.setdefault(pod.namespace, {})[pod.name] = pod
 
     def is_broken(pod: Pod, node: Node) -> bool:
-        for term, selector, names in anti_affinity(pod):
+        for term, selector, names in rules.anti_affinity(pod):
             others = (other for space in names for other in spaces.get(space, {}).values() if other.name != pod.name)
             nodes = [known[other.spec.node_name] for other in others if selector.matches(other.metadata.labels)]
             value = node.labels.get(term.topology_key)
@@ -177,7 +168,7 @@ def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
         return False
 
     for node in nodes:
-        for pod in by_priority(filter(wanted, scene.running(node.name))):
+        for pod in rules.by_priority(filter(wanted, scene.running(node.name))):
             if is_broken(pod, node) and run.is_evictable(pod):
                 outcome = run.evict(pod)
                 if outcome is EvictionOutcome.LIMITED:
@@ -194,11 +185,11 @@ def violating_node_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
         if affinity is None:
             return False
         if kind == "requiredDuringSchedulingIgnoredDuringExecution":
-            return affinity.required_during_scheduling_ignored_during_execution is not None and not selects(pod, node)
+            return affinity.required_during_scheduling_ignored_during_execution is not None and not rules.selects(pod, node)
         return (
             kind == "preferredDuringSchedulingIgnoredDuringExecution"
             and bool(affinity.preferred_during_scheduling_ignored_during_execution)
-            and max((0, *(preference(pod, other) for other in nodes))) > preference(pod, node)
+            and max((0, *(rules.preference(pod, other) for other in nodes))) > rules.preference(pod, node)
         )
 
     for kind in args.node_affinity_type:
@@ -219,6 +210,6 @@ def violating_node_taints(run: PluginRun, args: PluginArgs, nodes: Sequence[Node
         return taint.effect in effects and included and names.isdisjoint(args.excluded_taints)
 
     def is_due(pod: Pod, node: Node) -> bool:
-        return not tolerates_all(pod, filter(counts, node.spec.taints))
+        return not rules.tolerates_all(pod, filter(counts, node.spec.taints))
 
     _evict_each(run, _due(run, args, nodes, is_due))

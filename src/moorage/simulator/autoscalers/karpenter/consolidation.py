@@ -53,14 +53,12 @@ class DisruptionCandidate:
 
 
 def candidate_of(
-    scene: PoolCluster, node: ExistingNode, pool: ProvisioningPool, *, consolidatable: bool = True,
-    drifted_s: float | None = None, pods: Sequence[Pod] | None = None,
-) -> DisruptionCandidate:  # fmt: skip
-    """Return a node as candidate: its pods, price and cost. ``pods``: those that leave it; None: all."""
+    scene: PoolCluster, node: ExistingNode, pool: ProvisioningPool, *, consolidatable: bool = True
+) -> DisruptionCandidate:
+    """Return a node as candidate: its pods, price and cost."""
     held = scene.prices.of_node(node.labels)
     price = held.price_in(node.labels.get(ZONE, ""), node.labels.get(CAPACITY_TYPE, "")) if held is not None else None
-    leaving = node.reschedulable if pods is None else tuple(pods)
-    return DisruptionCandidate(node, pool, held, leaving, price or 0.0, node.disturbance, consolidatable, drifted_s)
+    return DisruptionCandidate(node, pool, held, node.reschedulable, price or 0.0, node.disturbance, consolidatable)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Self
 
@@ -21,14 +22,8 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import covers
 from moorage.simulator.autoscalers.instance_types import PriceList
-from moorage.simulator.autoscalers.karpenter import scene
+from moorage.simulator.autoscalers.karpenter import consolidation, scene
 from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
-from moorage.simulator.autoscalers.karpenter.consolidation import (
-    DisruptionCandidate,
-    DisruptionCommand,
-    Disruptor,
-    candidate_of,
-)
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
 from moorage.simulator.cluster_input import ClusterInput
@@ -200,12 +195,12 @@ class Karpenter:
             why = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
         elif not why and not disruptor.may_pass(candidate):
             why = f'NodePool "{pool}" is Balanced: even a deletion saves too little'
-        found = DisruptionCommand((), why) if why else disruptor.compute([candidate])
+        found = consolidation.DisruptionCommand((), why) if why else disruptor.compute([candidate])
         if found.decision != "no-op" and not disruptor.approves(found):
-            found = DisruptionCommand((), f'NodePool "{pool}" is Balanced: the move saves too little')
+            found = consolidation.DisruptionCommand((), f'NodePool "{pool}" is Balanced: the move saves too little')
         return self._verdict(name, found)
 
-    def _verdict(self, name: str, found: DisruptionCommand) -> NodeVerdict:
+    def _verdict(self, name: str, found: consolidation.DisruptionCommand) -> NodeVerdict:
         if found.decision == "no-op":
             return NodeVerdict(node=name, decision="keep", why=found.why, pods=dict(found.errors))
         saves, why = found.savings(self.cluster.prices.well_known), "the node is drifted" if found.reason == "Drifted" else ""
@@ -215,11 +210,11 @@ class Karpenter:
         """Return what Karpenter does with each node, by name."""
         return [self.verdict(name) for name in sorted(self.cluster.row_of)]
 
-    def next_command(self) -> DisruptionCommand | None:
+    def next_command(self) -> consolidation.DisruptionCommand | None:
         """Return what Karpenter does next: remove empty nodes, replace a drifted one, several by one, or one."""
         return self._disruptor.next_command(self._candidates.values(), self.budgets, self._drifted.values())
 
-    def still_valid(self, command: DisruptionCommand) -> tuple[DisruptionCandidate, ...]:
+    def still_valid(self, command: consolidation.DisruptionCommand) -> tuple[consolidation.DisruptionCandidate, ...]:
         """Return the candidates of an earlier command that still holds; () if it does not.
 
         Source  karpenter, pkg/controllers/disruption/validation.go
@@ -318,11 +313,11 @@ class Karpenter:
         return limit.allowed(nodes)
 
     @cached_property
-    def _candidates(self) -> dict[str, DisruptionCandidate]:
+    def _candidates(self) -> dict[str, consolidation.DisruptionCandidate]:
         return {held.name: self._candidate(held) for held in self.cluster.nodes if not self.blocked(held)[0]}
 
     @cached_property
-    def _drifted(self) -> dict[str, DisruptionCandidate]:
+    def _drifted(self) -> dict[str, consolidation.DisruptionCandidate]:
         """The nodes that are replaced because they are drifted; pods that hold them count only without a longest time to go."""
         found = {}
         for held in self.cluster.nodes:
@@ -333,22 +328,22 @@ class Karpenter:
                     found[held.name] = self._candidate(held)
         return found
 
-    def _candidate(self, held: scene.ExistingNode) -> DisruptionCandidate:
+    def _candidate(self, held: scene.ExistingNode) -> consolidation.DisruptionCandidate:
         facts, key = self._facts.get(held.name, UNKNOWN), self._holding_key(held)
         pods = held.remembered("going", key, lambda: tuple(filter(self._leaves, held.reschedulable)))
-        pool = self._pools[held.pool]
-        return candidate_of(self.cluster, held, pool, consolidatable=facts.consolidatable, drifted_s=facts.drifted_s, pods=pods)
+        made = consolidation.candidate_of(self.cluster, held, self._pools[held.pool], consolidatable=facts.consolidatable)
+        return with_fields(made, pods=pods, drifted_s=facts.drifted_s)
 
     @cached_property
-    def _disruptor(self) -> Disruptor:
+    def _disruptor(self) -> consolidation.Disruptor:
         totals: dict[str, tuple[float, float]] = {}
         for held in self.cluster.nodes:
             if held.pool in self._pools:
-                one = self._candidates.get(held.name) or candidate_of(self.cluster, held, self._pools[held.pool])
+                one = self._candidates.get(held.name) or consolidation.candidate_of(self.cluster, held, self._pools[held.pool])
                 # The price of a pool is that of its candidates; what they disturb is counted for all its nodes.
                 price, cost = totals.get(held.pool, (0.0, 0.0))
                 totals[held.pool] = price + (one.price if held.name in self._candidates else 0.0), cost + one.cost
-        return Disruptor(self.cluster, totals, spot_to_spot=self._spot_to_spot, closed=frozenset(self._closed()))
+        return consolidation.Disruptor(self.cluster, totals, spot_to_spot=self._spot_to_spot, closed=frozenset(self._closed()))
 
     def _closed(self) -> Iterator[str]:
         """Yield the nodes that had a pod come or go within consolidateAfter."""

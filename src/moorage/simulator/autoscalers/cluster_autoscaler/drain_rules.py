@@ -157,26 +157,12 @@ def _system(pod: Pod, context: DrainContext) -> DrainStatus:
     return DrainStatus("block", "UnmovableKubeSystemPod", text)
 
 
-def _has_ended(pod: Pod) -> bool:
-    phase = pod.status.phase
-    return phase == "Failed" or (phase == "Succeeded" and pod.spec.restart_policy in {"Never", "OnFailure"})
-
-
-def _is_alone(pod: Pod, context: DrainContext) -> bool:
-    owner = controller_of(pod.metadata)
-    return owner is None or (owner.kind not in _REPLICATED and context.flags.skip_nodes_with_custom_controller_pods)
-
-
 def _is_local(pod: Pod, context: DrainContext) -> bool:
     allowed = pod.metadata.annotations.get(_SAFE_VOLUMES, "").split(",")
     return context.flags.skip_nodes_with_local_storage and any(
         one.host_path is not None or (one.empty_dir is not None and one.empty_dir.get("medium") != "Memory")
         for one in pod.spec.volumes if one.name not in allowed
     )  # fmt: skip
-
-
-def _is_spent(pod: Pod, context: DrainContext) -> bool:
-    return any(budget.status.disruptions_allowed < 1 for budget in context.budgets if covers(budget, pod))
 
 
 def _rule(outcome: DrainOutcome, holds: Callable[[Pod, DrainContext], bool], reason: str = "", text: str = "") -> _Rule:
@@ -200,16 +186,26 @@ RULES: Final[Mapping[str, _Rule]] = {
     "ReplicaCount": _replica_count,
     "DaemonSet": _rule("drain", lambda pod, _: is_daemon_pod(pod)),
     "SafeToEvict": _rule("drain", lambda pod, _: _says(pod, "true")),
-    "Terminal": _rule("drain", lambda pod, _: _has_ended(pod)),
+    "Terminal": _rule(
+        "drain", lambda pod, _: pod.status.phase == "Failed"
+        or (pod.status.phase == "Succeeded" and pod.spec.restart_policy in {"Never", "OnFailure"}),
+    ),
     "OnCompletion": _rule("wait", lambda pod, _: _says(pod, "on-completion")),
-    "Replicated": _rule("block", _is_alone, "NotReplicated", "{key} is not replicated"),
+    "Replicated": _rule(
+        "block", lambda pod, context: (owner := controller_of(pod.metadata)) is None
+        or (owner.kind not in _REPLICATED and context.flags.skip_nodes_with_custom_controller_pods),
+        "NotReplicated", "{key} is not replicated",
+    ),
     "System": _system,
     "NotSafeToEvict": _rule(
         "block", lambda pod, _: _says(pod, "false"), "NotSafeToEvictAnnotation",
         "pod annotated as not safe to evict present: {name}",
     ),
     "LocalStorage": _rule("block", _is_local, "LocalStorageRequested", "pod with local storage present: {name}"),
-    "PDB": _rule("block", _is_spent, "NotEnoughPdb", "not enough pod disruption budget to move {key}"),
+    "PDB": _rule(
+        "block", lambda pod, context: any(one.status.disruptions_allowed < 1 for one in context.budgets if covers(one, pod)),
+        "NotEnoughPdb", "not enough pod disruption budget to move {key}",
+    ),
 }  # fmt: skip
 
 
@@ -233,7 +229,9 @@ def unremovable_reason(
     node: Node, pods: Sequence[Pod], flags: AutoscalerFlags, now_s: float, *, autoscaled: bool = True
 ) -> tuple[str, str]:
     """Return why a node is no candidate for removal, and cluster-autoscaler's sentence; ("", "") for a candidate."""
-    if _is_being_deleted(node, now_s):
+    # A taint of deletion that is older than five minutes says that the deletion has failed.
+    begun = [taint.value for taint in node.spec.taints if taint.key == DELETED]
+    if any(now_s - float(value if value.isdigit() else now_s) < _DELETION_S for value in begun):
         return "CurrentlyBeingDeleted", "the node is currently being deleted"
     if node.metadata.annotations.get(_KEPT) == "true":
         return "ScaleDownDisabledAnnotation", "the node is marked as no scale down"
@@ -254,12 +252,6 @@ def unremovable_reason(
 
 def _has_gpu(node: Node) -> bool:
     return _GPU_LABEL in node.metadata.labels or amount(_GPU, node.status.allocatable.get(_GPU, 0)) > 0
-
-
-def _is_being_deleted(node: Node, now_s: float) -> bool:
-    """Return True for a node whose taint of deletion is not older than five minutes; after that, the deletion has failed."""
-    values = [taint.value for taint in node.spec.taints if taint.key == DELETED]
-    return any(now_s - float(value if value.isdigit() else now_s) < _DELETION_S for value in values)
 
 
 def _share(node: Node, pods: Iterable[Pod], resource: str, flags: AutoscalerFlags, now_s: float) -> float | None:

@@ -71,8 +71,7 @@ class AutoscalerLoop:
         if unready > _UNREADY and unready > _UNREADY_SHARE * len(nodes):
             self.planner.unneeded = {}
             return made
-        packed.fork()
-        try:
+        with packed.trial():
             for name, count in view.upcoming.items():
                 template = view.by_name[name].template
                 for at in range(count):
@@ -94,8 +93,6 @@ class AutoscalerLoop:
             view = with_fields(view, groups=grown)
             if self.flags.scale_down_enabled:
                 self._scale_down(view, made, now_s, held=waits_for_more)
-        finally:
-            packed.revert()
         if self.flags.enforce_node_group_min_size:
             for name, count in least_sizes(view.groups, nodes, self.flags).items():
                 made.more[name] = made.more.get(name, 0) + count
@@ -110,7 +107,8 @@ class AutoscalerLoop:
         cutoff = self.flags.expendable_pods_priority_cutoff
         waiting = [pod for pod in view.waiting if (pod.spec.priority or 0) >= cutoff]
         for name in sorted(self.leaving_drained & {*view.packed.order}):
-            waiting += [_again(pod) for pod in view.packed.pods(name) if _is_recreated(pod)]
+            moving = (pod for pod in view.packed.pods(name) if not is_daemon_pod(pod) and not is_mirror(pod))
+            waiting += [_again(pod) for pod in moving if pod.metadata.deletion_timestamp is None]
         waiting.sort(key=lambda pod: -(pod.spec.priority or 0))
         found = self._packer.pack(view.packed, waiting, {*view.packed.order}) if waiting else {}
         self._packer.forget_old()
@@ -148,10 +146,6 @@ class AutoscalerLoop:
 def _born_s(view: RoundView, pod: Pod) -> float:
     known = view.born_s.get(pod.metadata.uid)
     return known if known is not None else seconds(pod.metadata.creation_timestamp) or -inf
-
-
-def _is_recreated(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is None and not is_daemon_pod(pod) and not is_mirror(pod)
 
 
 def _again(pod: Pod) -> Pod:

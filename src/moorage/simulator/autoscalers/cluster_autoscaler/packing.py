@@ -9,8 +9,10 @@ Source  cluster-autoscaler at 87d9c45c02^, simulator/clustersnapshot/predicate/p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as replace_scope
+from itertools import groupby
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -132,6 +134,15 @@ class PackingSnapshot:
         for step in reversed(steps):
             step()
 
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Take back at the end of a block what it changes."""
+        self.fork()
+        try:
+            yield
+        finally:
+            self.revert()
+
     def commit(self) -> None:
         """Keep what was changed since the last ``fork``."""
         steps, _ = self._undo.pop()
@@ -233,8 +244,8 @@ class Packer:
         """
         found: dict[str, str] = {}
         hopeless: set[bytes] = set()
-        for priority in sorted({pod.spec.priority or 0 for pod in pods}, reverse=True):
-            group = [pod for pod in pods if (pod.spec.priority or 0) == priority]
+        ordered = sorted(pods, key=lambda pod: -(pod.spec.priority or 0))
+        for _, group in groupby(ordered, key=lambda pod: pod.spec.priority or 0):
             left = []
             for pod in group:
                 key = pod.metadata.uid.removesuffix(AGAIN)

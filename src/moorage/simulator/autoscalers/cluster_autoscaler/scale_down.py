@@ -98,7 +98,9 @@ class ScaleDownPlanner:
                 self.reasons[node.name] = Unremovable(why, text)
             else:
                 eligible.append(node)
-        limit = self._limit()
+        parallel, interval_s = flags.max_scale_down_parallelism, max(self._interval_s, 1e-9)
+        rounds = int(max(flags.scale_down_unneeded_time, interval_s) / interval_s)
+        limit = min(len(self.unneeded) + 2 * parallel, parallel * rounds + parallel)
         for node in eligible:
             if len(found) >= limit:
                 break
@@ -164,17 +166,8 @@ class ScaleDownPlanner:
         if group.target <= group.least:
             text = f"node group {group.name} has its minimum of {group.least} nodes"
             return Unremovable("NodeGroupMinSizeReached", text)
-        packed.fork()
-        found = self._simulated(packed, node, set(packed.order), view.budgets, now_s)
-        packed.revert()
-        return found
-
-    def _limit(self) -> int:
-        """Return how many unneeded nodes are looked for at most."""
-        parallel = self.flags.max_scale_down_parallelism
-        interval_s = max(self._interval_s, 1e-9)
-        rounds = int(max(self.flags.scale_down_unneeded_time, interval_s) / interval_s)
-        return min(len(self.unneeded) + 2 * parallel, parallel * rounds + parallel)
+        with packed.trial():
+            return self._simulated(packed, node, set(packed.order), view.budgets, now_s)
 
     def removable(self, view: RoundView, leaving: Collection[str], now_s: float) -> tuple[list[NodeRemoval], list[NodeRemoval]]:
         """Return the nodes that were unneeded for long enough: empty ones, and those to drain."""

@@ -72,12 +72,11 @@ class NodeTemplate(Struct, frozen=True):
         """Return a node of another name, with its pods."""
         meta = self.node.metadata
         node = replace(self.node, metadata=replace(meta, name=name, uid=name, labels={**meta.labels, _HOSTNAME: name}))
-        return NodeTemplate(node, tuple(_renamed(pod, name) for pod in self.pods))
-
-
-def _renamed(pod: Pod, node: str) -> Pod:
-    meta = replace(pod.metadata, name=f"{pod.name}-{node}", uid=f"{pod.metadata.uid}/{node}")
-    return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=node))
+        pods = []
+        for pod in self.pods:
+            meta = replace(pod.metadata, name=f"{pod.name}-{name}", uid=f"{pod.metadata.uid}/{name}")
+            pods.append(replace(pod, metadata=meta, spec=replace(pod.spec, node_name=name)))
+        return NodeTemplate(node, tuple(pods))
 
 
 @dataclass
@@ -139,7 +138,8 @@ class Templates:
         held = list(daemons)
         self._made += 1
         name = f"template-node-for-{group}-{self._made}"
-        good = next((node for node in nodes if _is_good(node)), None)
+        open_ = (node for node in nodes if is_ready(node) and not node.spec.unschedulable)
+        good = next((node for node in open_ if all(taint.key != DELETED for taint in node.spec.taints)), None)
         if good is not None:
             self._known[group] = _template(name, good, pods_of(good.name), held, forced=False)
             return self._known[group]
@@ -148,10 +148,6 @@ class Templates:
         if sketch is not None:
             return _template(name, sketch, (), held, forced=True)
         return _template(name, nodes[0], pods_of(nodes[0].name), held, forced=False) if nodes else None
-
-
-def _is_good(node: Node) -> bool:
-    return is_ready(node) and not node.spec.unschedulable and all(taint.key != DELETED for taint in node.spec.taints)
 
 
 def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[DaemonSet], *, forced: bool) -> NodeTemplate:
@@ -215,16 +211,12 @@ def estimate(
 
     ``most``  nodes to try at most; None: any number. Nothing of it remains in ``packed``
     """
-    packing = _BinPacking(packed, template, most)
-    packed.fork()
-    try:
-        open_ = True
+    packing, open_ = _BinPacking(packed, template, most), True
+    with packed.trial():
         for group in sorted(groups, key=lambda pods: _share_of(pods[0], template.node), reverse=True):
             left = packing.on_new_nodes(group)
             open_ = open_ and packing.add_for(left)
         return len(packing.used), packing.placed
-    finally:
-        packed.revert()
 
 
 class _BinPacking:
@@ -374,10 +366,9 @@ class _Growth:
     def _fitting(self, group: GroupSize, refused: Sequence[dict[str, tuple[str, ...]]]) -> list[int]:
         """Return which pods fit on a new node of a group, and note why the others do not."""
         made = group.template.copy(f"{group.template.node.name}-sketch")
-        self._packed.fork()
-        self._packed.add(made.node, made.pods)
-        why = [self._packed.refusal(pods[0], made.node.name) for pods in self._alike]
-        self._packed.revert()
+        with self._packed.trial():
+            self._packed.add(made.node, made.pods)
+            why = [self._packed.refusal(pods[0], made.node.name) for pods in self._alike]
         for texts, held in zip(why, refused, strict=True):
             if texts is not None:
                 held[group.name] = texts
@@ -428,7 +419,8 @@ def are_similar(one: NodeTemplate, other: NodeTemplate) -> bool:
     (labels, *mine), (its_labels, *its) = _compared(one), _compared(other)
     shares = ({"memory": _MEMORY}, dict.fromkeys(mine[1], _ALLOCATABLE), dict.fromkeys(mine[2], _FREE))
     return labels == its_labels and all(
-        left.keys() == right.keys() and all(_within(value, right[name], share.get(name, 0.0)) for name, value in left.items())
+        left.keys() == right.keys()
+        and all(abs(held - right[name]) <= max(held, right[name]) * share.get(name, 0.0) for name, held in left.items())
         for left, right, share in zip(mine, its, shares, strict=True)
     )
 
@@ -441,10 +433,6 @@ def _compared(held: NodeTemplate) -> tuple[dict[str, str], dict[str, int], dict[
     for pod in held.pods:
         asked.update(PodInfo(pod).requests)
     return labels, capacity, offered, {name: offered.get(name, 0) - value for name, value in asked.items()}
-
-
-def _within(one: int, other: int, share: float) -> bool:
-    return max(one, other) - min(one, other) <= max(one, other) * share
 
 
 def balanced(groups: Sequence[GroupSize], count: int) -> dict[str, int]:

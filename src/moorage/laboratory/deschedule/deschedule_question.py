@@ -52,12 +52,9 @@ class DescheduleOptions:
 
 
 def deschedule_report(
-    cluster: AskedCluster,
-    request: AnswerRequest,
-    policy: DeschedulerPolicy,
-    options: DescheduleOptions,
+    cluster: AskedCluster, request: AnswerRequest, policy: DeschedulerPolicy, options: DescheduleOptions,
     budget: TimeBudget | None = None,
-) -> moves.DescheduleReport:
+) -> moves.DescheduleReport:  # fmt: skip
     """Return what a policy evicts, and where the pods go. Nothing changes.
 
     Raises  InputError for a priority class that the input does not have
@@ -123,13 +120,10 @@ class _Run:
             self._follow(one, begun_s)
         self._cluster._step(Ran(max(self._course.now, begun_s + self._options.interval_s)))
         return moves.CycleReport(
-            number=number,
-            at_seconds=round(begun_s - self._begun_s, 6),
-            evicted=tuple(self._fates(evictor, drain)),
-            refused=dict(Counter(one.why for one in evictor.refused).most_common()),
-            errors=tuple(errors),
+            number=number, at_seconds=round(begun_s - self._begun_s, 6), evicted=tuple(self._fates(evictor, drain)),
+            refused=dict(Counter(one.why for one in evictor.refused).most_common()), errors=tuple(errors),
             pending=len(self._pending() - self._before),
-        )
+        )  # fmt: skip
 
     def _scene(self, going: set[str] | frozenset[str]) -> Scene:
         simulation, options = self._course.simulation, self._options

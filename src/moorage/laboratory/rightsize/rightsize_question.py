@@ -8,13 +8,13 @@ the node's pods elsewhere without preemption. Disruption budgets decide how long
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Container, Node, Pod
+from moorage.api.core import ENDED_PHASES, Container, Pod
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.changes import Change
@@ -67,19 +67,12 @@ def rightsize_report(
 ) -> RightsizeReport:
     """Return what new requests free. Nothing changes."""
     budget = TimeBudget() if budget is None else budget
+    steps: list[RightsizeStep] = []
+    removed: list[str] = []
     with cluster.transaction():
         cluster._step(Ran(None))
         workloads = _workloads(cluster.simulation.pods.values())
-        changes, missing = [], []
-        for one in workloads:
-            found = list(_changes(one, options))
-            changes += found
-            if not any(
-                _amount_for(one, container.name, name, options) for container in one.pods[0].spec.containers for name in _LEAST
-            ):
-                missing.append(one)
-        steps: list[RightsizeStep] = []
-        removed: list[str] = []
+        changes = [change for one in workloads for change in _changes(one, options)]
         for number in range(len(_STEPS)):
             chosen = [one for one in changes if one.step <= number]
             if number and len(chosen) == sum(steps[-1].changes.values()):
@@ -88,19 +81,13 @@ def rightsize_report(
                 budget.leave(f"what the steps from {number} on free")
                 break
             steps.append(_step(cluster, number, chosen, removed, options, budget.part(1 / (len(_STEPS) - number))))
+    changes.sort(key=lambda one: (one.step, -one.pods * abs(one.after - one.before) / _LEAST[one.resource]))
     return RightsizeReport(
-        request=request,
-        summary=rightsize_summary(steps, options.unit),
-        proof=Proof("run", runs=len(steps)),
-        stopped=budget.stopped,
-        assumptions=_assumptions(options),
-        changes=tuple(
-            sorted(changes, key=lambda one: (one.step, -one.pods * abs(one.after - one.before) / _LEAST[one.resource]))
-        ),
-        steps=tuple(steps),
-        unmeasured=tuple(one.name for one in missing),
+        request=request, summary=rightsize_summary(steps, options.unit), proof=Proof("run", runs=len(steps)),
+        stopped=budget.stopped, assumptions=_assumptions(options), changes=tuple(changes), steps=tuple(steps),
+        unmeasured=tuple(one.name for one in workloads if not _is_measured(one, options)),
         unit=options.unit if options.types else "",
-    )
+    )  # fmt: skip
 
 
 def _workloads(pods: Iterable[Pod]) -> list[_Workload]:
@@ -108,6 +95,10 @@ def _workloads(pods: Iterable[Pod]) -> list[_Workload]:
     for pod in filter(_counts, pods):
         found.setdefault(_name_of(pod), []).append(pod)
     return [_Workload(name, tuple(held)) for name, held in sorted(found.items())]
+
+
+def _is_measured(one: _Workload, options: RightsizeOptions) -> bool:
+    return any(_amount_for(one, held.name, name, options) for held in one.pods[0].spec.containers for name in _LEAST)
 
 
 def _counts(pod: Pod) -> bool:
@@ -164,13 +155,9 @@ def _changes(one: _Workload, options: RightsizeOptions) -> Iterable[RequestChang
 
 
 def _step(
-    cluster: Cluster,
-    number: int,
-    changes: list[RequestChange],
-    removed: list[str],
-    options: RightsizeOptions,
+    cluster: Cluster, number: int, changes: Sequence[RequestChange], removed: list[str], options: RightsizeOptions,
     budget: TimeBudget,
-) -> RightsizeStep:
+) -> RightsizeStep:  # fmt: skip
     """Change the requests of a step, and remove more nodes. Those before stay removed: requests only become less."""
     wanted: dict[str, dict[str, dict[str, int]]] = {}
     for one in changes:
@@ -186,26 +173,20 @@ def _step(
     nodes = {node.name: node.status.allocatable for node in table.nodes if node.name not in set(removed)}
     pods = [(_first(pod), pod.spec.node_name) for pod in cluster.simulation.pods.values()]
     pressure = tuple(_pressure(options.usage.pods, pods, nodes))
+    raised = sum(one.after > one.before for one in changes)
     return RightsizeStep(
-        number=number,
-        what=_STEPS[number],
-        changes={
-            "raised": sum(one.after > one.before for one in changes),
-            "lowered": sum(one.after < one.before for one in changes),
-        },
-        pods=len(fresh),
-        requested=requested,
-        nodes=len(nodes),
-        removed=tuple(removed),
-        saved=round(saved, 9) if options.types else None,
-        pressure=pressure,
-    )
+        number=number, what=_STEPS[number], changes={"raised": raised, "lowered": len(changes) - raised}, pods=len(fresh),
+        requested=requested, nodes=len(nodes), removed=tuple(removed),
+        saved=round(saved, 9) if options.types else None, pressure=pressure,
+    )  # fmt: skip
 
 
 def _removable(cluster: Cluster, removed: frozenset[str], budget: TimeBudget) -> list[str]:
     """Remove more nodes, the emptiest first, while the scheduler finds places for the pods that kubectl would evict there."""
     simulation, table = cluster.simulation, cluster.simulation.scheduler.snapshot.table
-    load = {node.name: _share(node, table.requested("cpu").view[row]) for row, node in enumerate(table.nodes)}
+    offered = [amount("cpu", node.status.allocatable.get("cpu", 0)) for node in table.nodes]
+    asked = map(int, table.requested("cpu").view)
+    load = {node.name: need / most if most else 0.0 for node, need, most in zip(table.nodes, asked, offered, strict=True)}
     daemons = frozenset(f"{pod.namespace}/{one.name}" for pod in simulation.pods.values()
                         for one in pod.metadata.owner_references if one.kind == "DaemonSet")  # fmt: skip
     found: list[str] = []
@@ -232,24 +213,18 @@ def _is_emptied(cluster: Cluster, name: str, daemons: frozenset[str]) -> bool:
         return False
     victims = len(simulation.victims)
     cluster.apply(Change("node", "cordon", f"node/{name}", "unschedulable", None, True))
-    cluster.tell([*(Gone(pod) for pod, _ in leaving), *(Seen(_again(fresh, pod)) for pod, fresh in leaving)])
+    # A replacement remembers the pod whose use was measured.
+    named = [
+        replace(fresh, metadata=replace(fresh.metadata, annotations={**fresh.metadata.annotations, _MEASURED: _first(pod)}))
+        for pod, fresh in leaving
+    ]
+    cluster.tell([*(Gone(pod) for pod, _ in leaving), *map(Seen, named)])
     placed = cluster.schedule([fresh.metadata.uid for _, fresh in leaving], stop_on_failure=True)
     return all(placed) and len(placed) == len(leaving) and len(cluster.simulation.victims) == victims
 
 
-def _again(fresh: Pod, pod: Pod) -> Pod:
-    """Return a replacement that remembers the pod whose use was measured."""
-    held = {**fresh.metadata.annotations, _MEASURED: _first(pod)}
-    return replace(fresh, metadata=replace(fresh.metadata, annotations=held))
-
-
 def _first(pod: Pod) -> str:
     return pod.metadata.annotations.get(_MEASURED, pod.key)
-
-
-def _share(node: Node, requested: int) -> float:
-    offered = amount("cpu", node.status.allocatable.get("cpu", 0))
-    return int(requested) / offered if offered else 0.0
 
 
 def _with_requests(pod: Pod, wanted: Mapping[str, Mapping[str, int]]) -> Pod:
@@ -283,12 +258,7 @@ def _pressure(
 
 
 def _assumptions(options: RightsizeOptions) -> tuple[Assumption, ...]:
-    return (
-        Assumption(
-            "headroom", f"{options.headroom:.0%} above the most that a pod of the workload used; advice is taken as it is"
-        ),
-        Assumption("requests", "at least 10m of CPU and 32Mi of memory, at most the limit; changes below 5 % are left out"),
-        Assumption(
-            "pods", "keep their nodes while their requests change; a controller that restarts them may place them elsewhere"
-        ),
-    )
+    most = f"{options.headroom:.0%} above the most that a pod of the workload used; advice is taken as it is"
+    pods = "keep their nodes while their requests change; a controller that restarts them may place them elsewhere"
+    requests = "at least 10m of CPU and 32Mi of memory, at most the limit; changes below 5 % are left out"
+    return Assumption("headroom", most), Assumption("requests", requests), Assumption("pods", pods)

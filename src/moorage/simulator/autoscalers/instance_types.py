@@ -40,7 +40,9 @@ _KWOK: Final = "karpenter.kwok.sh"
 _LAUNCHED: Final = ("reserved", "spot", "on-demand")
 #: How many sets of requirements a price list remembers the answers to.
 _MOST_REMEMBERED: Final = 4096
+_NONE: Final = keys.KeyRequirement("")
 _T = TypeVar("_T")
+_KINDS: Final[Mapping[type, str]] = {dict: "an object", list: "a list"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +55,11 @@ class Offering:
 
     @cached_property
     def zone(self) -> str:
-        return self._only(keys.ZONE)
+        return min(self.requirements.get(keys.ZONE, _NONE).values, default="")
 
     @cached_property
     def capacity_type(self) -> str:
-        return self._only(keys.CAPACITY_TYPE)
-
-    def _only(self, key: str) -> str:
-        asked = self.requirements.get(key)
-        return min(asked.values, default="") if asked is not None else ""
+        return min(self.requirements.get(keys.CAPACITY_TYPE, _NONE).values, default="")
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,9 +221,8 @@ def read_price_list(path: str) -> PriceList:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path}: two instance types have the name {twice!r}; give each a name of its own")
-    known = {
-        key for held in types for key in (*held.requirements, *(key for one_ in held.offerings for key in one_.requirements))
-    }
+    offered = {key for held in types for offering in held.offerings for key in offering.requirements}
+    known = offered.union(*(held.requirements for held in types))
     return PriceList(tuple(types), currency, date, keys.WELL_KNOWN | known)
 
 
@@ -233,23 +230,26 @@ def _type(entry: Any, where: str) -> InstanceType:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str) or not entry["name"]:
         raise InputError(f"{where}: expected an instance type with name, resources and offerings")
     name = entry["name"]
-    given = {"pods": "110", **_mapping(entry, "resources", where)}
-    offerings = tuple(_offering(held, f"{where}.offerings[{at}]") for at, held in enumerate(_list(entry, "offerings", where)))
+    given = {"pods": "110", **_part(entry, "resources", where, dict)}
+    cpu, sized, parts = str(given.get("cpu", "")), _AWS.fullmatch(name), _DELIMITER.split(name, maxsplit=1)
+    offerings = tuple(
+        _offering(held, f"{where}.offerings[{at}]") for at, held in enumerate(_part(entry, "offerings", where, list))
+    )
     labels = {
         keys.INSTANCE_TYPE: (name,),
         "kubernetes.io/arch": (str(entry.get("architecture", "amd64")),),
-        "kubernetes.io/os": tuple(map(str, _list(entry, "operatingSystems", where) or ("linux",))),
+        "kubernetes.io/os": tuple(map(str, _part(entry, "operatingSystems", where, list) or ("linux",))),
         keys.ZONE: tuple({held.zone for held in offerings}),
         keys.CAPACITY_TYPE: tuple({held.capacity_type for held in offerings}),
-        f"{_KWOK}/instance-size": (_size(name, str(given.get("cpu", ""))),),
-        f"{_KWOK}/instance-family": (_family(name),),
-        f"{_KWOK}/instance-cpu": (str(given.get("cpu", "")),),
+        f"{_KWOK}/instance-size": (sized[1] if sized else cpu,),
+        f"{_KWOK}/instance-family": (parts[0] if len(parts) > 1 else name[:1],),
+        f"{_KWOK}/instance-cpu": (cpu,),
         f"{_KWOK}/instance-memory": (str(given.get("memory", "")),),
-        **{str(key): (str(value),) for key, value in _mapping(entry, "labels", where).items()},
+        **{str(key): (str(value),) for key, value in _part(entry, "labels", where, dict).items()},
     }
     return InstanceType(
         name, {key: keys.one(key, "In", values) for key, values in labels.items()}, amounts(given, f"{where}.resources"),
-        amounts(_mapping(entry, "overhead", where) or _OVERHEAD, f"{where}.overhead"), offerings,
+        amounts(_part(entry, "overhead", where, dict) or _OVERHEAD, f"{where}.overhead"), offerings,
     )  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def _offering(entry: Any, where: str) -> Offering:
     if isinstance(price, bool) or not isinstance(price, int | float) or not isfinite(price) or price < 0:
         raise InputError(f"{where}.Price: expected the price of an hour, found {str(price)[:40]!r}")
     found = {}
-    for at, asked in enumerate(_list(entry, "Requirements", where)):
+    for at, asked in enumerate(_part(entry, "Requirements", where, list)):
         if not isinstance(asked, Mapping) or not asked.get("key") or asked.get("operator") not in _OPERATORS:
             raise InputError(f"{where}.Requirements[{at}]: expected key, operator ({', '.join(sorted(_OPERATORS))}) and values")
         held = keys.one(str(asked["key"]), str(asked["operator"]), tuple(map(str, asked.get("values") or ())))
@@ -269,17 +269,11 @@ def _offering(entry: Any, where: str) -> Offering:
     return Offering(found, float(price), entry.get("Available", True) is not False)
 
 
-def _mapping(entry: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    found = entry.get(name) or {}
-    if not isinstance(found, Mapping):
-        raise InputError(f"{where}.{name}: expected an object, found {str(found)[:40]!r}")
-    return found
-
-
-def _list(entry: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    found = entry.get(name) or []
-    if not isinstance(found, list):
-        raise InputError(f"{where}.{name}: expected a list, found {str(found)[:40]!r}")
+def _part(entry: Mapping[str, Any], name: str, where: str, kind: type[_T]) -> _T:
+    """Return a list or an object of an entry; an empty one if it has none."""
+    found = entry.get(name) or kind()
+    if not isinstance(found, kind):
+        raise InputError(f"{where}.{name}: expected {_KINDS[kind]}, found {str(found)[:40]!r}")
     return found
 
 
@@ -295,13 +289,3 @@ def amounts(given: Mapping[str, Any], where: str) -> dict[str, int]:
         except QuantityError as error:
             raise InputError(f"{where}.{name}: {error}") from None
     return found
-
-
-def _size(name: str, cpu: str) -> str:
-    found = _AWS.fullmatch(name)
-    return found[1] if found else cpu
-
-
-def _family(name: str) -> str:
-    first, *rest = _DELIMITER.split(name, maxsplit=1)
-    return first if rest else name[:1]

@@ -9,7 +9,7 @@ Source  karpenter, pkg/scheduling/requirement.go and requirements.go
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.core import NodeSelectorRequirement, PodSpec
@@ -71,8 +71,8 @@ class KeyRequirement(NamedTuple):
 
     def intersection(self, other: KeyRequirement) -> KeyRequirement:
         """Return the values that both allow, with the larger of both ``min_values``."""
-        least, most = _larger(self.at_least, other.at_least), _smaller(self.at_most, other.at_most)
-        min_values = _larger(self.min_values, other.min_values)
+        least, most = self._bounds(other)
+        min_values = _either(max, self.min_values, other.min_values)
         if least is not None and most is not None and least > most:
             return KeyRequirement(self.key, min_values=min_values)
         values = self._shared(other)
@@ -82,6 +82,9 @@ class KeyRequirement(NamedTuple):
             return KeyRequirement(self.key, values, True, least, most, min_values)
         return KeyRequirement(self.key, values, min_values=min_values)
 
+    def _bounds(self, other: KeyRequirement) -> tuple[int | None, int | None]:
+        return _either(max, self.at_least, other.at_least), _either(min, self.at_most, other.at_most)
+
     def _shared(self, other: KeyRequirement) -> frozenset[str]:
         """Return the values that both name: those that are left, or excluded if both are complements."""
         if self.complement:
@@ -90,13 +93,12 @@ class KeyRequirement(NamedTuple):
 
     def meets(self, other: KeyRequirement) -> bool:
         """Return True if both allow a common value."""
-        least, most = _larger(self.at_least, other.at_least), _smaller(self.at_most, other.at_most)
+        least, most = self._bounds(other)
         if least is not None and most is not None and least > most:
             return False
         if self.complement and other.complement:
             return True
-        found = self._shared(other)
-        return bool(found) if least is None and most is None else any(_within(value, least, most) for value in found)
+        return any(_within(value, least, most) for value in self._shared(other))
 
     def __str__(self) -> str:
         text = f"{self.key} {self.operator}"
@@ -129,12 +131,8 @@ def _within(value: str, least: int | None, most: int | None) -> bool:
     return number is not None and (least is None or number >= least) and (most is None or number <= most)
 
 
-def _larger(one_: int | None, other: int | None) -> int | None:
-    return other if one_ is None else one_ if other is None else max(one_, other)
-
-
-def _smaller(one_: int | None, other: int | None) -> int | None:
-    return other if one_ is None else one_ if other is None else min(one_, other)
+def _either(better: Callable[[int, int], int], one_: int | None, other: int | None) -> int | None:
+    return other if one_ is None else one_ if other is None else better(one_, other)
 
 
 def one(key: str, operator: str, values: Collection[str] = (), min_values: int | None = None) -> KeyRequirement:
@@ -233,19 +231,23 @@ def incompatibility(held: Requirements, asked: Requirements, undefined: Collecti
 
     ``undefined``  labels that may be asked for although ``held`` says nothing about them
     """
-    for key, wanted in asked.items():
-        if key not in undefined and key not in held and not wanted.excludes:
-            return f'label "{key}" does not have known values{_hint(held, key, undefined)}'
+    key = _unknown(held, asked, undefined)
+    if key is not None:
+        return f'label "{key}" does not have known values{_hint(held, key, undefined)}'
     found = first_clash(held, asked)
     return "" if found is None else f"key {found[0].key}, {found[0]} not in {found[1]}"
 
 
 def is_compatible(held: Requirements, asked: Requirements, undefined: Collection[str] = frozenset()) -> bool:
     """Return True if requirements can be met; see ``incompatibility``."""
+    return _unknown(held, asked, undefined) is None and first_clash(held, asked) is None
+
+
+def _unknown(held: Requirements, asked: Requirements, undefined: Collection[str]) -> str | None:
     for key, wanted in asked.items():
         if key not in undefined and key not in held and not wanted.excludes:
-            return False
-    return first_clash(held, asked) is None
+            return key
+    return None
 
 
 def _hint(held: Requirements, key: str, undefined: Collection[str]) -> str:

@@ -50,25 +50,21 @@ def size_of(node: Node) -> tuple[int, int]:
 
 
 def _asked(option: ExpansionOption) -> tuple[int, int]:
-    asked = [pod.requests for pod in option.pods]
-    return sum(one.get("cpu", 0) for one in asked), sum(one.get("memory", 0) for one in asked)
+    cpu, memory = (sum(pod.requests.get(name, 0) for pod in option.pods) for name in ("cpu", "memory"))
+    return cpu, memory
 
 
 def _least(options: Sequence[ExpansionOption], score: Callable[[ExpansionOption], float]) -> list[ExpansionOption]:
-    scores = [score(option) for option in options]
-    least = min(scores, default=inf)
-    return [option for option, found in zip(options, scores, strict=True) if found == least]
+    scores = list(map(score, options))
+    return [option for option, found in zip(options, scores, strict=True) if found == min(scores)]
 
 
 def least_waste(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOption]:
     """Return the options that leave the least cpu and memory unused: the sum of both shares."""
 
     def waste(option: ExpansionOption) -> float:
-        wasted = 0.0
-        for whole, asked in zip(size_of(option.node), _asked(option), strict=True):
-            offered = whole * option.count
-            wasted += (offered - asked) / offered if offered else 0.0
-        return wasted
+        pairs = [(size * option.count, asked) for size, asked in zip(size_of(option.node), _asked(option), strict=True)]
+        return sum((offered - asked) / offered if offered else 0.0 for offered, asked in pairs)
 
     return _least(options, waste)
 
@@ -80,13 +76,11 @@ def cheapest(options: Sequence[ExpansionOption], nodes: int) -> list[ExpansionOp
     provider has a price list for pods.)
     """
     unit = min(option.price / _cores(*size_of(option.node)) for option in options)
-    preferred = preferred_cpu(nodes)
-    stable = unit * _cores(*_STABILIZING)
+    preferred, stable = preferred_cpu(nodes), unit * _cores(*_STABILIZING)
 
     def score(option: ExpansionOption) -> float:
-        worth = unit * _cores(*_asked(option))
+        worth, cpu = unit * _cores(*_asked(option)), max(size_of(option.node)[0], 1)
         paid = (option.price * option.count + stable) / (worth + stable)
-        cpu = max(size_of(option.node)[0], 1)
         unfitness = max(preferred / cpu, cpu / preferred)
         return ((unfitness - 1.0) * (1.0 - tanh((option.count - 1) / 15.0)) + 1.0) * paid
 

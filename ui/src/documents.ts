@@ -583,6 +583,18 @@ export interface OverviewAnswer {
 
 export type Overview = Envelope<"Overview", OverviewAnswer>;
 
+/** A run of an autoscaler; `run` names it on Time. */
+export interface SimulationReport {
+  readonly kind: "SimulationReport";
+  readonly run?: string;
+  readonly notes: readonly { readonly kind: string; readonly text: string }[];
+  readonly summary: {
+    readonly endedSeconds: number;
+    readonly nodes: number;
+    readonly pods: { readonly placed: number; readonly pending: number };
+  };
+}
+
 export type AnyDocument = Explanation | Capacity | NodePlan | DrainReport | Survival | Comparison | Overview | PodGroupExplanation;
 
 /** A document of a kind that has no page of its own: a newer release, or a simulation report. */

@@ -33,6 +33,9 @@ const FIRST: Field = { name: "changes", label: "Changes to make first, one a lin
 /** What `kubectl drain` is told; nobody drains a node of a cluster with DaemonSets without the first. */
 const DRAIN = ["ignore_daemonsets", "delete_emptydir_data", "force", "together"];
 
+const AUTOSCALERS = ["karpenter", "cluster-autoscaler"];
+const TYPES = '{"currency": "USD", "types": [{"name": "m5.large", "resources": {…}, "offerings": […]}]}';
+
 export const WHAT_IF: readonly Form[] = [
   {
     name: "drain",
@@ -97,6 +100,23 @@ export const WHAT_IF: readonly Form[] = [
     label: "Add nodes",
     fields: [{ name: "count", label: "Number", as: "number", hint: "1" }, { ...NODES, label: "Like the node", hint: "worker-1" }, FIRST],
     question: ({ count }, nodes) => nodes[0] && { compare: {}, changes: [`add ${count || 1} nodes like ${nodes[0]}`] },
+  },
+  {
+    name: "autoscale",
+    says: "Let Karpenter or cluster-autoscaler run for a while: which nodes come and go, and what do they cost?",
+    picture: "scale",
+    label: "Run an autoscaler",
+    fields: [
+      { name: "autoscaler", label: "karpenter or cluster-autoscaler", hint: "karpenter" },
+      { name: "hours", label: "Hours", as: "number", hint: "1" },
+      { name: "types", label: "Instance types with prices, as JSON; empty: those of --instance-types", as: "lines", extra: true, hint: TYPES },
+      { name: "spot", label: "Interruptions of a spot node in an hour", as: "number", extra: true, hint: "0" },
+      { ...FIRST, hint: "deployment/shop/web replicas=40" },
+    ],
+    question: ({ autoscaler, hours, types, spot }) =>
+      AUTOSCALERS.includes(autoscaler ?? "")
+        ? { simulate: { autoscaler, until: 3600 * Number(hours || 1), ...(types && { instanceTypes: types }), ...(spot && { spotInterruptions: Number(spot) }) } }
+        : undefined,
   },
   {
     name: "overview",

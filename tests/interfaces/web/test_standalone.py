@@ -16,6 +16,7 @@ from moorage.interfaces.cli.questions.report import report
 from moorage.interfaces.cli.questions.report_serving import input_words
 from moorage.interfaces.web.pod_routes import ClusterSource
 from moorage.interfaces.web.standalone import serve_cluster
+from moorage.simulator.autoscalers.instance_types import read_price_list
 
 
 def words(*arguments):
@@ -100,13 +101,49 @@ async def _ask(link, *questions):
     base, _, token = link.partition("/ui/#token=")
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
         assert (await http.post(f"{base}/lab/v1/session", json={"token": token})).status == 204
-        found = []
-        for question in questions:
-            reply = await (await http.post(f"{base}/lab/v1/questions", json={"question": question})).json()
-            while reply.get("state") == "running":
-                await asyncio.sleep(0.05)
-                reply = await (await http.get(f"{base}/lab/v1/questions/{reply['id']}")).json()
-            if reply.get("state") == "failed":  # it took longer than the server waits before it returns an id
-                reply = {"kind": "Status", "message": reply["error"]}
-            found.append(reply["answer"] if "state" in reply else reply)
-        return found
+        return [await _answer(http, base, question) for question in questions]
+
+
+async def _answer(http, base, question):
+    reply = await (await http.post(f"{base}/lab/v1/questions", json={"question": question})).json()
+    while reply.get("state") == "running":
+        await asyncio.sleep(0.05)
+        reply = await (await http.get(f"{base}/lab/v1/questions/{reply['id']}")).json()
+    if reply.get("state") == "failed":  # it took longer than the server waits before it returns an id
+        return {"kind": "Status", "message": reply["error"]}
+    return reply["answer"] if "state" in reply else reply
+
+
+@pytest.mark.slow
+def test_a_run_of_an_autoscaler_is_shown_on_time_to_the_user_who_asked():
+    cluster = moorage.Cluster.read("examples/karpenter/cluster.yaml")
+    given = words("-f", "examples/karpenter/cluster.yaml", "--instance-types", "examples/karpenter/types.json", "--serve")
+    prices = read_price_list("examples/karpenter/types.json").price_of
+
+    async def test():
+        links = asyncio.Queue()
+        serving = asyncio.create_task(
+            serve_cluster(ClusterSource(cluster), 0, ANSWERING, given, links.put_nowait, price_of=prices)
+        )
+        link = await links.get()
+        asked = {"simulate": {"autoscaler": "karpenter", "until": 3600.0}}
+        base, _, token = link.partition("/ui/#token=")
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+            assert (await http.post(f"{base}/lab/v1/session", json={"token": token})).status == 204
+            found = await _answer(http, base, asked)
+            assert (found["kind"], found["summary"]["nodes"]) == ("SimulationReport", 3)
+            past = await (await http.get(f"{base}/lab/v1/history?run={found['run']}")).json()
+            assert (round(past["now"] - past["began"]), past["samples"]["nodes"][-1]) == (3600, 3)
+            assert past["samples"]["cost"][-1] < past["samples"]["cost"][0]
+            moment = await (await http.get(f"{base}/lab/v1/snapshot?at={past['began'] + 1}&run={found['run']}")).json()
+            assert len(moment["nodes"]["name"]) == 5
+            typed = {**asked["simulate"], "instanceTypes": [{"name": "dear", "resources": {"cpu": "4"}, "offerings": []}]}
+            other = await _answer(http, base, {"simulate": typed})
+            assert any("instance types that the file does not have" in note["text"] for note in other["notes"])
+            assert (await http.get(f"{base}/lab/v1/history?run=7")).status == 404
+            plain = await _answer(http, base, {"simulate": {}})
+            assert "run" not in plain
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    asyncio.run(test())

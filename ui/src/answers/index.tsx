@@ -10,6 +10,7 @@ import { GangPage } from "./gang";
 import { OverviewPage } from "./overview";
 import { PlanPage } from "./plan";
 import { Raw } from "./raw";
+import { RunPage } from "./run";
 import { SurvivalPage } from "./survival";
 
 const PAGES: Readonly<Record<string, ComponentType<{ document: never }>>> = {
@@ -21,6 +22,7 @@ const PAGES: Readonly<Record<string, ComponentType<{ document: never }>>> = {
   Comparison: ComparisonPage,
   Overview: OverviewPage,
   PodGroupExplanation: GangPage,
+  SimulationReport: RunPage,
 };
 
 export function Answer({ document }: { document: AnyDocument | UnknownDocument }) {

@@ -12,10 +12,12 @@ interface LatestProps<T> {
   path: string;
   pauseMs: number;
   show: (value: T) => ComponentChildren;
+  /** It is part of another page. */
+  within?: boolean | undefined;
 }
 
 /** Ask for `path` when it changes, and again after changes of the cluster, once per `pauseMs` at most. */
-export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
+export function LatestPage<T>({ path, pauseMs, show, within }: LatestProps<T>) {
   const [value, setValue] = useState<T>();
   const [why, setWhy] = useState("");
   useEffect(() => {
@@ -40,8 +42,9 @@ export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
       control.abort();
     };
   }, [path]);
+  const Part = within ? "div" : "main";
   return (
-    <main class="page stack" aria-busy={!value && !why}>
+    <Part class={within ? "stack" : "page stack"} aria-busy={!value && !why}>
       {!value && !why && <h1 class="muted">Loading …</h1>}
       {why && (
         <p role="alert">
@@ -49,6 +52,6 @@ export function LatestPage<T>({ path, pauseMs, show }: LatestProps<T>) {
         </p>
       )}
       {value && show(value)}
-    </main>
+    </Part>
   );
 }

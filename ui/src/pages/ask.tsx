@@ -63,7 +63,7 @@ export function AskPage({ cluster, title, forms }: { cluster: Cluster; title: st
         {answer && (
           <>
             <Answer document={answer} />
-            <Basis document={answer} />
+            {"proof" in answer && <Basis document={answer} />}
             <p>
               <Button onClick={() => void download(answer)}>Download report</Button>
             </p>

@@ -9,6 +9,8 @@ import { clock, plural, visible } from "../text";
 import type { Range } from "./chart";
 
 interface ReplayProps {
+  /** Of a question; empty: the cluster's own past. */
+  run: string;
   range: Range;
   moment: number | undefined;
   show: (moment: number | undefined) => void;
@@ -17,7 +19,7 @@ interface ReplayProps {
 const STEPS = 60;
 const PAUSE_MS = 150;
 
-export function Replay({ range: [from, to], moment, show }: ReplayProps) {
+export function Replay({ run, range: [from, to], moment, show }: ReplayProps) {
   const [past, setPast] = useState<Cluster>();
   const [why, setWhy] = useState("");
   const [runs, setRuns] = useState(false);
@@ -26,7 +28,7 @@ export function Replay({ range: [from, to], moment, show }: ReplayProps) {
     const control = new AbortController();
     const timer = setTimeout(
       () =>
-        get<Snapshot>(`snapshot?at=${moment}`, control.signal).then(
+        get<Snapshot>(`snapshot?at=${moment}${run && `&run=${run}`}`, control.signal).then(
           (found) => (setPast(new Cluster(found)), setWhy("")),
           (error: Error) => control.signal.aborted || (setWhy(error.message), setRuns(false)),
         ),
@@ -42,7 +44,7 @@ export function Replay({ range: [from, to], moment, show }: ReplayProps) {
     if (moment! < to) show(Math.min(to, moment! + (to - from) / STEPS));
     else setRuns(false);
   }, [runs, past]);
-  const run = () => {
+  const play = () => {
     setRuns(!runs);
     if (!runs && (moment === undefined || moment >= to)) show(from);
   };
@@ -51,7 +53,7 @@ export function Replay({ range: [from, to], moment, show }: ReplayProps) {
     <Section title="Replay" aside={shown && past.head.notes.map(visible).join(" ")}>
       <div class="waiting small">
         <Slider label="at" range={[from, to]} at={moment ?? to} move={show} />
-        <Button onClick={run}>{runs ? "Pause" : "Play"}</Button>
+        <Button onClick={play}>{runs ? "Pause" : "Play"}</Button>
         <Button disabled={!shown} onClick={() => (show(undefined), setRuns(false))}>
           Close
         </Button>

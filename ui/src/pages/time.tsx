@@ -4,6 +4,7 @@ import { Button, Legend, Name, Section, Small } from "../kit/basics";
 import { Table } from "../kit/table";
 import { Slider } from "../kit/slider";
 import { LatestPage } from "../live/latest";
+import { place } from "../live/router";
 import { clock, percent, plural, seconds, visible } from "../text";
 import { Chart, type Mark, type Range } from "./chart";
 import { Replay } from "./replay";
@@ -33,24 +34,28 @@ interface History {
   };
 }
 
-export function TimePage() {
+/** `run`: of a question, which the address may name, too; `brief`: its nodes and money alone. */
+export function TimePage({ run = place.value.query.get("run") ?? "", brief }: { run?: string; brief?: boolean }) {
   const [chosen, zoom] = useState<Range>();
+  const query = new URLSearchParams({ ...(run && { run }), ...(chosen && { from: `${chosen[0]}`, to: `${chosen[1]}` }) });
   return (
     <LatestPage<History>
-      path={chosen ? `history?from=${chosen[0]}&to=${chosen[1]}` : "history"}
+      path={`history?${query}`}
       pauseMs={1500}
-      show={(history) => <Shown history={history} chosen={chosen} zoom={zoom} />}
+      within={brief}
+      show={(history) => (brief ? <Growth {...history} chosen={chosen} zoom={zoom} /> : <Shown history={history} {...{ run, chosen, zoom }} />)}
     />
   );
 }
 
 interface ShownProps {
   history: History;
+  run: string;
   chosen: Range | undefined;
   zoom: (range: Range | undefined) => void;
 }
 
-function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zoom }: ShownProps) {
+function Shown({ history: { now, began, samples, lanes, marks = [] }, run, chosen, zoom }: ShownProps) {
   const [moment, setMoment] = useState<number>();
   const last = Math.max(now, began + 1);
   const range = chosen ?? ([began, last] as const);
@@ -70,7 +75,7 @@ function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zo
   return (
     <>
       <header class="answer">
-        <p class="kind">Time</p>
+        <p class="kind">{run ? "Time of an autoscaler’s run" : "Time"}</p>
         <h1>
           {chosen && `At ${clock(range[1], last - began)}: `}
           {pending} pending; requested: {requested}.
@@ -88,17 +93,8 @@ function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zo
       <Section title="Utilisation" aside="requested share of what pods can have">
         <Chart label={`Utilisation: now ${requested}`} lines={used.map(([name, values]) => [`${name} requested`, values] as const)} shares {...shared} />
       </Section>
-      {samples.nodes && (
-        <Section title="Nodes">
-          <Chart label={`Nodes: now ${plural(samples.nodes.at(-1)!, "node")}`} lines={[["nodes", samples.nodes]]} {...shared} />
-        </Section>
-      )}
-      {samples.cost && (
-        <Section title="Money" aside="what the nodes cost in an hour">
-          <Chart label={`Money: now ${samples.cost.at(-1)!.toFixed(2)} an hour`} lines={[["an hour costs", samples.cost]]} {...shared} />
-        </Section>
-      )}
-      <Replay range={range} moment={moment} show={setMoment} />
+      <Growth {...{ now, began, samples, marks, chosen, zoom, moment }} />
+      <Replay {...{ run, range, moment }} show={setMoment} />
       <Section title="Pods" aside={plural(shown.length, "pod")}>
         <Legend of={KEY} />
         <Table
@@ -118,6 +114,27 @@ function Shown({ history: { now, began, samples, lanes, marks = [] }, chosen, zo
           ]}
         />
       </Section>
+    </>
+  );
+}
+
+type GrowthProps = Pick<History, "now" | "began" | "samples" | "marks"> & Pick<ShownProps, "chosen" | "zoom"> & { moment?: number | undefined };
+
+/** How many nodes there are, and what they cost. */
+function Growth({ now, began, samples, marks = [], chosen, zoom, moment }: GrowthProps) {
+  const shared = { marks, at: samples.at, range: chosen ?? ([began, Math.max(now, began + 1)] as const), zoom, moment };
+  return (
+    <>
+      {samples.nodes && (
+        <Section title="Nodes">
+          <Chart label={`Nodes: now ${plural(samples.nodes.at(-1)!, "node")}`} lines={[["nodes", samples.nodes]]} {...shared} />
+        </Section>
+      )}
+      {samples.cost && (
+        <Section title="Money" aside="what the nodes cost in an hour">
+          <Chart label={`Money: now ${samples.cost.at(-1)!.toFixed(2)} an hour`} lines={[["an hour costs", samples.cost]]} {...shared} />
+        </Section>
+      )}
     </>
   );
 }

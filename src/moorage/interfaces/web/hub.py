@@ -456,17 +456,18 @@ class Hub:
                 self._snapshots.popitem(last=False)
         return await asyncio.shield(task)
 
-    async def history(self, view: View, span: tuple[float, float] | None = None) -> bytes:
-        """Return the encoded history of a time span (default: all known history), compressed with gzip."""
+    async def history(self, view: View, span: tuple[float, float] | None = None, run: Past | None = None) -> bytes:
+        """Return the encoded history of a time span (default: all known history), compressed with gzip. ``run``: of a run."""
         await self.ready()
-        rows = TimelineRows.of(self.mirror) if self._recorded is None else await asyncio.to_thread(self._recorded.rows)
-        now = self._clock()
+        recorded, now = run or self._recorded, self._clock() if run is None else run.span[1]
+        rows = TimelineRows.of(self.mirror) if recorded is None else await asyncio.to_thread(recorded.rows)
         return await asyncio.to_thread(lambda: _compressed(timeline_document(rows, now, view, span)))
 
-    async def past(self, view: View, user: str, at: float) -> bytes:
-        """Return the encoded snapshot of a time in the past, compressed with gzip."""
+    async def past(self, view: View, user: str, at: float, run: Past | None = None) -> bytes:
+        """Return the encoded snapshot of a time in the past, or of a run, compressed with gzip."""
         await self.ready()
-        recorded, notes = self._recorded, (_NODES_OF_NOW,) if self._recorded is None else ()
+        recorded = run or self._recorded
+        notes = (_NODES_OF_NOW,) if recorded is None else ()
         header = Header(release=self.source.release, id="", at=_stamp(at), live=False, writable=False, user=user, notes=notes)
         rows, gone = SnapshotRows.of(self.mirror), list(self.mirror.gone)
         found = partial(rows_at, rows, gone, at) if recorded is None else partial(recorded.state, at)

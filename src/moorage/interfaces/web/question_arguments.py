@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,10 @@ _MOST_LIST: Final = 2000
 _MOST_FILE: Final = 512 << 10
 #: A reference to a workload or pod, such as KIND/NAME. It cannot be the path of a file outside of the question's folder.
 _REFERENCE: Final = re.compile(r"[a-zA-Z0-9-]+(/[a-z0-9][a-z0-9.-]*){1,2}")
+#: In the folder of a question: the log of an autoscaler's run, and the instance types that came with the question.
+RUN: Final = "run"
+TYPES: Final = "instance-types.json"
+TYPES_OPTION: Final = "--instance-types="
 #: Commands that have a time limit.
 _SEARCHING: Final = frozenset({"explain", "capacity", "plan", "drain", "survive", "compare", "report", "sweep"})
 #: How edits begin: KIND/NAME or config, and what to change. A path does not.
@@ -239,10 +243,6 @@ def _drain(reader: _Reader) -> None:
         reader.text(name, name.replace("_", "-"))
 
 
-def _cordon(reader: _Reader) -> None:
-    reader.positional += reader.texts("cordon")
-
-
 def _fail(reader: _Reader) -> None:
     named = reader.texts("fail")
     reader.text("mode", "mode")
@@ -263,8 +263,7 @@ def _survive(reader: _Reader) -> None:
 def _compare(reader: _Reader) -> None:
     with reader.fields_of("compare") as inner:
         for side in ("a", "b"):
-            config = inner.take(side, str | dict[str, Any], "")
-            if config:
+            if config := inner.take(side, str | dict[str, Any], ""):
                 inner.options.append(f"--{side}={inner.file(f'{side}.yaml', config)}")
             inner.text(f"{side}Release", f"{side}-release")
         inner.flag("replaceAll", "replace-all")
@@ -302,6 +301,11 @@ def _simulate(reader: _Reader) -> None:
         inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
         if pools := inner.take("pools", str | list[Any], ""):
             inner.options.append(f"--autoscale={inner.file('pools.yaml', pools)}")
+        elif autoscaler := inner.take("autoscaler", Literal["karpenter", "cluster-autoscaler"], ""):
+            inner.options += [f"--autoscale={autoscaler}", f"--record={RUN}"]
+            if types := inner.take("instanceTypes", str | list[Any] | dict[str, Any], ""):
+                inner.options.append(f"{TYPES_OPTION}{inner.file(TYPES, types)}")
+            inner.number("spotInterruptions", "spot-interruptions", 0, 3600, float)
         inner.number("until", "until", 0, 10_000_000, float)
 
 
@@ -343,7 +347,7 @@ _QUESTIONS: Final = (
     _Question("plan", "NodePlan", "plan", _plan),
     _Question("types", "NodePlan", "plan", _plan),
     _Question("drain", "DrainReport", "drain", _drain),
-    _Question("cordon", "DrainReport", "cordon", _cordon),
+    _Question("cordon", "DrainReport", "cordon", lambda reader: reader.positional.extend(reader.texts("cordon"))),
     _Question("fail", "Survival", "fail", _fail),
     _Question("survive", "Survival", "survive", _survive),
     _Question("compare", "Comparison", "compare", _compare),

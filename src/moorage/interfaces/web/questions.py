@@ -22,6 +22,7 @@ from aiohttp import web
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
 from moorage.interfaces.web import question_arguments
+from moorage.interfaces.web.hub import Past
 from moorage.interfaces.web.site import Site, Visitor, check_may_list, json_response, read_body
 
 _RUNNING: Final = "running"
@@ -50,7 +51,7 @@ class ClusterInputs(Protocol):
 
 
 class AskedQuestion(msgspec.Struct, gc=False):
-    """A question: its state, and its answer when it has one. ``version`` grows with each change."""
+    """A question: its state, and its answer when it has one. ``version`` grows with each change; ``run``: what it recorded."""
 
     id: str
     user: str
@@ -62,6 +63,7 @@ class AskedQuestion(msgspec.Struct, gc=False):
     error: str = ""
     version: int = 0
     ended_at: float = 0.0
+    run: Past | None = None
     task: asyncio.Task[None] | None = None
 
     def document(self) -> dict[str, Any]:
@@ -73,6 +75,8 @@ class AskedQuestion(msgspec.Struct, gc=False):
 def _words(arguments: question_arguments.Arguments, given: Sequence[str]) -> tuple[str, ...]:
     """Return all arguments of the command; ``given`` are those for the cluster and the scheduler."""
     command, *rest = arguments.words
+    if f"--record={question_arguments.RUN}" not in rest:
+        given = [word for word in given if not word.startswith(question_arguments.TYPES_OPTION)]
     if command != "config":
         return (command, *given, "-o", "json", *rest)
     kept = [word for word in given if word.startswith(("--plugins=", "--feature-gates="))]
@@ -90,10 +94,11 @@ class Board:
 
     def __init__(
         self, folder: Path, inputs: ClusterInputs, answer: question_arguments.Answering, limits: QuestionLimits | None = None,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None, past_of: Callable[[Path], Past | None] = lambda folder: None,
     ) -> None:  # fmt: skip
         self.limits = limits or QuestionLimits()
         self._folder, self._inputs, self._answer, self._on_change = folder, inputs, answer, on_change
+        self._past_of = past_of
         self._questions: OrderedDict[str, AskedQuestion] = OrderedDict()
         self._turn = asyncio.Semaphore(self.limits.running)
         self._copying = asyncio.Lock()
@@ -150,6 +155,10 @@ class Board:
                 self._change(question, "computing")
                 await process.run(self.limits.process, lambda text: self._change(question, text))
                 question.answer = process.answer
+                if process.answer and (folder / question_arguments.RUN).is_dir():
+                    question.run = await asyncio.to_thread(self._past_of, folder)
+                if question.run is not None:
+                    question.answer = b'{"run":"%s",' % question.id.encode() + process.answer.lstrip()[1:]
                 self._end(question, "done" if process.answer else "failed", "", process.error)
         except asyncio.CancelledError:
             self._end(question, "cancelled", "cancelled")
@@ -160,7 +169,8 @@ class Board:
             _LOG.exception("question %s", question.id)
             self._end(question, "failed", "", f"{type(error).__name__}: {error}")
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if question.run is None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _change(self, question: AskedQuestion, text: str) -> None:
         if question.state == _RUNNING:
@@ -185,6 +195,7 @@ class Board:
             if old or len(ended) - at > self.limits.kept or size > self.limits.kept_bytes:
                 size -= len(one.answer)
                 del self._questions[one.id]
+                shutil.rmtree(self._folder / f"question-{one.id}", ignore_errors=True)
 
 
 # -- question routes ---------------------------------------------------------------------------------------------------
@@ -210,6 +221,7 @@ class QuestionRoutes:
         site.route("GET", "/lab/v1/pods/{namespace}/{name}/explanation", self._explain)
         site.on_enter.append(prepare)
         site.on_end.append(board.end)
+        site.run_of = lambda user, id_: found.run if (found := board.find(user, id_)) is not None else None
         site.notices = self._notices
 
     async def _ask(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:

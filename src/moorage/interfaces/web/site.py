@@ -31,7 +31,7 @@ from moorage.cluster.apiserver.http.connections import Connection
 from moorage.cluster.apiserver.http.lists import abort, limit_buffers, write
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.errors import InputError
-from moorage.interfaces.web.hub import Hub
+from moorage.interfaces.web.hub import Hub, Past
 from moorage.interfaces.web.mirror import View
 
 # -- browser sessions --------------------------------------------------------------------------------------------------
@@ -292,6 +292,8 @@ class Site:
         #: Returns, for a user's name, a function that returns the user's events since its last call. Each stream calls this
         #: once.
         self.notices: Callable[[str], Callable[[], list[bytes]]] = lambda name: list
+        #: Returns what a user's question with this id recorded, if it did.
+        self.run_of: Callable[[str, str], Past | None] = lambda name, id_: None
         self._routes: list[tuple[str, re.Pattern[str], Any]] = []
         self.route("GET", "/lab/v1/snapshot", self._snapshot)
         self.route("GET", "/lab/v1/events", self._events)
@@ -391,12 +393,20 @@ class Site:
         view, at = await self.view(visitor), request.query.get("at")
         if at is None:
             return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable, asks=self.asks))
-        return compressed(request, await _known(self.hub.past(view, visitor.name, _moment(at))))
+        return compressed(request, await _known(self.hub.past(view, visitor.name, _moment(at), self._run(request, visitor))))
 
     async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         ends = [request.query.get(name) for name in ("from", "to")]
         span = None if None in ends else (_moment(ends[0]), _moment(ends[1]))
-        return compressed(request, await _known(self.hub.history(await self.view(visitor), span)))
+        return compressed(request, await _known(self.hub.history(await self.view(visitor), span, self._run(request, visitor))))
+
+    def _run(self, request: web.BaseRequest, visitor: Visitor) -> Past | None:
+        """Return the run of a question that the address names; None if it names none."""
+        id_ = request.query.get("run")
+        found = None if id_ is None else self.run_of(visitor.name, id_)
+        if id_ is not None and found is None:
+            raise statuses.ApiError(404, "NotFound", "this run is no longer kept; ask again", kind="questions", name=id_)
+        return found
 
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
         await self.view(visitor)

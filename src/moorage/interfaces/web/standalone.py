@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
-from moorage.basis.recording.log_reader import ClusterLog, LogChange
+from moorage.basis.recording.log_reader import ClusterLog, LogChange, log_of
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
@@ -30,7 +31,7 @@ from moorage.interfaces.web.hub import Hub, TimelineRows
 from moorage.interfaces.web.live_site import SetupRoute
 from moorage.interfaces.web.mirror import Mirror, PriceOf, SnapshotRows
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
-from moorage.interfaces.web.question_arguments import Answering
+from moorage.interfaces.web.question_arguments import RUN, TYPES, Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.rows import PodRow, pod_row
 from moorage.interfaces.web.site import Sessions, Site, is_own_path
@@ -82,7 +83,7 @@ async def serve_cluster(
     PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
-        board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake)
+        board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))
         QuestionRoutes(site, board, tuple, answer.prepare)
         async with serving(_application(site), listen(_LOCAL, port), None) as bound:
             on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")
@@ -218,6 +219,15 @@ class RecordedPast:
                     mirror.put_pod(_timed(pod_row(_pod(one.after)), waited, at, is_listed=one.at == self._first), at)
         offered += ((since, float("inf"), amounts) for since, amounts in nodes.values())
         return replace(TimelineRows.of(mirror), capacity=offered, began=self.span[0])
+
+
+def run_in(folder: Path, price_of: PriceOf | None) -> RecordedPast | None:
+    """Return the run that a question recorded in its folder. Nodes cost what instance types that came with it say."""
+    from moorage.simulator.autoscalers.instance_types import read_price_list  # rarely needed
+
+    found, types = log_of(str(folder / RUN)), folder / TYPES
+    prices = read_price_list(str(types)).price_of if types.exists() else price_of
+    return None if found is None else RecordedPast(*found, prices)
 
 
 def _timed(pod: PodRow, waited: PodRow | None, at: float, *, is_listed: bool) -> PodRow:

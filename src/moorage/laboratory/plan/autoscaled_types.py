@@ -31,7 +31,7 @@ class AutoscaledTypes(NamedTuple):
     ``limits``   of what it adds
     ``kept``     node → why it never removes the node
     ``least``    node type → how many existing nodes of it must stay
-    ``prices``   what existing nodes cost
+    ``prices``   what existing nodes cost; ``currency``: of all prices, if it is known
     ``missing``  what the input does not say, and what is assumed instead
     """
 
@@ -41,6 +41,7 @@ class AutoscaledTypes(NamedTuple):
     least: Mapping[str, int] = {}
     prices: Mapping[str, float] = {}
     missing: tuple[str, ...] = ()
+    currency: str = ""
 
 
 def of_karpenter(given: ClusterInput, prices: PriceList) -> AutoscaledTypes:
@@ -61,7 +62,7 @@ def of_karpenter(given: ClusterInput, prices: PriceList) -> AutoscaledTypes:
             limits.append(TypeLimit(text, max(most, 0), {one.name: _counted(one, name) for one in own}))
     kept = {held.name: why for held in cluster.nodes if (why := tuple(_keeping(*karpenter.blocked(held))))}
     known = {held.name: price for held in cluster.nodes if (price := cluster.prices.price_of(held.labels)) is not None}
-    return AutoscaledTypes(tuple(types), tuple(limits), kept, prices=known, missing=karpenter.missing)
+    return AutoscaledTypes(tuple(types), tuple(limits), kept, prices=known, missing=karpenter.missing, currency=prices.currency)
 
 
 def _counted(one: NodeType, resource: str) -> float:
@@ -105,4 +106,5 @@ def of_cluster_autoscaler(given: ClusterInput, prices: PriceList | None, now_s: 
         elif blocking is not None:
             kept[node.name] = (BlockingPod(blocking[0].key, blocking[1].reason, text=blocking[1].text),)
     least = {name: state.pool.min for name, state in states.items() if state.pool.min}
-    return AutoscaledTypes(types, (), kept, least, missing=found.missing)
+    currency = prices.currency if prices is not None else ""
+    return AutoscaledTypes(types, (), kept, least, missing=found.missing, currency=currency)

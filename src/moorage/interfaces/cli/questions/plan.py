@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import click
 
+from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import project_setting
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.drain import dump_time_s
@@ -72,11 +73,22 @@ def _check(given: Mapping[str, Any]) -> None:
 def _types(given: Mapping[str, Any], asked: Asked) -> AutoscaledTypes:
     """Return what can be bought: what the file says, or the cluster's autoscaler."""
     if not given["autoscaler"]:
-        return AutoscaledTypes(tuple(read_types(given["types"])) if given["types"] else ())
+        return AutoscaledTypes(tuple(read_types(given["types"])) if given["types"] else (), currency=_currency(given["types"]))
     prices = read_price_list(given["types"]) if given["types"] else None
     if prices is not None and given["autoscaler"] == "karpenter":
         return of_karpenter(asked.changed_input, prices)
     return of_cluster_autoscaler(asked.changed_input, prices, dump_time_s(asked))
+
+
+def _currency(path: str | None) -> str:
+    """Return the currency that a file of instance types gives; "" for a file of other node types."""
+    with suppress(InputError):
+        return read_price_list(path).currency if path else ""
+    return ""
+
+
+def _unit(given: Mapping[str, Any], known: AutoscaledTypes) -> str:
+    return f"{known.currency} {given['unit']}".strip()
 
 
 def _asked_of(given: Mapping[str, Any]) -> dict[str, str]:
@@ -98,7 +110,7 @@ def _consolidation(
     })  # fmt: skip
     question = ConsolidationQuestion(
         asked.budget, types, given["buy"], DrainFlags(ignore_daemonsets=True, **flags),
-        unit=given["unit"], progress=progress.say, kept=known.kept, least=known.least if types else {},
+        unit=_unit(given, known), progress=progress.say, kept=known.kept, least=known.least if types else {},
         prices=known.prices if types else {},
         assumptions=_assumptions(given, known),
     )  # fmt: skip
@@ -117,7 +129,7 @@ def _plan(
     })  # fmt: skip
     named = _added(cluster, given["pods"]) if given["pods"] else None
     question = PlanQuestion(
-        planned_pods(cluster, named), types, asked.budget, given["objective"], given["unit"],
+        planned_pods(cluster, named), types, asked.budget, given["objective"], _unit(given, known),
         whole_queue=named is None, executor=executor, progress=progress.say,
         budget=math.inf if given["budget"] is None else given["budget"], limits=known.limits,
         assumptions=_assumptions(given, known),

@@ -59,11 +59,14 @@ def _kinds(given: dict[str, Any]) -> tuple[str, ...]:
 def _serve(given: dict[str, Any]) -> int:
     """Place the pending pods and serve the cluster as it is then."""
     from moorage.interfaces.cli.questions.report_serving import inheriting, serve  # aiohttp is loaded only for this
+    from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of
+
+    kinds = () if given["live"] else (*KINDS, *kinds_of("karpenter"), *kinds_of("cluster-autoscaler"))
 
     with ExitStack() as block:
         block.enter_context(keeping_what_is_read())
         with Progress.of(given) as progress:
-            cluster = block.enter_context(open_question(given, progress, _kinds(given))).cluster
+            cluster = block.enter_context(open_question(given, progress, kinds)).cluster
         answer = block.enter_context(inheriting())  # while no other thread runs
         with Progress.of(given) as progress:
             progress.say("placing pods …")

@@ -19,7 +19,10 @@ from moorage.interfaces.web.standalone import serve_cluster
 from moorage.laboratory.cluster import Cluster
 
 #: Parameters of a question command → options: with paths as values, with other values, and without values.
-_FILES: Final = {"paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig"}
+_FILES: Final = {
+    "paths": "filename", "config": "config", "replacements": "replace", "kubeconfig": "kubeconfig",
+    "instance_types": "instance-types",
+}  # fmt: skip
 _VALUES: Final = {
     "edits": "edit", "cordoned": "cordon", "removed": "remove-nodes", "added": "add-nodes", "scaled": "scale",
     "treat_as": "treat-as", "validate": "validate", "emulate": "emulate", "algorithm_provider": "algorithm-provider",
@@ -33,7 +36,7 @@ def input_words(given: Mapping[str, Any]) -> list[str]:
     """Return the options for input, scheduler and changes of a question command, with absolute paths."""
     words = [f"--{option}" for name, option in _FLAGS.items() if given[name]]
     for name, option in _FILES.items():
-        words += [f"--{option}={place_of(one)}" for one in _all(given[name])]
+        words += [f"--{option}={place_of(one)}" for one in _all(given.get(name))]
     for name, option in _VALUES.items():
         words += [f"--{option}={one}" for one in _all(given[name])]
     return words + [f"--plugins={absolute_plugin(one)}" for one in given["plugins"]]

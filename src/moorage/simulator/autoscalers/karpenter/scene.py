@@ -71,7 +71,6 @@ class ProvisioningPool:
     name: str
     requirements: keys.Requirements
     taints: tuple[Taint, ...] = ()
-    startup_taints: tuple[Taint, ...] = ()
     limits: Mapping[str, int] | None = None
     weight: int = 0
     static: bool = False
@@ -119,7 +118,7 @@ def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
     budgets = disruption.get("budgets")
     try:
         return ProvisioningPool(
-            name, _requirements(name, spec), _taints(template, "taints"), _taints(template, "startupTaints"),
+            name, _requirements(name, spec), _taints(template, "taints"),
             None if not limits else amounts(limits, f"{where}: spec.limits"),
             int(spec.get("weight") or 0), spec.get("replicas") is not None, conditions.get("Ready", "True") == "True", policy,
             _seconds(disruption.get("consolidateAfter", "0s")),

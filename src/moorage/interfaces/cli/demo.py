@@ -9,19 +9,11 @@ import click
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import bundled_folder
-from moorage.interfaces.cli.main import OK, DescribedCommand
+from moorage.interfaces.cli.main import OK
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import output_style, print_styled
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options
-
-EPILOG = """Examples:
-
-\b
-    moorage demo
-    moorage demo --copy .
-
-The tutorial goes on from here: moorage help first-simulation. Options of the scheduler: moorage help simulate
-"""
 
 
 def examples_folder() -> Path:
@@ -32,8 +24,7 @@ def examples_folder() -> Path:
     return bundled_folder("examples", "demo", "examples")
 
 
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option("--copy", "target", metavar="DIR", help="Copy the examples to DIR/examples instead, to work with them.")
+@described("demo")
 def demo(target: str | None) -> int:
     """Schedule the pods of a bundled example cluster, and print commands to try next.
 

@@ -14,19 +14,10 @@ import click
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import bundled_folder
-from moorage.interfaces.cli.main import OK, DescribedCommand, cli
+from moorage.interfaces.cli.main import OK, cli
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import bare, output_style, shows_colour
 
-EPILOG = """Examples:
-
-\b
-    moorage help
-    moorage help drain
-    moorage help first-simulation
-    moorage help capacity.schema.json
-
-The options of a command: moorage COMMAND --help
-"""
 #: Folder → the heading of its pages in the list, in the order to read them.
 _KINDS: Final = {
     "tutorial": "Tutorials", "how-to": "How to", "reference": "Reference", "reference/plugins": "Plugins",
@@ -49,8 +40,7 @@ def help_pages() -> dict[str, Path]:
     return {path.stem: path for kind in _KINDS for path in sorted((folder / kind).glob("*.md"))}
 
 
-@click.command("help", cls=DescribedCommand, epilog=EPILOG)
-@click.argument("words", nargs=-1, metavar="[TOPIC]")
+@described("help", name="help")
 def show_help(words: tuple[str, ...]) -> int:
     """Show a page of the documentation; without a topic, list them.
 

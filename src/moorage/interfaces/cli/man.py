@@ -11,16 +11,9 @@ import click
 
 from moorage import __version__
 from moorage.errors import InputError
-from moorage.interfaces.cli.main import OK, DescribedCommand, cli
+from moorage.interfaces.cli.main import OK, cli
+from moorage.interfaces.cli.option_tables import described
 
-EPILOG = """Examples:
-
-\b
-    moorage man simulate | man -l -
-    moorage man --write ~/.local/share/man/man1
-
-How to install: moorage help man
-"""
 #: click's mark at the start of a paragraph whose line breaks are kept.
 _AS_IT_IS = "\b\n"
 
@@ -92,9 +85,7 @@ def man_pages(
                 yield from man_pages(found, ctx, word)
 
 
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.argument("words", nargs=-1, metavar="[COMMAND]")
-@click.option("--write", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write all pages into this folder.")
+@described("man")
 def man(words: tuple[str, ...], folder: Path | None) -> int:
     """Print the man page of a command, by default that of moorage, or write all of them into a folder."""
     pages = dict(man_pages())

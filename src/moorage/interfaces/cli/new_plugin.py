@@ -15,10 +15,10 @@ import click
 
 from moorage.basis import folder_of
 from moorage.errors import InputError
-from moorage.interfaces.cli.main import OK, CommandGroup, DescribedCommand
+from moorage.interfaces.cli.main import OK, CommandGroup
+from moorage.interfaces.cli.option_tables import described
 from moorage.plugins import builtin_registry
 
-KINDS: Final = ("filter", "score")
 #: What the folder holds → the template in ``new_plugin_files``.
 _FILES: Final = {
     "$module.py": "$kind.py", "test_$module.py": "test_$kind.py", "pyproject.toml": "pyproject.toml",
@@ -41,28 +41,18 @@ def files_of(kind: str, module: str, cls: str) -> Mapping[str, str]:
 
 # -- plugin ------------------------------------------------------------------------------------------------------------
 
-EPILOG = """Examples:
-
-\b
-    moorage plugin new team_nodes
-    moorage plugin new near_data --kind score
-
-What the folder holds: moorage help plugin-new
-"""
 #: A module's name that is also valid as the name of a distribution.
 _USABLE: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?")
 #: Names that a plugin cannot have, because the written files use them for something else.
 _USED: Final = frozenset({"Hold", "NodeInfo", "PodInfo", "TEAM", "moorage", "pytest", "setuptools"})
 
 
-@click.group(cls=CommandGroup, epilog=EPILOG)
+@described("plugin", CommandGroup)
 def plugin() -> None:
     """Start a plugin of your own."""
 
 
-@plugin.command(cls=DescribedCommand, epilog=EPILOG, short_help="Write a folder with a new plugin.")
-@click.argument("name")
-@click.option("--kind", type=click.Choice(KINDS), default="filter", show_default=True, help="What the plugin does with nodes.")
+@described("plugin-new", short_help="Write a folder with a new plugin.")
 def new(name: str, kind: str) -> int:
     """Write a folder NAME with a working plugin to change.
 
@@ -82,6 +72,9 @@ def new(name: str, kind: str) -> int:
     click.echo(f"    cd {name}\n    {run_tests}")
     click.echo(f"    moorage simulate -f cluster.yaml --config scheduler.yaml --plugins ./{name}.py:{cls}")
     return OK
+
+
+plugin.add_command(new)
 
 
 def _class_name(name: str) -> str:

@@ -118,15 +118,15 @@ _TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 }
 
 
-def described(name: str, cls: Any = DescribedCommand, **settings: Any) -> Callable[[Callable[..., Any]], Any]:
+def described(table: str, cls: Any = DescribedCommand, **settings: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a command of a function, with the parameters and examples of its table.
 
-    ``name``      that of the table: ``record-cut`` for ``moorage record cut``
+    ``table``     its name: ``record-cut`` for ``moorage record cut``
     ``cls``       the class of the command
     ``settings``  others, as click takes them
     """
     make: Callable[[Callable[..., Any]], Any] = click.command(
-        cls=cls, epilog=examples_of(name), params=parameters_of(name), **settings
+        cls=cls, epilog=examples_of(table), params=parameters_of(table), **settings
     )
     return make
 

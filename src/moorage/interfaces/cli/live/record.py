@@ -27,7 +27,7 @@ from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
-from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup, DescribedCommand
+from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup
 from moorage.interfaces.cli.option_tables import AUTO, described
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
@@ -133,10 +133,7 @@ _VERDICTS: Final = {
 }
 
 
-@click.command(cls=DescribedCommand, short_help="Say what a log covers, and whether decisions agree.")
-@click.argument("directory", metavar="LOG")
-@click.option("--verify", is_flag=True, help="Read the whole log, and name each damaged place.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it.")
+@described("record-status", short_help="Say what a log covers, and whether decisions agree.")
 def status(directory: str, verify: bool, output: str) -> int:
     """Say what LOG covers, whether its recorder runs, and how far Moorage decides as the cluster's scheduler does.
 

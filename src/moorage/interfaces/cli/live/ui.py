@@ -5,32 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import click
 import msgspec
 
 from moorage.errors import ClusterError, InputError
-from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import say
 from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
-
-EPILOG = """\b
-Examples:
-    moorage ui --context moorage
-    moorage ui --kubeconfig ~/.moorage/kubeconfig
-
-The web interface: moorage help web-ui
-"""
 
 
 class _Link(msgspec.Struct):
     token: str
 
 
-@click.command(cls=DescribedCommand, epilog=EPILOG)
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
-@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig; by default the one that kubectl uses.")
+@described("ui")
 def ui(**given: Any) -> None:
     """Print a link to the web interface of a running moorage up.
 

@@ -29,6 +29,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 DATA = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
 DOTTED = re.compile(r"moorage(?:\.\w+)+")
 BESIDE = re.compile(r"^(\w+(?:\.\w+)*):\w+$", re.MULTILINE)  # a name in a module, below the folder of the text
+QUOTED = re.compile(r'"(\w+(?:\.\w+)+)"')  # in a table: a module, below a package that the table is in
 NAMING = {".py", ".md", ".toml", ".yaml", ".json", ".ts", ".tsx", ""}  # files that can name a module
 
 
@@ -157,7 +158,10 @@ def _flat_folders(every: Iterable[Module]) -> Iterator[str]:
 def _unnamed(root: Path, every: Sequence[Module]) -> Iterator[str]:
     used = set(_named_outside(root))
     for table in (root / "src/moorage").rglob("*.toml"):
-        used.update(DOTTED.findall(table.read_text(encoding="utf-8")))
+        text = table.read_text(encoding="utf-8")
+        used.update(DOTTED.findall(text))
+        for folder in table.relative_to(root / "src").parents:
+            used.update(f"{'.'.join(folder.parts)}.{name}" for name in QUOTED.findall(text))
     for one in every:
         used |= one.named - {one.name}
     packages = {name.rsplit(".", cut)[0] for name in used for cut in range(1, name.count(".") + 1)}

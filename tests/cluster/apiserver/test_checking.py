@@ -197,6 +197,10 @@ POD_CHANGES = {  # from, to, what is said of it
     "nothing": (BASE, {}, []),
     "an image": (BASE, {"containers": [{**BASE["containers"][0], "image": "j"}]}, []),
     "resources": (BASE, {"containers": [{**BASE["containers"][0], "resources": {}}]}, [OTHER]),
+    "empty limits that are left out": (
+        {**BASE, "containers": [{**BASE["containers"][0], "resources": {"limits": {}, "requests": {"cpu": "1"}}, "env": []}]},
+        {"containers": [{**BASE["containers"][0], "resources": {"requests": {"cpu": "1"}}}]}, [],
+    ),
     "a container more": (BASE, {"containers": BASE["containers"] * 2}, ["spec.containers: Forbidden: pod updates may not add"]),
     "a node": (BASE, {"nodeName": "n"}, [OTHER]),
     "a scheduler": (BASE, {"schedulerName": "x"}, [OTHER]),

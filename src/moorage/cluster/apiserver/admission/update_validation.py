@@ -78,8 +78,11 @@ def _spec(document: Document) -> Document:
 
 
 def _without_empty(spec: Document) -> Document:
-    """Return a spec without empty fields."""
-    return {name: value for name, value in spec.items() if value not in (None, [], {})}
+    """Return a spec without empty fields, also of its containers and of what these request."""
+    held = {**spec, "resources": _without_empty(spec.get("resources") or {})} if "resources" in spec else {**spec}
+    for part in held.keys() & {"containers", "initContainers"}:
+        held[part] = [_without_empty(one) for one in held[part] or ()]
+    return {name: value for name, value in held.items() if value not in (None, [], {})}
 
 
 def _revert_allowed(before: Document, after: Document) -> None:

@@ -68,6 +68,7 @@ class RequestOptions(NamedTuple):
 PLACED: Final = RequestOptions()
 
 
+@lru_cache(maxsize=512, typed=True)
 def amount(name: str, quantity: Quantity) -> int:
     """Return a quantity of resource ``name`` in the scheduler's units."""
     return milli_value(quantity) if name == "cpu" else value(quantity)

@@ -78,7 +78,7 @@ class BegunReading:
 
     def __init__(self, words: Sequence[str]) -> None:
         code = (Path(folder, one) for folder, _, files in os.walk(folder_of("moorage")) for one in files if one.endswith(".py"))
-        newest = max(one.stat().st_mtime_ns for one in code)  # in a checkout, the code changes within a version
+        newest = max((one.stat().st_mtime_ns for one in code), default=0)  # in a checkout, the code changes within a version
         self._question = repr((words, output_style(), newest))
         self._cache: LiveCache | None = None
         self._state = self._taken_at = ""

@@ -250,7 +250,7 @@ def _pressure(
     for resource in _LEAST:
         shares = {
             node: held.get(resource, 0) / offered for node, held in total.items()
-            if (offered := amount(resource, nodes[node].get(resource, 0)))  # type: ignore[arg-type]
+            if (offered := amount(resource, nodes[node].get(resource, 0)))
         }  # fmt: skip
         if shares:
             top = max(shares, key=lambda node: shares[node])

@@ -13,12 +13,10 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moorage.api.core import Pod
 from moorage.state.change_log import RowLog
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import PodMatcher
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo
 
 __all__ = [
     "NOTHING_TO_DO", "Domains", "FollowedScores", "Idle", "Pins", "Rule", "ScoresByCount", "Share", "Versioned",

@@ -28,8 +28,7 @@ from moorage.api.core import Taint
 from moorage.api.meta import Value
 from moorage.framework.explaining import ExplainingPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, Plugin, Reusable
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo
 
 __all__ = [
     "Change",

@@ -27,9 +27,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from moorage.framework.points import Plugin
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo
 
 __all__ = ["Detail", "ExplainingPlugin", "ShortfallPlugin", "TermsPlugin", "explains", "has_shortfall", "has_terms"]
 

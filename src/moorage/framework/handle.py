@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from moorage.framework.feature_gates import FeatureGates
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 __all__ = ["Handle", "WaitingPod"]
 

@@ -15,9 +15,8 @@ from moorage.errors import AttemptError, PluginError
 from moorage.framework.plugin_runner import MAX_SCORE, ask
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Status
-from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import GroupInfo, Placement, Proposal
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, Snapshot
 
 __all__ = ["GroupInfo", "Placement", "PlacementScores", "Proposal", "run_placement_generate", "run_placement_score"]
 

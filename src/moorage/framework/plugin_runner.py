@@ -24,10 +24,7 @@ from moorage.errors import AttemptError, PluginError
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Skip, Status, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = [
     "MAX_SCORE", "UNTOLD", "Scores", "are_in_range", "ask", "check_range", "drained", "failure_text", "merged",

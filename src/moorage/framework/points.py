@@ -23,11 +23,8 @@ from moorage.framework.handle import Handle
 from moorage.framework.post_filter import Attempt, Consult, PostFilterResult, WhatIf, WhatIfs
 from moorage.framework.reuse import Reuse, Scope, Signature
 from moorage.framework.verdicts import Hold, Narrow, Reject, Skip, Status, Wait
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
 from moorage.state.group_trees import GroupInfo, Placement, Proposal
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = [
     "NOTHING_TO_DO", "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Domains", "EnqueueExtensions",

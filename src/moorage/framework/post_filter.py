@@ -12,10 +12,7 @@ from msgspec import Struct
 
 from moorage.framework.effects import Effect
 from moorage.framework.verdicts import Code, Status, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo
+from moorage.state.view import BoolArray, IntArray, NodeInfo, PodInfo, Snapshot
 
 _C = TypeVar("_C")
 

@@ -22,8 +22,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import NEWEST_FORM, Hold, MessageForm, Reject
-from moorage.state.columns import IntArray
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView
 
 __all__ = [
     "Profile", "Step", "Timer", "args_of", "attach", "declared_name", "declared_wakes", "make_profile", "points_of", "reuse_of",

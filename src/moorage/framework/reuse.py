@@ -14,11 +14,8 @@ from typing import Any
 
 from moorage.api.meta import Object
 from moorage.framework.answer_forms import Domains, Idle, Pins, Share
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
 __all__ = ["Reuse", "Scope", "Signature"]
 

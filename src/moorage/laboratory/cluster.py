@@ -55,8 +55,7 @@ from moorage.simulator.outcome_collector import collect, refused_outcomes
 from moorage.simulator.pod_books import in_turn
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt, State
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 __all__ = ["Cluster"]
 

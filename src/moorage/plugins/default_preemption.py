@@ -32,10 +32,8 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Code, Hold, Status, Verdicts, fit_error
-from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import RowPriorities
+from moorage.state.view import PodInfo, RowPriorities, Snapshot
 
 __all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
 

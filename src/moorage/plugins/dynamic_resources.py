@@ -46,11 +46,8 @@ from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 __all__ = ["DynamicResources", "DynamicResourcesArgs"]
 

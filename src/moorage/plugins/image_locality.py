@@ -18,10 +18,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo
 
 __all__ = ["ImageLocality", "PodImages", "image_scores", "images_of_pod", "mapped_sums", "normalized_image_name"]
 

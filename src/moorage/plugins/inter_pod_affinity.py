@@ -33,11 +33,9 @@ from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity import affinity_scores
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
 from moorage.plugins.shared.default_normalize import NoPreScoreError
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm
 from moorage.state.pod_info import AffinityTerm, PodInfo
-from moorage.state.view import NodeInfo, NodeView, domain_ids
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, Snapshot, domain_ids
 
 __all__ = [
     "REASON_AFFINITY", "REASON_ANTI_AFFINITY", "REASON_EXISTING", "InterPodAffinity", "InterPodAffinityArgs", "refusals",

@@ -36,11 +36,8 @@ from moorage.plugins.affinity.node_affinity_reasons import (
     remedies_of_selector,
 )
 from moorage.plugins.shared.default_normalize import default_normalize
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import required_node_affinity, required_node_affinity_rows, rows_matching, rows_matching_term
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAffinityArgs", "PreferredTerm", "nodes_named"]
 

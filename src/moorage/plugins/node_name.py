@@ -15,8 +15,7 @@ from moorage.framework.changes import Change, RefusingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.explaining import Detail
 from moorage.framework.verdicts import Hold, Reject
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import NodeInfo, NodeView, PodInfo
 
 __all__ = ["REASON", "NodeName"]
 

@@ -17,10 +17,8 @@ from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.evictions import evict_all
 from moorage.plugins.shared.term_names import port_name
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
 from moorage.state.pod_info import HostPort, PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, Snapshot
 
 __all__ = ["REASON", "NodePorts", "clash"]
 

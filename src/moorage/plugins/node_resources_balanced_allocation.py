@@ -35,12 +35,9 @@ from moorage.plugins.resources.device_backed_scores import (
 from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, are_usual, demands, sub_path
 from moorage.plugins.resources.single_node_scores import balance_of
 from moorage.plugins.resources.whole_scores import Kind, UsageRuleMaker, Weighs
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.state.table import NodeTable
-from moorage.state.view import KeptColumn, NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["NodeResourcesBalancedAllocation", "balance", "balance_with"]
 

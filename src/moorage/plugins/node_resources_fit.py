@@ -53,11 +53,8 @@ from moorage.plugins.resources.fit_reasons import (
     why_short,
 )
 from moorage.plugins.resources.whole_scores import UsageRuleMaker, Wants, Weighs
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["ALWAYS_COMPARED", "NodeResourcesFit", "RequestedResource", "ignored_faults"]
 

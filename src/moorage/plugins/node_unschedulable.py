@@ -21,9 +21,7 @@ from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.taint_remedies import remedies_of_cordon
 from moorage.plugins.shared.term_names import CORDON as CORDONED
 from moorage.plugins.taint_toleration import tolerations_of
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo
 
 __all__ = ["REASON", "NodeUnschedulable"]
 

@@ -26,11 +26,8 @@ from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
 from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiNodes, CsiVolume, PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.labels import InternedColumn
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 __all__ = ["NeededVolumes", "NodeVolumeLimits"]
 

@@ -39,12 +39,9 @@ from moorage.plugins.shared.default_normalize import NoPreScoreError
 from moorage.plugins.spread import spread_scores
 from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.node_matching import required_node_affinity
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["REASON", "REASON_LABEL", "PodTopologySpread", "PodTopologySpreadArgs", "signature"]
 

@@ -25,11 +25,8 @@ from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.default_normalize import NoPreScoreError, default_normalize
 from moorage.plugins.shared.taint_remedies import remedies_of_taints
 from moorage.plugins.shared.term_names import taint_name, taint_text
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["CONDITIONS", "REASON", "TaintToleration", "tolerations_of"]
 

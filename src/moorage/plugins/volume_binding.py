@@ -53,10 +53,7 @@ from moorage.plugins.volumes.provisioning import (
 )
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find, remedies_of_volumes, why_unbound
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 __all__ = ["BoundVolumes", "VolumeBinding", "VolumeBindingArgs", "VolumeBindingState"]
 

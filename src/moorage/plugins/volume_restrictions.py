@@ -24,11 +24,8 @@ from moorage.framework.points import (
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volumes.pod_claims import claim_not_found, names_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_holders, why_held
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import Disk
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["DISK_TAKEN", "RestrictedVolumes", "VolumeRestrictions", "rows_taken"]
 

@@ -30,10 +30,7 @@ from moorage.plugins.volumes.pod_claims import (
     volume_signature,
 )
 from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
 __all__ = [
     "CONFLICT", "LABELS", "VolumeZone", "ZoneRequirement", "changed_zone", "volume_of", "waits_for_consumer",

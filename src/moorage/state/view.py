@@ -1,7 +1,7 @@
 """The plugins' view of nodes: all rows of the table, or some of them, through the same interface.
 
 Every array from a ``NodeView`` has one entry per row of the view, in its order. A view of all rows copies nothing; a view of
-some rows copies only those. Arrays are read-only for plugins.
+some rows copies only those. Arrays are read-only for plugins, which import pods, arrays and the snapshot from here, too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
 
 __all__ = [
-    "FewRows", "KeptColumn", "NodeInfo", "NodeView", "RowPriorities", "Snapshot", "domain_ids", "domain_sums",
-    "domains_with", "rows_with_labels",
+    "BoolArray", "FewRows", "IntArray", "KeptColumn", "NodeInfo", "NodeView", "PodInfo", "RowPriorities", "Snapshot",
+    "domain_ids", "domain_sums", "domains_with", "rows_with_labels",
 ]  # fmt: skip
 
 

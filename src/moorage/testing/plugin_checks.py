@@ -25,8 +25,7 @@ from moorage.framework.profile import Profile, Step, declared_name, declared_wak
 from moorage.framework.registry import unusable_names
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
 from moorage.state.cluster import ClusterState
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import Snapshot
+from moorage.state.view import PodInfo, Snapshot
 from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
 from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.reuse_checks import check_reuse

@@ -13,9 +13,7 @@ from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_scor
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, declared_wakes, make_profile, points_of
 from moorage.framework.verdicts import Status, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 __all__ = ["final_scores", "refusals", "wakes"]
 

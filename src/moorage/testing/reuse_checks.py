@@ -15,9 +15,7 @@ from moorage.framework.plugin_runner import normalized, scored
 from moorage.framework.profile import Step, reuse_of
 from moorage.framework.reuse import Reuse, Scope
 from moorage.framework.verdicts import Hold, Narrow, Skip
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 from moorage.testing.rule_checks import prepared, verdicts_of
 
 

@@ -19,8 +19,7 @@ from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_scor
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step, make_profile, points_of, reuse_of
 from moorage.framework.verdicts import Hold, Skip, Status, Verdicts
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView, Snapshot
+from moorage.state.view import NodeInfo, NodeView, PodInfo, Snapshot
 from moorage.testing.builders import failed_attempt
 
 Statuses = dict[str, Status | None]

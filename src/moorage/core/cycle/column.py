@@ -18,13 +18,10 @@ from moorage.core.cycle.removed_rows import NewRows, new_rows
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Step
 from moorage.state.change_log import RowLog
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.distinct_rooms import RoomRows
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
-from moorage.state.view import FewRows, NodeView
+from moorage.state.view import BoolArray, FewRows, IntArray, NodeView, PodInfo, Snapshot
 
 #: Stands in for the score of a refused row. Sums of columns with it are negative and do not overflow.
 REFUSED: Final = -(1 << 52)

@@ -28,10 +28,8 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.post_filter import Consult, PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 __all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
 

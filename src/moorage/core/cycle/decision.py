@@ -17,9 +17,7 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import NEWEST_FORM, Code, MessageForm, Status, Verdicts, fit_error
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, PodInfo, Snapshot
 
 #: kube-scheduler's own text for an empty cluster.
 NO_NODES = "no nodes available to schedule pods"

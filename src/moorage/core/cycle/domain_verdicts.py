@@ -25,12 +25,10 @@ from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP
-from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray, has_any
 from moorage.state.labels import LabelColumn
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 #: Added to the total of a row in a closed domain, once per key: makes any total negative and cannot overflow.
 _CLOSED: Final = -(1 << 52)

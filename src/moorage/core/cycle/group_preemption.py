@@ -20,10 +20,9 @@ from moorage.core.extenders.consultation import Asking
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.victim_units import Unit, Units
 from moorage.framework.verdicts import Code, Status
-from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import AnyGroup
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word.
 NEVER: Final = "not eligible due to preemptionPolicy=Never."

@@ -13,10 +13,8 @@ from moorage.framework.plugin_runner import ask, refused_rows
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
-from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, lazy
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 class Steps:

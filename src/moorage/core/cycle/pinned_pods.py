@@ -18,8 +18,7 @@ from moorage.framework.plugin_runner import ask, refused_rows, run_pre_filter
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 #: Shapes whose class is kept; all are dropped when there are more.

@@ -20,8 +20,7 @@ from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Signature
 from moorage.state.change_log import Journal
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 _OWN: Final = "moorage."
 #: Shapes cached, and numbers of signatures of plugins that read only nodes, and of all others.

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from moorage.core.preemption.what_if import Nominated, contenders
 from moorage.state.change_log import ChangeLog, Rearrangement, RowLog
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import BoolArray, PodInfo
 
 #: Stands for the former row of a node that had none.
 GONE: Final = -1

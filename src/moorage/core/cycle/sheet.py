@@ -26,10 +26,7 @@ from moorage.framework.plugin_runner import ask, check_range, normalized, refuse
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import SKIP
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 #: Answers about rooms with nominated pods that one sheet caches.
 _CROWDED_KEPT: Final = 4096

@@ -24,8 +24,7 @@ from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile
 from moorage.framework.reuse import Scope
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 #: Rows kept in all sheets together, at about 50 bytes each.
 _ROWS_KEPT: Final = 4_000_000

@@ -24,9 +24,7 @@ from moorage.errors import PluginError
 from moorage.framework.plugin_runner import refused_rows, run_filter, run_pre_filter, run_score, scored
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Skip, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 _NONE: Nominated = MappingProxyType({})
 _OWN: Final = "moorage."

@@ -49,10 +49,9 @@ from moorage.framework.effects import Effect, SetGroupCondition
 from moorage.framework.placements import GroupInfo
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
-from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import GroupNode, tree_of
 from moorage.state.pod_groups import group_key
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word.
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"

@@ -40,10 +40,8 @@ from moorage.core.preemption.reprieve import Victims
 from moorage.framework.effects import Question
 from moorage.framework.plugin_runner import MAX_SCORE, Scores
 from moorage.framework.verdicts import Code, Status, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import IntArray, PodInfo, Snapshot
 
 T = TypeVar("T")
 

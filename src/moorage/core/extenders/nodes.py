@@ -13,11 +13,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.labels import ImageHolders
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo
 
 
 class BareView(NodeView):

@@ -36,8 +36,7 @@ from moorage.framework.post_filter import PostFilterResult
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import ClusterState
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo
 
 # -- group outcome -----------------------------------------------------------------------------------------------------
 # The pods and the result of one attempt to place a pod group.

@@ -23,8 +23,7 @@ from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.row_importance import RankedRows, by_importance
 from moorage.framework.points import WhatIf, WhatIfs
 from moorage.framework.verdicts import Code, Status
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, IntArray, PodInfo
 
 #: kube-scheduler's own text, kept word for word: people search their events for it.
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"

@@ -18,10 +18,9 @@ from moorage.core.preemption.reprieve import NOBODY_LESSER, Victims
 from moorage.core.preemption.row_importance import started
 from moorage.framework.post_filter import WhatIf
 from moorage.framework.verdicts import Status
-from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import AnyGroup, below, entry_key
 from moorage.state.pod_groups import group_key
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 
 @dataclass(slots=True, eq=False)

@@ -23,9 +23,7 @@ from moorage.laboratory.trial.dry_run import rests
 from moorage.plugins.node_resources_fit import RequestedResource
 from moorage.plugins.spread.spread_scores import Spread
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot
 
 FIT: Final = "NodeResourcesFit"
 #: Plugins whose Filter never accepts a later instance on a node where it refused the first one.

@@ -25,10 +25,8 @@ from moorage.laboratory.edit.changes import apply, is_transient
 from moorage.laboratory.explain.verdicts import Stage, judgements_of
 from moorage.laboratory.node_groups import pool_of
 from moorage.state.cluster import ClusterState
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import Snapshot
+from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot
 
 # -- added nodes -------------------------------------------------------------------------------------------------------
 # Nodes that could be added to a cluster, one more of each group, and what refuses a pod even on an empty one.

@@ -34,10 +34,9 @@ from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.style import some_pods
 from moorage.report.workload_explanation import GangDomain, GangExplanation, GangPart, GangWay
-from moorage.state.columns import IntArray
 from moorage.state.group_trees import below, root_of
 from moorage.state.pod_groups import group_key
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import IntArray, PodInfo
 
 __all__ = ["explain_group", "group_named"]
 

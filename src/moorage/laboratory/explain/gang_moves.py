@@ -20,9 +20,8 @@ from moorage.api.pod_groups import PodGroup
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.explain.gang_room import Filling, GangRoom
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_groups import group_key
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, IntArray, PodInfo
 
 #: Among up to so many pods, every set is tried.
 _FEW: Final = 14

@@ -23,9 +23,7 @@ from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
 from moorage.laboratory.trial.trials import of_daemon_set
 from moorage.plugins.node_resources_fit import RequestedResource
 from moorage.simulator.owners import is_mirror
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot
 
 #: Plugins whose verdict on a node depends on the node and its free resources alone.
 _OF_THE_NODE: Final = frozenset([

@@ -34,8 +34,7 @@ from moorage.laboratory.explain.verdicts import engine_view, verdicts_of_all
 from moorage.plugins.node_affinity import preferred_terms
 from moorage.report.explanation_values import Flip, NodeTotal, ScoreReport, ScoreShare
 from moorage.state.columns import Column, IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView, Snapshot
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 # -- score model -------------------------------------------------------------------------------------------------------
 # The scores of one decision as a function of one node's usage, computed for each amount without scoring all nodes again.

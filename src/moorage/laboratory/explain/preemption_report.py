@@ -24,9 +24,7 @@ from moorage.framework.verdicts import Code, Status
 from moorage.laboratory.explain.verdicts import engine_view, row_names
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.report.explanation_values import PreemptionNode, PreemptionReport, VictimReport
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, PodInfo, Snapshot
 
 #: How many candidates are described pod by pod.
 _DESCRIBED: Final = 3

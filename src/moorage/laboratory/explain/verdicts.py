@@ -27,11 +27,8 @@ from moorage.framework.plugin_runner import UNTOLD, ask, drained, failure_text, 
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Verdicts
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
 # -- row names ---------------------------------------------------------------------------------------------------------
 # The names of the nodes of a table by row, and their order. Both are kept until a node is added or removed.

@@ -30,9 +30,8 @@ from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import PodInfo, Snapshot
 
 #: What is done with each field, label and annotation.
 RULES: Final[Mapping[str, Any]] = table_of("moorage.laboratory.redact", "rules.toml")

@@ -44,9 +44,7 @@ from moorage.plugins.volumes.provisioning import with_selected_node
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 # -- certain bindings --------------------------------------------------------------------------------------------------
 # Tell whether binding a pod with volumes or devices is certain to succeed in a simulation, without trying it.

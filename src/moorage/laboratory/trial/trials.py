@@ -29,11 +29,8 @@ from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import FewRows
+from moorage.state.view import BoolArray, FewRows, PodInfo, Snapshot
 
 if TYPE_CHECKING:
     from moorage.laboratory.plan.plan_bound import PlanProblem

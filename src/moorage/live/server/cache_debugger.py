@@ -13,8 +13,7 @@ from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.live.runtime.attempt_metrics import Log
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo
+from moorage.state.view import NodeInfo, PodInfo
 
 
 def compare(scheduler: Scheduler, nodes: Iterable[Node], pods: Iterable[Pod], log: Log) -> bool:

@@ -17,10 +17,8 @@ from moorage.plugins.affinity.affinity_scores import AffinityCounts, ResolvedTer
 from moorage.plugins.shared.evictions import evict_all, pods_near
 from moorage.plugins.shared.term_names import affinity_name, others_name, selector_text, topology_name
 from moorage.state.affinity_terms import AffinityTerm
-from moorage.state.columns import BoolArray
 from moorage.state.counts import PodMatcher
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView, domain_ids
+from moorage.state.view import BoolArray, NodeView, PodInfo, domain_ids
 
 #: How many pods are named.
 _MOST: Final = 3

@@ -14,10 +14,8 @@ from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement, co
 from moorage.framework.changes import Change, Remedies, term_text
 from moorage.framework.explaining import Detail
 from moorage.plugins.shared.term_names import ADDED_AFFINITY, NODE_AFFINITY, expression_name, selector_name
-from moorage.state.columns import BoolArray
 from moorage.state.node_matching import required_node_affinity, rows_labelled, rows_matching, rows_matching_term
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo
 
 
 def refusing_terms(pod: PodInfo, nodes: NodeView, added: NodeSelectorMatcher | None) -> Iterator[tuple[str, BoolArray]]:

@@ -28,8 +28,7 @@ from moorage.api.meta import Quantity
 from moorage.plugins.devices.group_claims import is_of_group
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDevice
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 #: The maximum number of devices of a claim (AllocationResultsMaxSize).
 MAX_RESULTS = 32

@@ -25,9 +25,8 @@ from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGat
 from moorage.plugins.devices.meter import Meter, Selectors
 from moorage.plugins.devices.pools import NodePools, PoolId, PoolRule, SliceOffers, SliceTaints, gather
 from moorage.state.change_log import Journal
-from moorage.state.columns import IntArray
 from moorage.state.table import NodeTable
-from moorage.state.view import Snapshot
+from moorage.state.view import IntArray, Snapshot
 
 # -- slice catalog -----------------------------------------------------------------------------------------------------
 # The catalog of resource slices, by pool and by node, and each node's pools, cached while nothing about them changes.

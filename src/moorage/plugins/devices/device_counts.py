@@ -22,8 +22,7 @@ from moorage.errors import AttemptError
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.meter import CostlyError, Meter
 from moorage.plugins.devices.pools import DeviceSelectorError, SelectionError, SliceDevice, SliceOffers, reaches
-from moorage.state.columns import IntArray
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView
 
 Floats = npt.NDArray[np.float64]
 

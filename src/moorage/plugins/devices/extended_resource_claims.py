@@ -21,9 +21,7 @@ from moorage.api.names import is_extended_resource_name
 from moorage.api.quantity import decimal_parts, value
 from moorage.plugins.devices.allocated_devices import EXTENDED_CLAIM, special_claim_uid
 from moorage.plugins.resources.device_backed_scores import DEVICE_CLASS_PREFIX, device_class_for
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView, Snapshot
+from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
 #: The name of the claim while it exists only in the scheduler; no object can have this name.
 SPECIAL_NAME: Final = "<extended-resources>"

@@ -21,8 +21,7 @@ from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.api.meta import OwnerReference
 from moorage.api.pod_groups import PodGroup, PodGroupResourceClaim
 from moorage.framework.effects import Amend, Effect
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 GROUPS: Final = "podgroups"
 _API_GROUP: Final = "scheduling.k8s.io"

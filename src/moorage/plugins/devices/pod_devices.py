@@ -19,11 +19,8 @@ from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape, ShapeAnswer
 from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, ResourceBacking, unlisted
 from moorage.plugins.devices.meter import Meter
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 #: The maximum number of alternatives of a request (FirstAvailableDeviceRequestMaxSize); also the score of the first one.
 MAX_ALTERNATIVES: Final = 8

@@ -23,10 +23,7 @@ from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.plugins.resources.single_node_scores import balance_of
 from moorage.plugins.v1_21.shared.in_tree_disks import KINDS, DiskCounter, DiskKind, disks_of
 from moorage.plugins.v1_21.shared.requested_shares import allocation, scored_signature
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # NodeResourcesBalancedAllocation of 1.21: prefer nodes where CPU and memory would be requested in equal shares.

@@ -24,8 +24,7 @@ from moorage.framework.post_filter import Consult
 from moorage.framework.verdicts import Code
 from moorage.plugins import default_preemption as today
 from moorage.plugins.default_preemption import DefaultPreemption
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # DefaultPreemption of 1.21: the same search, but another choice of node, and no message where preemption does not help.

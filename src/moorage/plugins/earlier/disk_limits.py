@@ -19,10 +19,7 @@ from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.v1_21 import in_tree_limits as oldest
 from moorage.plugins.volumes.csi_volumes import CsiNodes
 from moorage.plugins.volumes.pod_claims import claim_not_found, is_owned_by, not_owned
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
 
 class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):

@@ -30,9 +30,7 @@ from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from moorage.plugins.earlier.shared.sidecar_usage import ResourceBackingV134
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo
 
 
 class _FaultyScore(DynamicResources):

@@ -15,9 +15,8 @@ import numpy as np
 from moorage.framework.points import Signature
 from moorage.plugins import image_locality as today
 from moorage.plugins.image_locality import ImageLocality, PodImages, mapped_sums, normalized_image_name
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import IntArray, PodInfo
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # ImageLocality of 1.21: prefer nodes that already have the pod's images, more so for larger images.

@@ -13,9 +13,7 @@ from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
 from moorage.plugins import node_affinity as today
 from moorage.plugins.node_affinity import REASON_CONFLICT, NodeAffinity, PreferredTerm, nodes_named, signature
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # NodeAffinity of 1.21: every node is filtered, and every pod is scored.

@@ -71,10 +71,7 @@ from moorage.plugins.resources.scoring_strategies import (
     sub_path,
 )
 from moorage.plugins.v1_21.shared.requested_shares import fit_requests
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # NodeResourcesFit of 1.21: reject nodes with too few free resources for the pod.

@@ -49,11 +49,9 @@ from moorage.plugins.volumes.csi_volumes import (
 )
 from moorage.plugins.volumes.pod_claims import class_of_claim, uses_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments
-from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, Column, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # NodeVolumeLimits of 1.21: reject nodes where the pod's volumes would exceed the attach limit of a CSI driver.

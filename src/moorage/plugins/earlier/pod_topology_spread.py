@@ -34,12 +34,9 @@ from moorage.plugins.spread import spread_scores
 from moorage.plugins.spread.spread_reasons import explained, refusing_terms, remedies_of_spreads
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.labels import Ids
 from moorage.state.node_matching import required_node_affinity_rows
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView, domain_ids, rows_with_labels
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot, domain_ids, rows_with_labels
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # PodTopologySpread of 1.21: spread a pod's replicas evenly over zones, hosts or any other topology.

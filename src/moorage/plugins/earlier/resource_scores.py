@@ -23,10 +23,7 @@ from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLe
 from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocatedArgs
 from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatioArgs
 from moorage.plugins.v1_21.shared.requested_shares import AllocationArgs
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 
 class _ResourceScoreV122(PreScorePlugin[ScoredDemands], ScorePlugin[ScoredDemands], Attachable, Reusable):

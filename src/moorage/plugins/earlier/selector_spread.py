@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from moorage.plugins.spread.spread_scores import default_selector
 from moorage.plugins.v1_21.selector_spread import SelectorSpread, Siblings
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 class SelectorSpreadV128(SelectorSpread):

@@ -19,8 +19,7 @@ from moorage.api.taints import find_untolerated
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import taint_toleration as today
 from moorage.state.node_matching import DO_NOT_SCHEDULE
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import NodeInfo, NodeView, PodInfo
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # TaintToleration of 1.21: as the current plugin, but a rejection names the taint.

@@ -40,10 +40,7 @@ from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.pod_claims import SELECTED_NODE, PodClaims, claim_not_found, is_owned_by, requested_storage
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # VolumeBinding of 1.21: other texts than the current plugin, and a score that prefers fuller storage.

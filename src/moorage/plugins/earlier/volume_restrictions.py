@@ -27,9 +27,7 @@ from moorage.plugins.volume_restrictions import (
 )
 from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import why_held
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # VolumeRestrictions of 1.21: reject nodes where a disk that the pod mounts directly is in use.

@@ -19,9 +19,7 @@ from moorage.plugins import volume_zone as today
 from moorage.plugins.volume_zone import CONFLICT, LABELS, VolumeZone, ZoneRequirement, volume_of, zone_requirements
 from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # VolumeZone of 1.21: reject nodes without the same zone and region labels as the pod's volumes.

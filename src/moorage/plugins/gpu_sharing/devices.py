@@ -12,10 +12,8 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.framework.handle import Handle
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo
 
 __all__ = [
     "GPU_COUNT", "GPU_INDEX", "GPU_MILLI", "GPU_MODEL", "WHOLE", "DeviceTable", "GpuRequest", "InvalidRequestError",

@@ -31,9 +31,7 @@ from moorage.plugins.gpu_sharing.devices import (
     score_signature,
 )
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, TypicalPod
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo
 
 __all__ = ["FGDScore", "FGDScoreArgs", "TypicalPodArgs"]
 

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from moorage.api.core import Pod
 from moorage.framework.handle import Handle
 from moorage.plugins.gpu_sharing.devices import GPU_MODEL, device_table, gpu_request
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import BoolArray, IntArray, PodInfo
 
 __all__ = ["CASES", "FragmentModel", "PodClass", "TypicalPod", "cluster_fragments", "pod_class", "typical_pods"]
 

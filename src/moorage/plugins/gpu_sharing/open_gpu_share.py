@@ -36,10 +36,7 @@ from moorage.plugins.gpu_sharing.devices import (
     gpu_request,
     gpu_signature,
 )
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = ["OpenGpuShare", "OpenGpuShareArgs"]
 

@@ -29,10 +29,7 @@ from moorage.plugins.gpu_sharing.devices import (
     gpu_request,
     score_signature,
 )
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = [
     "WEIGHT", "BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingScore", "NodeOrderHigh",

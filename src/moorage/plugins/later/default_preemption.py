@@ -20,9 +20,8 @@ from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Code, Hold, Status, Verdicts
 from moorage.plugins.default_preemption import UNDER_WAY_FOR_GROUP, DefaultPreemption
-from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import tree_of
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word.
 FOUND: Final = "preemption: found a potential placement for pod on node {}, preempting {} victims"

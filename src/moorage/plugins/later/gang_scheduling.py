@@ -19,10 +19,9 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import PlacementFeasiblePlugin
 from moorage.framework.verdicts import Code, Hold, Status, Wait
 from moorage.plugins.gang_scheduling import GROUP_ADDED, PATIENCE_S, POD_ADDED, TOO_FEW, GangScheduling
-from moorage.state.cluster import Snapshot
 from moorage.state.group_trees import GroupInfo, entry_key, root_of, tree_of
 from moorage.state.pod_groups import group_key
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word.
 CANNOT: Final = "minCount ({}) cannot be satisfied: {} scheduled, {} remaining"

@@ -14,9 +14,7 @@ from moorage.framework.changes import Change, Remedies
 from moorage.framework.explaining import Detail
 from moorage.plugins.shared.evictions import FEW, can_be_evicted, evict, evict_any, evict_enough
 from moorage.plugins.shared.term_names import PODS
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo
 
 #: Resource, the amount that is requested, and whether device plugins judge it on nodes that do not offer it.
 Wanted = Iterable[tuple[str, int, bool]]

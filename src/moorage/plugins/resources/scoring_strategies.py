@@ -26,9 +26,8 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32
 from moorage.plugins.resources.single_node_scores import least_of, mean_of, most_of, quotient, ratio_of
 from moorage.plugins.resources.whole_scores import Kind
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView
 
 __all__ = [
     "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",

@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests
 from moorage.state.table import NodeTable
 from moorage.state.usage import AT, SomeUsage, Usage
+from moorage.state.view import BoolArray, IntArray, PodInfo
 
 Floats = npt.NDArray[np.float64]
 #: Less than any node has left: what a pod wants of a resource that it does not request.

@@ -9,8 +9,7 @@ from operator import itemgetter
 from typing import Final
 
 from moorage.framework.changes import Change, Remedies
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 #: The most sets of pods that are offered for one term.

@@ -13,9 +13,7 @@ from moorage.framework.explaining import Detail
 from moorage.plugins.shared.evictions import evict_any, pods_near
 from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
 from moorage.plugins.spread.spread_scores import Spread
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, NodeView, PodInfo
 
 
 def refusing_terms(spreads: Iterable[Spread], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:

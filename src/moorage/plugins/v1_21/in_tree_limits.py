@@ -26,8 +26,7 @@ from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
 from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo
 
 __all__ = ["NO_NAME", "AzureDiskLimits", "CinderLimits", "DiskLimits", "EBSLimits", "GCEPDLimits"]
 

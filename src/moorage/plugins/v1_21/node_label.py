@@ -20,9 +20,7 @@ from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, Score
 from moorage.framework.verdicts import Reject
 from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
 from moorage.plugins.resources.scoring_strategies import sub_path
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView, domain_ids
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, domain_ids
 
 __all__ = ["REASON", "NodeLabel", "NodeLabelArgs"]
 

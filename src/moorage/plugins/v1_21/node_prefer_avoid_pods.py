@@ -23,10 +23,8 @@ import numpy as np
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
 from moorage.plugins.spread.spread_scores import controller_of
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo
 
 __all__ = ["ANNOTATION", "NodePreferAvoidPods", "avoided"]
 

@@ -27,9 +27,7 @@ from moorage.plugins.v1_21.shared.requested_shares import (
     resource_faults,
     scored_signature,
 )
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo
 
 __all__ = ["RequestedToCapacityRatio", "RequestedToCapacityRatioArgs"]
 

@@ -18,11 +18,8 @@ import numpy as np
 from moorage.api.selectors import Selector
 from moorage.framework.points import NodeScoreExtensions, PreScorePlugin, ScorePlugin
 from moorage.plugins.v1_21.shared.sibling_selector import Zones, live_pods, sibling_selector
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
 from moorage.state.labels import Ids
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 __all__ = ["SelectorSpread", "spread_scores"]
 

@@ -26,12 +26,9 @@ from moorage.framework.points import FilterPlugin, NodeScoreExtensions, PreFilte
 from moorage.framework.verdicts import Reject
 from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
 from moorage.state.node_matching import rows_labelled
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView, domain_ids, domain_sums
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot, domain_ids, domain_sums
 
 __all__ = ["REASON", "ServiceAffinity", "ServiceAffinityArgs"]
 

@@ -24,10 +24,8 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assume_cache import IndexedObjects
 from moorage.plugins.volumes.pod_claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.volume_reach import Reach, rows_reaching
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
 from moorage.state.labels import LabelColumn
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, Snapshot
 
 # -- volume candidates -------------------------------------------------------------------------------------------------
 # Free volumes that match a claim, smallest first, grouped by the nodes that can access them.

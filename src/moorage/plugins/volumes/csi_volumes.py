@@ -27,8 +27,7 @@ from moorage.plugins.volumes.csi_migration import (
 from moorage.plugins.volumes.pod_claims import claim_not_found, class_of_claim, is_owned_by, not_owned
 from moorage.state.columns import Column, IntArray
 from moorage.state.labels import InternedColumn
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import Snapshot
+from moorage.state.view import PodInfo, Snapshot
 
 
 class CsiVolume(NamedTuple):

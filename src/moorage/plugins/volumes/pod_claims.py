@@ -14,8 +14,7 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, Storage
 from moorage.framework.answer_forms import NOTHING_TO_DO
 from moorage.framework.reuse import Signature
 from moorage.plugins.volumes.assume_cache import Assumptions
-from moorage.state.cluster import Snapshot
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import PodInfo, Snapshot
 
 # -- claim lookup ------------------------------------------------------------------------------------------------------
 # Small queries on claims and storage classes that all volume plugins share, and the texts for missing objects.

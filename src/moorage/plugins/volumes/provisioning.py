@@ -35,9 +35,8 @@ from moorage.plugins.volumes.csi_volumes import CsiFacts
 from moorage.plugins.volumes.pod_claims import SELECTED_NODE, class_of_claim, is_fully_bound, requested_bytes
 from moorage.plugins.volumes.volume_matching import is_bound_to
 from moorage.plugins.volumes.volume_reach import first_matching, label_affinity
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching_term
-from moorage.state.view import NodeView, Snapshot
+from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
 
 #: The provisioner of classes whose volumes are created by hand.
 NOT_SUPPORTED: Final = "kubernetes.io/no-provisioner"

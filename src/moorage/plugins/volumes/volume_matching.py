@@ -29,9 +29,7 @@ from moorage.plugins.volumes.available_volumes import (
 )
 from moorage.plugins.volumes.pod_claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.volume_reach import rows_reaching
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
 
 __all__ = ["Chosen", "MatchingError", "VolumeIndex", "VolumeSearch", "is_bound_to", "suits"]
 

@@ -18,9 +18,8 @@ from moorage.api.core import NodeSelector
 from moorage.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector
 from moorage.api.requirements import Requirement
 from moorage.api.selectors import Selector
-from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching, rows_matching_term
-from moorage.state.view import NodeView
+from moorage.state.view import BoolArray, IntArray, NodeView
 
 
 @lru_cache(maxsize=16384)

@@ -23,10 +23,7 @@ from moorage.plugins.volumes.pod_claims import SELECTED_NODE, class_of_claim
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen, VolumeSearch
 from moorage.plugins.volumes.volume_reach import label_affinity, rows_reaching
-from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray
-from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeInfo, NodeView
+from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # -- node findings -----------------------------------------------------------------------------------------------------
 # Find on which nodes a pod's claims are accessible, can be matched with volumes or provisioned, or are impossible.

@@ -28,10 +28,8 @@ from moorage.plugins.devices.extended_resource_claims import (
 )
 from moorage.plugins.resources.device_backed_scores import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.plugins.resources.scoring_strategies import Demand, ResourceSpec
-from moorage.state.columns import BoolArray, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
-from moorage.state.view import NodeView, Snapshot
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 
 class SidecarUsage:

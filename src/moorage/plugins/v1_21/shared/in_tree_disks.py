@@ -19,10 +19,9 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.volumes.csi_migration import MigratedVolume, Migration, driver_of, translated
 from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes
 from moorage.state.columns import BoolArray, Column, IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView, Snapshot
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 # -- held volumes ------------------------------------------------------------------------------------------------------
 # A cache of the volumes that the pods on each row use; a volume that several pods use counts once.

@@ -25,10 +25,8 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.resources.scoring_strategies import sub_path
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount, is_counted
-from moorage.state.view import NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo
 
 # -- pod requests 1 21 -------------------------------------------------------------------------------------------------
 # The requests of a pod as 1.21 sums them: container by container, each rounded up, without sidecars or pod-level requests.

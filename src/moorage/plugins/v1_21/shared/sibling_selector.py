@@ -18,13 +18,11 @@ from moorage.api.core import ReplicationController
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
-from moorage.state.cluster import Snapshot
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
 from moorage.state.labels import Ids
 from moorage.state.node_tree import zone_of
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-from moorage.state.view import NodeView
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:

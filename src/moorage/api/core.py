@@ -10,18 +10,28 @@ from typing import Any, Final
 
 from msgspec import field
 
-from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.meta import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Object,
+    ObjectMeta,
+    OwnerReference,
+    Quantity,
+    ResourceList,
+    Value,
+)
 
 __all__ = [
     "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
-    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace",
-    "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec",
-    "NodeStatus", "NodeSystemInfo", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity", "PodCondition",
-    "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus",
-    "PodTemplate", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController", "ReplicationControllerSpec",
-    "ResourceQuota", "ResourceQuotaSpec", "ResourceQuotaStatus", "ResourceRequirements", "ScopeSelector",
+    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LabelSelector", "LabelSelectorRequirement", "LimitRange",
+    "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector",
+    "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus", "NodeSystemInfo", "Object", "ObjectMeta",
+    "OwnerReference", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim",
+    "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplate",
+    "PodTemplateSpec", "PreferredSchedulingTerm", "Quantity", "ReplicationController", "ReplicationControllerSpec",
+    "ResourceList", "ResourceQuota", "ResourceQuotaSpec", "ResourceQuotaStatus", "ResourceRequirements", "ScopeSelector",
     "ScopedResourceSelectorRequirement", "Service", "ServiceSpec", "Taint", "Toleration", "TopologySpreadConstraint",
-    "Volume", "WeightedPodAffinityTerm",
+    "Value", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
 
 

@@ -24,8 +24,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from moorage.api.core import Taint
-from moorage.api.meta import Value
+from moorage.api.core import Taint, Value
 from moorage.framework.explaining import ExplainingPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, Plugin, Reusable
 from moorage.state.view import NodeView, PodInfo

@@ -27,8 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, TopologySpreadConstraint
-from moorage.api.meta import LabelSelector, LabelSelectorRequirement, Quantity, ResourceList
+from moorage.api.core import LabelSelector, LabelSelectorRequirement, Pod, Quantity, ResourceList, TopologySpreadConstraint
 from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
 from moorage.basis.printable import counted, some
 from moorage.framework.feature_gates import FeatureGates

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.api.core import ResourceRequirements
-from moorage.api.meta import Quantity, ResourceList
+from moorage.api.core import Quantity, ResourceList, ResourceRequirements
 from moorage.api.quantity import shown_amount
 from moorage.state.pod_requests import amount
 

@@ -14,9 +14,8 @@ from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.api.meta import Object
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen

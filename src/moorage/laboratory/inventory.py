@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from moorage.api.core import Namespace, Node, Pod
+from moorage.api.core import Namespace, Node, Object, Pod
 from moorage.api.kinds import Kind
-from moorage.api.meta import Object
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind

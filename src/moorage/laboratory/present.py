@@ -9,9 +9,8 @@ from itertools import groupby
 from os import PathLike
 from typing import Any, Final, Protocol, TypeAlias
 
-from moorage.api.core import Namespace, Node, Pod
+from moorage.api.core import Namespace, Node, Object, Pod
 from moorage.api.custom_objects import CustomObject
-from moorage.api.meta import Object
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import FoundObject, find_objects

@@ -16,11 +16,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodSpec
+from moorage.api.core import Object, ObjectMeta, Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
 from moorage.api.kinds import Kind
-from moorage.api.meta import Object, ObjectMeta
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import counted, one_line, some
 from moorage.cluster.apiserver.admission.strategy import set_defaults_and_decode

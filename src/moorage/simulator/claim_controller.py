@@ -15,10 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodResourceClaimStatus, Volume
+from moorage.api.core import Object, ObjectMeta, Pod, PodResourceClaimStatus, Volume
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
-from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_groups import PodGroup, PodGroupResourceClaimStatus
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimTemplate, StorageClass
 from moorage.cluster.controllers.machinery.object_fields import POD_GROUPS, generated_name, stable_uid

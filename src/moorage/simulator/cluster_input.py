@@ -11,11 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, ResourceQuota, Service
+from moorage.api.core import LimitRange, Namespace, Node, Object, Pod, ReplicationController, ResourceQuota, Service
 from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from moorage.api.meta import Object
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import (
     CSIDriver,

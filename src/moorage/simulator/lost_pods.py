@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 
-from moorage.api.core import ENDED_PHASES, Pod
-from moorage.api.meta import OwnerReference
+from moorage.api.core import ENDED_PHASES, OwnerReference, Pod
 from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.binding import owner_of, without_stale_consumers

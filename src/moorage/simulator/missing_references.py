@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
-from moorage.api.core import ENDED_PHASES, Pod
-from moorage.api.meta import Object
+from moorage.api.core import ENDED_PHASES, Object, Pod
 from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 

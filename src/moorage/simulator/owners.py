@@ -14,8 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Pod
-from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from moorage.api.core import ENDED_PHASES, LabelSelector, ObjectMeta, OwnerReference, Pod
 from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Job, ReplicaSet

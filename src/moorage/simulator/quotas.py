@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, ResourceQuota
+from moorage.api.core import Object, Pod, ResourceQuota
 from moorage.api.kinds import KIND_OF_TYPE
-from moorage.api.meta import Object
 from moorage.api.quantity import exact
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.apiserver.admission import quota_usage

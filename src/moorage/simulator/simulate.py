@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.api.pod_groups import PodGroup
 from moorage.basis.printable import counted, some
 from moorage.core.building.builder import build_scheduler

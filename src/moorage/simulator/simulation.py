@@ -16,9 +16,8 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodCondition
+from moorage.api.core import Object, Pod, PodCondition
 from moorage.api.gc_pause import collector_paused
-from moorage.api.meta import Object
 from moorage.api.pod_groups import with_condition
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope

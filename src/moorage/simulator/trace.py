@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api import quantity
-from moorage.api.core import Node, Pod, PodSpec, PodStatus
-from moorage.api.meta import ObjectMeta
+from moorage.api.core import Node, ObjectMeta, Pod, PodSpec, PodStatus
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError

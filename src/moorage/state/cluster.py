@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from moorage.api.core import Namespace, Node, Service
-from moorage.api.meta import Object
+from moorage.api.core import Namespace, Node, Object, Service
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
 from moorage.state.change_log import Journal

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import astuple, force_setattr, replace
 
-from moorage.api.core import ClaimSource, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
-from moorage.api.meta import ObjectMeta
+from moorage.api.core import ClaimSource, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
 from moorage.state.affinity_terms import (
     AffinityTerm,
     AffinityTerms,

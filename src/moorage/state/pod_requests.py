@@ -17,8 +17,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
-from moorage.api.core import Container, ContainerStatus, Pod, ResourceRequirements
-from moorage.api.meta import Quantity, ResourceList
+from moorage.api.core import Container, ContainerStatus, Pod, Quantity, ResourceList, ResourceRequirements
 from moorage.api.names import is_hugepage_resource, is_scalar_resource_name
 from moorage.api.quantity import milli_value, parse, value
 

@@ -14,8 +14,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import Node, Taint
-from moorage.api.meta import Quantity
+from moorage.api.core import Node, Quantity, Taint
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, add_at
 from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, NotCounted, PodCounts

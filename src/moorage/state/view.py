@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import Namespace, Node, Service, Taint
+from moorage.api.core import Namespace, Node, Object, Service, Taint
 from moorage.api.custom_objects import CustomObject, custom_type
-from moorage.api.meta import Object
 from moorage.api.selectors import Selector
 from moorage.errors import StateError
 from moorage.state.change_log import Journal

@@ -17,8 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.api.pod_groups import Condition, PodGroup, with_condition
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError, MoorageError

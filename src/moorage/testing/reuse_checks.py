@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from moorage.api.core import Container, NodeSpec, NodeStatus, Pod, PodSpec, Toleration
-from moorage.api.meta import ObjectMeta
+from moorage.api.core import Container, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec, Toleration
 from moorage.framework.answer_forms import NOTHING_TO_DO
 from moorage.framework.plugin_runner import normalized, scored
 from moorage.framework.profile import Step, reuse_of

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Final, NoReturn
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.api.pod_groups import PodGroup
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle

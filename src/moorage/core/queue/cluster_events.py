@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from moorage.api.core import Node, Pod, PodResourceClaimStatus, PodSpec
+from moorage.api.core import Node, Object, ObjectMeta, Pod, PodResourceClaimStatus, PodSpec, ResourceList
 from moorage.api.custom_objects import CustomObject
 from moorage.api.devices import DeviceTaintRule
-from moorage.api.meta import Object, ObjectMeta, ResourceList
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.feature_gates import FeatureGates

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from moorage.api.core import Pod
-from moorage.api.meta import ObjectMeta
+from moorage.api.core import ObjectMeta, Pod
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.state.pod_info import PodInfo
 

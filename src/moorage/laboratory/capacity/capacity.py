@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod
 from moorage.basis.printable import counted as in_words
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError

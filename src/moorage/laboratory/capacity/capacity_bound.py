@@ -13,8 +13,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Seen
 from moorage.framework.profile import Profile

@@ -12,8 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object
 from moorage.basis.printable import counted
 from moorage.core.engine.facts import Seen
 from moorage.framework.changes import Change

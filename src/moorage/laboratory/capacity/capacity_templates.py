@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodStatus, ReplicationController
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.core import Object, ObjectMeta, Pod, PodStatus, ReplicationController
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.controllers.machinery.object_fields import stable_uid

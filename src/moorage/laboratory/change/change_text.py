@@ -15,8 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodSpec, ReplicationController
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod, PodSpec, ReplicationController
 from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from moorage.basis.printable import one_line
 from moorage.errors import InputError

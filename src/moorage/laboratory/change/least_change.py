@@ -21,8 +21,7 @@ from typing import Final, TypeAlias, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.errors import InputError

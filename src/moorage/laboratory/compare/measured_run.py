@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.api.meta import Object
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.framework.changes import Change

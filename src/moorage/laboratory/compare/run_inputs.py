@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Node, Pod, PodStatus
+from moorage.api.core import ENDED_PHASES, Node, Object, Pod, PodStatus
 from moorage.api.custom_objects import CustomObject
-from moorage.api.meta import Object
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import counted
 from moorage.laboratory.cluster import Cluster

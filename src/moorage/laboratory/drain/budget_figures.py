@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from moorage.api.core import Pod, ReplicationController
-from moorage.api.meta import Object, OwnerReference
+from moorage.api.core import Object, OwnerReference, Pod, ReplicationController
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Deployment, PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.cluster.controllers.machinery.object_fields import scaled

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from moorage.api.core import ENDED_PHASES, ReplicationController
-from moorage.api.meta import Object
+from moorage.api.core import ENDED_PHASES, Object, ReplicationController
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.laboratory.drain.drain_rules import DrainVerdict, refusals_as_kubectl
 from moorage.laboratory.drain.draining import DENIED, TWO_BUDGETS, DrainRun, Evicting, NodeTurn

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.basis.printable import one_line, some
 from moorage.errors import InputError

@@ -23,8 +23,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from moorage.api.core import ENDED_PHASES, Pod
-from moorage.api.meta import OwnerReference
+from moorage.api.core import ENDED_PHASES, OwnerReference, Pod
 from moorage.simulator.owners import controller_of, is_mirror
 
 #: The rule that decided about a pod; empty: no rule objects.

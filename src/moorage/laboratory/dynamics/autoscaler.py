@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, Taint
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod, Taint
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError

@@ -13,8 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import Pod
-from moorage.api.meta import OwnerReference
+from moorage.api.core import OwnerReference, Pod
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.simulation import Simulation

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.api.meta import Object
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change

@@ -15,10 +15,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, PodSpec, PodTemplateSpec, ReplicationController
+from moorage.api.core import Node, Object, ObjectMeta, Pod, PodSpec, PodTemplateSpec, ReplicationController
 from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
-from moorage.api.meta import Object, ObjectMeta
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.basis.inputs.cleaned_objects import KINDS, find_kind

@@ -18,9 +18,8 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.core import Namespace, Node, Object, Pod, ReplicationController, Service
 from moorage.api.gc_pause import collector_paused
-from moorage.api.meta import Object
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.facts import Gone, Seen

@@ -10,8 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, Taint
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod, Taint
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen

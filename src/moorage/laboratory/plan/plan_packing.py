@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.plan.node_types import Offer, daemon_pods

@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.api.kinds import KIND_OF_TYPE
-from moorage.api.meta import Object
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.errors import InputError

@@ -11,9 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
+from moorage.api.core import Object, Pod
 from moorage.api.kinds import KIND_OF_TYPE
-from moorage.api.meta import Object
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.errors import InputError

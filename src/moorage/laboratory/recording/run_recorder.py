@@ -10,8 +10,7 @@ from os import PathLike
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod
 from moorage.basis.recording.log_reader import is_log
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.cluster.controllers.machinery.object_fields import stamp

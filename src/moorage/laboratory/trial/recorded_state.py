@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from moorage.api.core import Namespace, Node, Pod, Service
-from moorage.api.meta import Object
+from moorage.api.core import Namespace, Node, Object, Pod, Service
 from moorage.api.selectors import NOTHING, selector_from_map
 from moorage.core.queue import QueuedPod, QueuePlace, SchedulingQueue
 from moorage.framework.events import ClusterEvent

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.basis.printable import one_line
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.judges import close_refused

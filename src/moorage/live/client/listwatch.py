@@ -18,9 +18,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from moorage.api.core import Pod
+from moorage.api.core import Object, Pod, Value
 from moorage.api.decode import decode
-from moorage.api.meta import Object, Value
 from moorage.api.pod_decoding import PodDecoder, PodText
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError

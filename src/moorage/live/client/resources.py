@@ -9,12 +9,11 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import structs
 
-from moorage.api.core import Namespace, Node, Pod
+from moorage.api.core import LabelSelector, Namespace, Node, Object, Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceTaintRule
 from moorage.api.kinds import KINDS, Kind, Reader
-from moorage.api.meta import LabelSelector, Object
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import CSIStorageCapacity
 from moorage.api.workloads import PodDisruptionBudget

@@ -29,8 +29,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import ENDED_PHASES, Node, Object, Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Failures
 from moorage.core.cycle.search import feasible_nodes_to_find

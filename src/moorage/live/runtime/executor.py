@@ -15,8 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from moorage.api.core import Pod, PodCondition
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod, PodCondition
 from moorage.core.binding.binding import Binding
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, BindsDone, Done, Gone, Phase, Query, Seen, Work, Wrote
 from moorage.core.extenders.wire import ExtenderError, check_bind_reply, shown

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from moorage.api.core import Pod, PodCondition
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod, PodCondition
 from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import MoorageError

@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.core import Pod, PodCondition
+from moorage.api.core import Object, Pod, PodCondition
 from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
-from moorage.api.meta import Object
 from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup, find_condition
 from moorage.errors import ClusterError
 from moorage.live.client.resources import WatchedResource, resource_of

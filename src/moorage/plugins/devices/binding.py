@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, ExtendedResourceClaimStatus, Pod
+from moorage.api.core import ENDED_PHASES, ExtendedResourceClaimStatus, OwnerReference, Pod
 from moorage.api.devices import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -26,7 +26,6 @@ from moorage.api.devices import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from moorage.api.meta import OwnerReference
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Delete, Effect, Until, Write
 from moorage.plugins.devices.allocation_results import allocations

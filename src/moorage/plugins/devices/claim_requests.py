@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from moorage.api.core import PodResourceClaim
+from moorage.api.core import PodResourceClaim, Quantity
 from moorage.api.devices import (
     CapacityRequirements,
     DeviceClass,
@@ -24,7 +24,6 @@ from moorage.api.devices import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from moorage.api.meta import Quantity
 from moorage.plugins.devices.group_claims import is_of_group
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDevice

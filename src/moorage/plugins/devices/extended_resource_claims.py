@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from moorage.api.core import Container, Pod
+from moorage.api.core import Container, ObjectMeta, OwnerReference, Pod
 from moorage.api.devices import DeviceClass, DeviceRequest, ExactDeviceRequest, ResourceClaim
-from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.names import is_extended_resource_name
 from moorage.api.quantity import decimal_parts, value
 from moorage.plugins.devices.allocated_devices import EXTENDED_CLAIM, special_claim_uid

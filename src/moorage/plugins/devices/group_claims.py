@@ -16,9 +16,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import PodResourceClaim
+from moorage.api.core import OwnerReference, PodResourceClaim
 from moorage.api.devices import ClaimConsumer, ResourceClaim
-from moorage.api.meta import OwnerReference
 from moorage.api.pod_groups import PodGroup, PodGroupResourceClaim
 from moorage.framework.effects import Amend, Effect
 from moorage.state.view import PodInfo, Snapshot

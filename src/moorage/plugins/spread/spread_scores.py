@@ -19,8 +19,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import ReplicationController, Service
-from moorage.api.meta import LabelSelector, OwnerReference
+from moorage.api.core import LabelSelector, OwnerReference, ReplicationController, Service
 from moorage.api.selectors import Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.framework.points import ScoresByCount

@@ -18,9 +18,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodSpec, PodTemplateSpec
+from moorage.api.core import ObjectMeta, Pod, PodSpec, PodTemplateSpec
 from moorage.api.decode import decode
-from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import Job
 from moorage.basis import text_of
 from moorage.cluster.controllers.machinery.object_fields import stable_uid

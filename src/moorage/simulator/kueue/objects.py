@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.core import Taint, Toleration
-from moorage.api.meta import LabelSelector
+from moorage.api.core import LabelSelector, Taint, Toleration
 from moorage.api.quantity import parse
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.errors import InputError

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from moorage.api import admission
-from moorage.api.core import LimitRange, Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import LimitRange, Node, Object, Pod
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import milli_value, parse, value
 from moorage.api.storage import ATTRIBUTES_PROTECTION, PersistentVolumeClaim, StorageClass

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController
+from moorage.api.core import LimitRange, Namespace, Node, Object, Pod, ReplicationController
 from moorage.api.defaults import (
     default_limit_range,
     default_namespace,
@@ -26,7 +26,6 @@ from moorage.api.defaults import (
     default_resource_claim_template,
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
-from moorage.api.meta import Object
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types

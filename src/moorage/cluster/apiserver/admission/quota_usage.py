@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from moorage.api.core import ENDED_PHASES, ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
-from moorage.api.meta import Quantity
+from moorage.api.core import ENDED_PHASES, Quantity, ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.api.names import is_extended_resource_name, is_native_resource
 from moorage.api.quantity import Exact, exact, parse
 from moorage.cluster.apiserver.vocabulary.records import Document

@@ -12,9 +12,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.api.core import Node, ResourceQuota
+from moorage.api.core import Node, Object, ResourceQuota
 from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
-from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import PodGroup
 from moorage.api.validation.affinity import node_selector

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod
 from moorage.cluster.apiserver.admission import admission_plugins
 from moorage.cluster.apiserver.admission.device_validation import admin_access_faults
 from moorage.cluster.apiserver.admission.services import allocate_addresses, drop_unused_fields, keep_addresses

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.api.core import ENDED_PHASES
+from moorage.api.core import ENDED_PHASES, LabelSelector
 from moorage.api.decode import decode
-from moorage.api.meta import LabelSelector
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served

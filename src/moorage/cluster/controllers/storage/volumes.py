@@ -15,9 +15,8 @@ from typing import Final
 import msgspec
 
 from moorage.api import storage
-from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from moorage.api.decode import decode
-from moorage.api.meta import ObjectMeta
 from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.cluster.apiserver.vocabulary.records import Document

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from moorage.api.core import Container, Pod
+from moorage.api.core import Container, Pod, Quantity
 from moorage.api.devices import DeviceClass, DeviceRequest, ExactDeviceRequest
-from moorage.api.meta import Quantity
 from moorage.api.names import is_extended_resource_name
 from moorage.api.quantity import milli_value, value
 from moorage.framework.feature_gates import FeatureGates

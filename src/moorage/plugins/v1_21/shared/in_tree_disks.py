@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from moorage.api.core import Node, Volume
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Volume
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
 from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.volumes.csi_migration import MigratedVolume, Migration, driver_of, translated

@@ -14,8 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from moorage.api.core import ReplicationController
-from moorage.api.meta import LabelSelector
+from moorage.api.core import LabelSelector, ReplicationController
 from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.state.counts import Counts, MatchTerm, PodMatcher

@@ -19,8 +19,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import ObjectMeta
+from moorage.api.core import Node, ObjectMeta, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.cluster.controllers.workloads.daemon_set import runs_on
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED, is_daemon_pod, is_ready

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from moorage.api.core import Pod, PodTemplateSpec
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.core import Object, ObjectMeta, Pod, PodTemplateSpec
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts

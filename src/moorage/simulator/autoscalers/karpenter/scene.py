@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from moorage.api.core import ENDED_PHASES, Container, Node, NodeSpec, NodeStatus, Pod, Taint, Toleration
+from moorage.api.core import ENDED_PHASES, Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, Taint, Toleration
 from moorage.api.durations import DurationError, duration_seconds
-from moorage.api.meta import ObjectMeta
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet

@@ -30,8 +30,8 @@ from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 
 __all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
 

@@ -20,8 +20,8 @@ from moorage.api.core import Pod
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import bind
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["HOPS", "SHARD", "Agenda", "Ask", "Change", "Limits", "Room", "SharedCluster"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, read_protobuf
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from tools.attacks.judging import read_answer
 from tools.attacks.wire import AttackResponse
 

@@ -21,8 +21,7 @@ from moorage.cluster.apiserver.http.write_requests import create
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, RUNTIME_CONFIG, Review, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, RUNTIME_CONFIG, Document, Review, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.feature_gates import FeatureGates
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object

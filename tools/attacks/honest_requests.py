@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.request_bodies import APPLY, JSON, PATCH_TYPES, YAML
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 from tools.attacks.differences import read_body
 from tools.attacks.objects import ATTACKED, valid_object
 from tools.attacks.routes import object_path

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from moorage.cluster.apiserver.schema.custom_kinds import custom_kinds
 from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
 
 __all__ = ["ATTACKED", "ATTACKED_DEFINITION", "object_name", "valid_object", "valid_part", "valid_review"]
 

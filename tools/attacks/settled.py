@@ -10,8 +10,8 @@ import msgspec
 
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from tools.attacks.ground import Ground
 from tools.attacks.judging import read_answer
 from tools.attacks.routes import object_path

@@ -17,8 +17,7 @@ import msgspec
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 from moorage.errors import ConfigError
 from moorage.framework.feature_gates import FeatureGates
 from tools.attacks.ground import ADMIN, ROBOT_NAME, USER, granted_rights, signing_key

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moorage.cluster.apiserver.schema.protobuf import write_protobuf
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 __all__ = ["HOSTILE", "distorted", "hostile", "operations", "protobuf_of", "spoil", "text_of"]
 

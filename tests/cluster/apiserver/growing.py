@@ -16,8 +16,8 @@ from moorage.cluster.apiserver.http import write_requests
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 ADMIN = User("admin", ("system:masters",))

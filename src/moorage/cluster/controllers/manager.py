@@ -27,8 +27,7 @@ from moorage.cluster.apiserver.storage.detached_store import DetachedStore, Stal
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import Watch
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict
 from moorage.cluster.controllers.machinery import steps
 from moorage.cluster.controllers.machinery.object_fields import EVENTS, copied, is_ending, name_of, namespace_of, stamp, uid_of

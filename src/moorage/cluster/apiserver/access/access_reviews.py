@@ -19,8 +19,7 @@ from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.access.service_account_tokens import ISSUER
 from moorage.cluster.apiserver.storage.list_selection import field_terms
 from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import Review
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, invalid
 from moorage.errors import Fault
 

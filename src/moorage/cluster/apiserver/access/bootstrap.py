@@ -27,8 +27,8 @@ from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.detached_store import retried
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 # -- bootstrap roles ---------------------------------------------------------------------------------------------------

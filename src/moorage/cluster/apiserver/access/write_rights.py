@@ -12,7 +12,8 @@ from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, 
 from moorage.cluster.apiserver.access import rbac
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, Target, User
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Document
+from moorage.cluster.apiserver.vocabulary.records import Confirm
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, invalid, not_found, quoted
 from moorage.errors import Fault
 

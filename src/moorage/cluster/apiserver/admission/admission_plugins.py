@@ -22,8 +22,8 @@ from moorage.api.quantity import milli_value, parse, value
 from moorage.api.storage import ATTRIBUTES_PROTECTION, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.cluster.apiserver.admission.defaulting import apply_changes
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden, not_found, quoted
 from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_requests import RequestOptions, pod_requests

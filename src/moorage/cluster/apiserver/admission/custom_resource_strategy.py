@@ -22,8 +22,7 @@ from moorage.cluster.apiserver.admission.schema_validation import ABSENT, Schema
 from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema
 from moorage.cluster.apiserver.schema.normalization import path_of
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Struct, Type, kind_schema
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Document, Schema, ServedKind
 from moorage.errors import Fault
 
 CustomFaults = Iterator[Fault]

@@ -29,8 +29,7 @@ from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.framework.feature_gates import FeatureGates
 
 _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {

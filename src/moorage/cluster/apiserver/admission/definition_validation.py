@@ -21,8 +21,7 @@ from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
 from moorage.cluster.apiserver.admission.string_formats import is_recognized
 from moorage.cluster.apiserver.admission.structural_schemas import MAX_SCHEMA_DEPTH, open_schema_faults, structural_faults
 from moorage.cluster.apiserver.schema.custom_kinds import condition_of, drop_unknown_fields
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Schema
 from moorage.errors import Fault
 
 Faults = Iterator[Fault]

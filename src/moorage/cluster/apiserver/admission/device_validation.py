@@ -11,7 +11,7 @@ from typing import Any, Final
 from moorage.api.cel import COST_LIMIT, estimated_selector_cost
 from moorage.api.cel.bounds import CompileError
 from moorage.api.validation.faults import forbidden, invalid, too_long
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.errors import Fault
 
 Faults = Iterator[Fault]

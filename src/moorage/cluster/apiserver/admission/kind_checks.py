@@ -20,7 +20,7 @@ from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
 from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.cluster.apiserver.admission.pod_checks import config_key_faults
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Bare, Fault
 

@@ -13,7 +13,7 @@ from moorage.api.names import check_qualified_name
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, required, unsupported
 from moorage.api.validation.rule_tables import Holders, RuleBook, Seen, check
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.errors import Fault
 
 #: The tables of fields that scheduling does not read.

@@ -24,8 +24,7 @@ from moorage.cluster.apiserver.admission.quota_usage import (
     evaluator_for,
     is_in_scope,
 )
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 
 

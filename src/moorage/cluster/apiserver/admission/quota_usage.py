@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.core import ENDED_PHASES, Quantity, ResourceQuota, ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.api.names import is_extended_resource_name, is_native_resource
 from moorage.api.quantity import Exact, exact, parse
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 
 # -- quota types -------------------------------------------------------------------------------------------------------
 # Types and helpers of quota usage: amounts by resource name, lookups of other objects, and scope selector matching.

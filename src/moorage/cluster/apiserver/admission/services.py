@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_address
 from typing import Any, Final
 
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.errors import Fault
 
 # -- service warnings --------------------------------------------------------------------------------------------------

@@ -22,8 +22,7 @@ from moorage.api.validation.resources import quota_status_faults
 from moorage.api.validation.values import node_status_faults
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.errors import Bare, Fault
 
 # -- status counts -----------------------------------------------------------------------------------------------------

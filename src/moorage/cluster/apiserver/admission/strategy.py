@@ -41,8 +41,8 @@ from moorage.cluster.apiserver.admission.validation import (
     new_object_faults,
     unread_field_faults,
 )
-from moorage.cluster.apiserver.vocabulary.records import Document, key_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.records import key_of
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
 from moorage.framework.feature_gates import FeatureGates

@@ -14,8 +14,7 @@ from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.cluster.apiserver.admission.definition_validation import definition_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.schema.schemas import schema
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates

@@ -18,8 +18,7 @@ from moorage.api.validation.rule_checks import STANDARD_FINALIZERS, finalizer_fa
 from moorage.cluster.apiserver.admission import kind_checks, workload_checks  # noqa: F401
 from moorage.cluster.apiserver.admission.custom_resource_strategy import declared_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES, pod_spec_faults
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.errors import Fault
 
 

@@ -15,7 +15,7 @@ from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label, is_extended_resource_name
 from moorage.api.validation import faults
 from moorage.api.validation.rule_tables import Holders, Seen, check, field_of, number_of
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.errors import Fault
 
 # -- strategies ---------------------------------------------------------------------------------------------------------

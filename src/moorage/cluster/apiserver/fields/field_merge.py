@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.cluster.apiserver.fields.fieldsets import FieldSet, shown
 from moorage.cluster.apiserver.schema.schemas import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, is_leaf
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_quoted, go_value, go_word
 
 

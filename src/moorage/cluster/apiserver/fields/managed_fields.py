@@ -39,8 +39,7 @@ from moorage.cluster.apiserver.fields.fieldsets import (
     without,
 )
 from moorage.cluster.apiserver.schema.schemas import Struct
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

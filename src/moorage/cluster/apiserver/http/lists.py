@@ -26,8 +26,8 @@ from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml
 from moorage.cluster.apiserver.storage.watches import WatchedObject
 from moorage.cluster.apiserver.tables.tables import rows, table
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import invalid
 from moorage.errors import Fault
 

@@ -44,8 +44,8 @@ from moorage.cluster.apiserver.storage.subresources import bind, evict
 from moorage.cluster.apiserver.tables.tables import included, table
 from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, ReviewTarget, Target
-from moorage.cluster.apiserver.vocabulary.records import Document, Record, parse_version_of_one
-from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Record, parse_version_of_one
+from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, Review, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,

@@ -31,8 +31,8 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import check_scale, read_scale, write_scale
 from moorage.cluster.apiserver.tables.tables import included, scale_table
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, Target
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Review, ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
 
 _SHAPE: Final = kind_schema(Review("autoscaling", "Scale", "", version="v1"))

@@ -23,7 +23,7 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import Watch, WatchedObject
 from moorage.cluster.apiserver.tables.tables import included, table
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_allowed
 
 #: Seconds between two bookmarks.

@@ -25,8 +25,8 @@ from moorage.cluster.apiserver.schema.normalization import FieldTypeError
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.store import Store, timestamp
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,

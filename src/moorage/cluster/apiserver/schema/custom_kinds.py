@@ -13,9 +13,9 @@ import msgspec
 
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
 from moorage.cluster.apiserver.schema.schemas import schema
-from moorage.cluster.apiserver.vocabulary.records import Document
 from moorage.cluster.apiserver.vocabulary.served_kinds import (
     CustomVersion,
+    Document,
     PrinterColumn,
     ScalePaths,
     Schema,

@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.quantity import NANO_PER_MILLI, QuantityError, canonical, milli_value, parse
 from moorage.basis import text_of
 from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import go_word
 
 #: Maximum number of unknown or duplicate fields that Go's decoder reports.

@@ -21,8 +21,7 @@ from moorage.cluster.apiserver.schema.custom_kinds import fit_custom
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, read_protobuf
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, check_text, check_values, kind_schema
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, CustomVersion, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, CustomVersion, Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, go_word, syntax_fault, unsupported_media
 from moorage.errors import InputError
 

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from moorage.cluster.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request
 
 _Convert = Callable[[Document], None]

@@ -25,8 +25,8 @@ from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
 from moorage.cluster.apiserver.storage.policy_expressions import Expressions, PolicyError, UnmetRule
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden
 
 _GROUP: Final = "admissionregistration.k8s.io"

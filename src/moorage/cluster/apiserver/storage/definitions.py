@@ -27,8 +27,8 @@ from moorage.cluster.apiserver.schema.custom_kinds import (
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert, is_renamed
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 
 # -- deferral ----------------------------------------------------------------------------------------------------------
 # The interface between a store and a worker thread: the store defers work to the thread, which calls back.

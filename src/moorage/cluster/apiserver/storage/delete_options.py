@@ -11,7 +11,7 @@ from typing import Any, Final
 from moorage.cluster.apiserver.schema.normalization import FieldTypeError, conform
 from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.storage.deletion import DeleteOptions
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, invalid
 from moorage.errors import Fault
 

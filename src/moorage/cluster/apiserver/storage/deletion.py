@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from moorage.cluster.apiserver.admission.admission_plugins import finalizers_of
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import conflict, invalid
 from moorage.errors import Fault
 

@@ -20,8 +20,8 @@ from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, check_size
 from moorage.cluster.apiserver.storage.watches import StoreChange, between
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 
 T = TypeVar("T")
 _NAMESPACES: Final = served("namespaces")

@@ -15,7 +15,7 @@ from moorage.api.cel.bounds import MAX_EFFORT, CelError, CostLimitError, EvalErr
 from moorage.api.cel.program import Program, compile_expression
 from moorage.api.cel.types import DYN
 from moorage.api.cel.values import Map, Value
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 #: The cost limits of one expression, and of all expressions of a policy for one request; their work.
 _PER_CALL: Final = 1_000_000

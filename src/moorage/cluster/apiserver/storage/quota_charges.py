@@ -9,8 +9,8 @@ from moorage.cluster.apiserver.admission.quota_admission import charge_quotas
 from moorage.cluster.apiserver.admission.quota_usage import Facts
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.storage.list_selection import Selection
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 
 _QUOTAS: Final = served("resourcequotas")
 #: The field manager of a quota's status when an object is admitted.

@@ -49,8 +49,8 @@ from moorage.cluster.apiserver.storage.deletion import (
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Document, Record, check_sent_version, is_version
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, group_versions, served
+from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version
+from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
 from moorage.cluster.apiserver.vocabulary.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates

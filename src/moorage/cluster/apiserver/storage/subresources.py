@@ -24,8 +24,8 @@ from moorage.cluster.apiserver.storage.deletion import check_preconditions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, timestamp
 from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.records import Document, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ScalePaths, ServedKind, find_kind
+from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ScalePaths, ServedKind, find_kind
 from moorage.errors import Fault, InputError
 
 # -- scale -------------------------------------------------------------------------------------------------------------

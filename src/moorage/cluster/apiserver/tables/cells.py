@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 Cell = str | int | float | bool | None
 NONE: Final = "<none>"

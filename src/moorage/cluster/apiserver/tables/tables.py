@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 from moorage.basis import table_of
 from moorage.cluster.apiserver.tables import cells, cluster_cells
 from moorage.cluster.apiserver.tables.cells import Cell, age, pod_conditions
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import PrinterColumn, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, PrinterColumn, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, quoted
 
 # -- custom columns ----------------------------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, unknown
 
-Document = dict[str, Any]
 #: Checks a write by its result, given the object before (None on create) and after; raises ``ApiError`` to reject it.
 Confirm = Callable[[Document | None, Document], None]
 

@@ -21,6 +21,9 @@ from moorage.basis import text_of
 from moorage.errors import InputError
 from moorage.framework.feature_gates import FeatureGates
 
+#: An object as it is in JSON.
+Document = dict[str, Any]
+
 # -- custom versions ---------------------------------------------------------------------------------------------------
 # The properties that only versions of custom kinds have: a schema, printer columns, replica paths and names.
 #

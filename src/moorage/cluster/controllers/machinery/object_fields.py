@@ -17,8 +17,7 @@ import msgspec
 from moorage.api.core import ENDED_PHASES, LabelSelector
 from moorage.api.decode import decode
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.errors import InputError
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

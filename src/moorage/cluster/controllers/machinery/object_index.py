@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, Document, ServedKind
 from moorage.cluster.controllers.machinery import object_fields as k8s
 
 

@@ -24,7 +24,7 @@ from moorage.api.node_selectors import compile_node_selector
 from moorage.api.quantity import QuantityError, sign
 from moorage.api.selectors import selector_from_map
 from moorage.api.taints import find_untolerated
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 
 # -- container commands ------------------------------------------------------------------------------------------------

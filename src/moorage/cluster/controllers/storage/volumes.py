@@ -19,7 +19,7 @@ from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelector
 from moorage.api.decode import decode
 from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_fields import labels_of
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex

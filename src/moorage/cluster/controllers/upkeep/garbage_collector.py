@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.cluster.apiserver.admission.admission_plugins import GROUP_PROTECTION
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import DeleteStep, Later, SetStatus, Step, Update

@@ -13,8 +13,7 @@ from typing import Final
 
 from moorage.cluster.apiserver.access.bootstrap import AUTHORITY
 from moorage.cluster.apiserver.admission.admission_plugins import SYSTEM_NAMESPACES, finalized, finalizers_of
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update

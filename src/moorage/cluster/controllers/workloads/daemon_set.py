@@ -17,7 +17,7 @@ from moorage.api.node_selectors import compile_node_selector
 from moorage.api.selectors import selector_from_map
 from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template

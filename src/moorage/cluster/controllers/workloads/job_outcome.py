@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.quantity import parse_int64
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.ownership import pod_of_template
 from moorage.cluster.controllers.workloads.missing_pods import (

@@ -16,8 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.quantity import parse_int64
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.controllers.machinery import object_fields as k8s
 
 # -- index ranges ------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moorage.api.quantity import milli_value
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step, Update

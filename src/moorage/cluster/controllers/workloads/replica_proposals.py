@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.quantity import canonical, milli_value, value
 from moorage.cluster.apiserver.tables.usage_metrics import used_by_containers
-from moorage.cluster.apiserver.vocabulary.records import Document
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery.object_fields import condition_of, is_ending, name_of, phase_of, seconds, status_of
 
 #: Time in which the CPU of a starting pod says little, and after which a pod that was never ready is ignored, in seconds.

@@ -14,8 +14,7 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES
 from moorage.api.quantity import parse_int64
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template

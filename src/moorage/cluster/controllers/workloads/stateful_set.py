@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.core import ENDED_PHASES
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template

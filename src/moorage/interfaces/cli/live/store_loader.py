@@ -16,8 +16,7 @@ from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objec
 from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, find_kind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, find_kind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.machinery.object_fields import NODES, PODS, REPLICA_SETS, bounds, phase_of, spec_of
 from moorage.cluster.controllers.upkeep.garbage_collector import QUARANTINE_S

@@ -25,21 +25,14 @@ import msgspec
 from msgspec import Struct
 
 from moorage.api.core import Taint, Value
-from moorage.framework.explaining import ExplainingPlugin
+from moorage.framework.explaining import Detail, ExplainingPlugin, ShortfallPlugin, TermsPlugin
 from moorage.framework.points import EnqueueExtensions, FilterPlugin, Plugin, Reusable
 from moorage.state.view import NodeView, PodInfo
 
 __all__ = [
-    "Change",
-    "ChangeValue",
-    "Owner",
-    "RefusingPlugin",
-    "Remedies",
-    "RemedyingPlugin",
-    "port_text",
-    "taint_text",
-    "term_text",
-]
+    "Change", "ChangeValue", "Detail", "ExplainingPlugin", "Owner", "RefusingPlugin", "Remedies", "RemedyingPlugin",
+    "ShortfallPlugin", "TermsPlugin", "port_text", "taint_text", "term_text",
+]  # fmt: skip
 
 
 S_contra = TypeVar("S_contra", contravariant=True)

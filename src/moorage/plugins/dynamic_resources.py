@@ -27,10 +27,9 @@ from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selecto
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import Duration, PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip

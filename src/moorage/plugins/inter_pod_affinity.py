@@ -24,9 +24,8 @@ from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import FollowedScores
 from moorage.framework.args import Int32, PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip

@@ -23,9 +23,8 @@ from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_no
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.affinity.node_affinity_reasons import (

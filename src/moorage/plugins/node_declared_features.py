@@ -16,9 +16,8 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, PodSpec
 from moorage.framework import points
-from moorage.framework.changes import Change, RefusingPlugin, Remedies
+from moorage.framework.changes import Change, Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.state.view import NodeView, PodInfo, Snapshot

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.framework import points
-from moorage.framework.changes import Change, RefusingPlugin
+from moorage.framework.changes import Change, Detail, RefusingPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.view import NodeInfo, NodeView, PodInfo
 

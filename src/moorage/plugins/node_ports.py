@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.framework import points
-from moorage.framework.changes import Change, RefusingPlugin, Remedies, port_text
+from moorage.framework.changes import Change, Detail, RefusingPlugin, Remedies, TermsPlugin, port_text
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.evictions import evict_all
 from moorage.plugins.shared.term_names import port_name

@@ -29,9 +29,8 @@ from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies, ShortfallPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.registry import Handle

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from moorage.api.core import Node, Taint
 from moorage.api.taints import find_untolerated
-from moorage.framework.changes import Change, RefusingPlugin
+from moorage.framework.changes import Change, Detail, RefusingPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.points import Attachable, FilterNodePlugin, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject

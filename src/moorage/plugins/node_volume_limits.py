@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, PreFilterPlugin, Reuse, Scope
 from moorage.framework.registry import Handle

@@ -29,9 +29,8 @@ from moorage.api.selectors import Selector, SelectorError
 from moorage.errors import Fault, PluginError
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies, ShortfallPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip

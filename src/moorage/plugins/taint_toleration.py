@@ -17,9 +17,8 @@ import numpy as np
 from moorage.api.core import Node, Taint, Toleration
 from moorage.api.taints import find_untolerated
 from moorage.framework import points
-from moorage.framework.changes import Change, RefusingPlugin
+from moorage.framework.changes import Change, Detail, RefusingPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, TermsPlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.shared.default_normalize import NoPreScoreError, default_normalize

@@ -22,10 +22,9 @@ from moorage.api.storage import CSIDriver, CSINode, CSIStorageCapacity, Persiste
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.points import (
     PreFilterExtensions,
     PreFilterPlugin,

@@ -16,9 +16,8 @@ import numpy as np
 
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.points import PreFilterPlugin, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volumes.pod_claims import (

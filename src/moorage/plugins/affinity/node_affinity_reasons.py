@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from moorage.api.core import Node, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.api.quantity import parse_int64
 from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement, compile_node_term
-from moorage.framework.changes import Change, Remedies, term_text
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Change, Detail, Remedies, term_text
 from moorage.plugins.shared.term_names import ADDED_AFFINITY, NODE_AFFINITY, expression_name, selector_name
 from moorage.state.node_matching import required_node_affinity, rows_labelled, rows_matching, rows_matching_term
 from moorage.state.view import BoolArray, NodeView, PodInfo

@@ -15,8 +15,7 @@ from dataclasses import replace
 from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.args import Int32, PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Reject, Skip

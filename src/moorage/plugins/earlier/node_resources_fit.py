@@ -29,9 +29,8 @@ import numpy.typing as npt
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies, ShortfallPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail, ShortfallPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PreFilterPlugin, Reuse, Scope, Signature
 from moorage.framework.registry import Handle

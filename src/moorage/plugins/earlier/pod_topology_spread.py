@@ -22,8 +22,7 @@ from moorage.api.requirements import Requirement
 from moorage.api.selectors import Selector, SelectorError
 from moorage.errors import PluginError
 from moorage.framework import points
-from moorage.framework.changes import Remedies, RemedyingPlugin
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import SKIP, Reject, Skip

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moorage.framework.changes import RefusingPlugin, Remedies
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.explaining import Detail
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, Reuse, Scope
 from moorage.framework.registry import Handle

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from moorage.framework.changes import RefusingPlugin, Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today

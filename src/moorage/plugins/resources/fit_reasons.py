@@ -10,8 +10,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from moorage.api.quantity import shown_amount
-from moorage.framework.changes import Change, Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Change, Detail, Remedies
 from moorage.plugins.shared.evictions import FEW, can_be_evicted, evict, evict_any, evict_enough
 from moorage.plugins.shared.term_names import PODS
 from moorage.state.view import BoolArray, NodeView, PodInfo

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.changes import Change, Owner, Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Change, Detail, Owner, Remedies
 from moorage.plugins.shared.evictions import evict_any, pods_near
 from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
 from moorage.plugins.spread.spread_scores import Spread

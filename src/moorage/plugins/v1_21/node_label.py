@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.verdicts import Reject

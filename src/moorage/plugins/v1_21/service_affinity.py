@@ -20,8 +20,7 @@ import numpy as np
 
 from moorage.api.selectors import selector_from_map
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Remedies, RemedyingPlugin
-from moorage.framework.explaining import Detail, ExplainingPlugin, TermsPlugin
+from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
 from moorage.framework.points import FilterPlugin, NodeScoreExtensions, PreFilterExtensions, PreFilterPlugin, ScorePlugin
 from moorage.framework.verdicts import Reject
 from moorage.plugins.affinity.node_affinity_reasons import labels_to_set

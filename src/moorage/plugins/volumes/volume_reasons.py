@@ -14,8 +14,7 @@ from moorage.api.core import NodeSelector
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.api.selectors import compile_node_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.framework.changes import Change, Remedies
-from moorage.framework.explaining import Detail
+from moorage.framework.changes import Change, Detail, Remedies
 from moorage.plugins.shared.evictions import can_be_evicted, evict, evict_all
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes

@@ -29,19 +29,11 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
+from moorage.plugins.volumes import pod_claims
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.csi_volumes import migrated_plugins
-from moorage.plugins.volumes.pod_claims import (
-    SELECTED_NODE,
-    ClassError,
-    PodClaims,
-    claims_of,
-    unusable,
-    uses_claim,
-    volume_signature,
-)
 from moorage.plugins.volumes.provisioning import (
     PlannedBinding,
     VolumeBindingError,
@@ -128,7 +120,7 @@ class BoundVolumes(
     """
 
     name = "VolumeBinding"
-    reuse = points.Reuse(points.Scope.NODE, signature=volume_signature, signature_reads=(), rests_when_skipped=True)
+    reuse = points.Reuse(points.Scope.NODE, signature=pod_claims.volume_signature, signature_reads=(), rests_when_skipped=True)
     reasons: tuple[str, str, str, str] = (UNREACHABLE, UNMATCHED, NO_ROOM, LOST)
 
     def __init__(self, bind_timeout_s: int) -> None:
@@ -143,14 +135,14 @@ class BoundVolumes(
 
     def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
         """Return why a claim of the pod rejects it on every node; None if none does."""
-        return unusable(pod, snapshot)
+        return pod_claims.unusable(pod, snapshot)
 
-    def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
+    def claims_to_bind(self, claims: pod_claims.PodClaims, snapshot: Snapshot) -> ClaimsToBind:
         """Return the pod's claims in the form Filter needs; ``fault`` says why they cannot be matched with volumes."""
         volumes = snapshot.index(Assumptions).volumes
         bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
-        selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
-        free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
+        selected = tuple(claim for claim in claims.delayed if pod_claims.SELECTED_NODE in claim.metadata.annotations)
+        free = [claim for claim in claims.delayed if pod_claims.SELECTED_NODE not in claim.metadata.annotations]
         try:
             return ClaimsToBind(bound, selected, snapshot.index(VolumeIndex).search(free) if free else None)
         except MatchingError as error:
@@ -165,8 +157,8 @@ class BoundVolumes(
         if why is not None:
             return Hold.because(why, unresolvable=True)
         try:
-            claims = claims_of(pod, snapshot)
-        except ClassError as error:
+            claims = pod_claims.claims_of(pod, snapshot)
+        except pod_claims.ClassError as error:
             raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
@@ -241,7 +233,7 @@ class BoundVolumes(
     def wakes_on(self) -> Iterator[Wake]:
         either = Action.ADD | Action.UPDATE
         yield Wake(ClusterEvent(Resource.STORAGE_CLASS, either), allows_other_places, by_shape=True)
-        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, either), uses_claim)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, either), pod_claims.uses_claim)
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, either))
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
         yield Wake(ClusterEvent(Resource.CSI_NODE, either), migrates_other_plugins, by_shape=True)

@@ -10,16 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from moorage.api.core import (
-    Affinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    PodAffinity,
-    PodAffinityTerm,
-    Toleration,
-    TopologySpreadConstraint,
-)
+from moorage.api import core
 from moorage.api.meta import LabelSelector
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
 from moorage.api.validation.faults import (
@@ -43,7 +34,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT: Final = "must be in the range 1-100"
 
 
-def affinity(path: str, given: Affinity) -> Faults:
+def affinity(path: str, given: core.Affinity) -> Faults:
     """Yield the faults of a pod's affinity."""
     nodes = given.node_affinity
     if nodes is not None:
@@ -64,7 +55,7 @@ def affinity(path: str, given: Affinity) -> Faults:
 # -- nodes --------------------------------------------------------------------------------------------------------------
 
 
-def node_selector(path: str, selector: NodeSelector) -> Faults:
+def node_selector(path: str, selector: core.NodeSelector) -> Faults:
     """Yield the faults of a required node selector; it needs at least one term."""
     if not selector.node_selector_terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -72,14 +63,14 @@ def node_selector(path: str, selector: NodeSelector) -> Faults:
         yield from _node_term(f"{path}.nodeSelectorTerms[{i}]", term, values_are_labels=True)
 
 
-def _node_term(path: str, term: NodeSelectorTerm, *, values_are_labels: bool) -> Faults:
+def _node_term(path: str, term: core.NodeSelectorTerm, *, values_are_labels: bool) -> Faults:
     for i, asked in enumerate(term.match_expressions):
         yield from _node_expression(f"{path}.matchExpressions[{i}]", asked, values_are_labels)
     for i, asked in enumerate(term.match_fields):
         yield from _node_field(f"{path}.matchFields[{i}]", asked)
 
 
-def _node_expression(path: str, asked: NodeSelectorRequirement, values_are_labels: bool) -> Faults:
+def _node_expression(path: str, asked: core.NodeSelectorRequirement, values_are_labels: bool) -> Faults:
     match asked.operator:
         case "In" | "NotIn":
             if not asked.values:
@@ -98,7 +89,7 @@ def _node_expression(path: str, asked: NodeSelectorRequirement, values_are_label
             yield from named(f"{path}.values[{i}]", value, check_label_value)
 
 
-def _node_field(path: str, asked: NodeSelectorRequirement) -> Faults:
+def _node_field(path: str, asked: core.NodeSelectorRequirement) -> Faults:
     if asked.operator not in {"In", "NotIn"}:
         yield invalid(f"{path}.operator", asked.operator, _OPERATOR)
     elif len(asked.values) != 1:
@@ -113,7 +104,7 @@ def _node_field(path: str, asked: NodeSelectorRequirement) -> Faults:
 # -- pods ---------------------------------------------------------------------------------------------------------------
 
 
-def _pod_affinity(path: str, given: PodAffinity) -> Faults:
+def _pod_affinity(path: str, given: core.PodAffinity) -> Faults:
     for i, term in enumerate(given.required_during_scheduling_ignored_during_execution):
         yield from _pod_term(f"{path}.{_REQUIRED}[{i}]", term)
     for i, weighted in enumerate(given.preferred_during_scheduling_ignored_during_execution):
@@ -122,7 +113,7 @@ def _pod_affinity(path: str, given: PodAffinity) -> Faults:
         yield from _pod_term(f"{path}.{_PREFERRED}[{i}].podAffinityTerm", weighted.pod_affinity_term)
 
 
-def _pod_term(path: str, term: PodAffinityTerm) -> Faults:
+def _pod_term(path: str, term: core.PodAffinityTerm) -> Faults:
     yield from label_selector(f"{path}.labelSelector", term.label_selector)
     yield from label_selector(f"{path}.namespaceSelector", term.namespace_selector)
     for name in term.namespaces:
@@ -156,7 +147,7 @@ def _label_keys(path: str, match: tuple[str, ...], mismatch: tuple[str, ...], se
 # -- spread -------------------------------------------------------------------------------------------------------------
 
 
-def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, ...]) -> Faults:
+def spread_constraints(path: str, constraints: tuple[core.TopologySpreadConstraint, ...]) -> Faults:
     """Yield the faults of constraints, including pairs of topology and policy that occur twice."""
     left = Counter((one.topology_key, one.when_unsatisfiable) for one in constraints)
     for i, constraint in enumerate(constraints):
@@ -183,7 +174,7 @@ def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, .
 # -- tolerations --------------------------------------------------------------------------------------------------------
 
 
-def tolerations(path: str, given: Iterable[Toleration]) -> Faults:
+def tolerations(path: str, given: Iterable[core.Toleration]) -> Faults:
     """Yield the faults of tolerations. ``Lt`` and ``Gt`` are rejected: their feature gate is off."""
     for i, one in enumerate(given):
         at = f"{path}[{i}]"

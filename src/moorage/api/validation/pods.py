@@ -12,16 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from moorage.api.core import (
-    Container,
-    ContainerPort,
-    Pod,
-    PodResourceClaim,
-    PodSpec,
-    PodTemplateSpec,
-    ResourceRequirements,
-    Volume,
-)
+from moorage.api import core
 from moorage.api.defaults import largest_total
 from moorage.api.meta import ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name, is_hugepage_resource
@@ -53,7 +44,7 @@ from moorage.api.validation.resources import container_resources, pod_resources
 _Sums: TypeAlias = dict[str, Exact]
 
 
-def pod_level_faults(path: str, spec: PodSpec) -> Faults:
+def pod_level_faults(path: str, spec: core.PodSpec) -> Faults:
     """Yield the faults of pod-level resources that do not cover the containers; ``path`` is their path.
 
     Invalid amounts are reported elsewhere and ignored here.
@@ -79,7 +70,7 @@ def _short(path: str, given: _Sums, needed: _Sums, what: str) -> Faults:
             yield invalid(f"{path}[{name}]", str(given[name]), why)
 
 
-def _total(spec: PodSpec, part: Callable[[Container], ResourceList]) -> _Sums:
+def _total(spec: core.PodSpec, part: Callable[[core.Container], ResourceList]) -> _Sums:
     return largest_total(spec, lambda one: _amounts(part(one)), Exact.plus, lambda amount: amount.nano)
 
 
@@ -102,13 +93,13 @@ _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PORT_NAME = re.compile("[-a-z0-9]+")
 
 
-def pod_faults(pod: Pod) -> Faults:
+def pod_faults(pod: core.Pod) -> Faults:
     """Yield the faults of a pod with defaults."""
     yield from object_meta(pod.metadata, True)
     yield from pod_spec_faults("spec", pod.spec, is_pod=True)
 
 
-def pod_template_faults(path: str, template: PodTemplateSpec) -> Faults:
+def pod_template_faults(path: str, template: core.PodTemplateSpec) -> Faults:
     """Yield the faults of a template, at ``path``."""
     yield from labels(f"{path}.labels", template.metadata.labels)
     yield from annotation_faults(f"{path}.annotations", template.metadata.annotations)
@@ -129,7 +120,7 @@ class PodValidator:
         self._last_valid: tuple[object, ...] = (None, None, None, None, None)
         self._encode = msgspec.msgpack.Encoder().encode
 
-    def __call__(self, pod: Pod) -> Faults:
+    def __call__(self, pod: core.Pod) -> Faults:
         spec, metadata = pod.spec, pod.metadata
         parts = (spec, metadata.labels, metadata.owner_references, metadata.namespace, metadata.finalizers)
         if all(map(is_, parts, self._last_valid)) and self.has_plain_fields(pod):
@@ -169,7 +160,7 @@ class PodValidator:
             self._valid_nodes.add(spec.node_name)
         return iter(faults)
 
-    def has_plain_fields(self, pod: Pod) -> bool:
+    def has_plain_fields(self, pod: core.Pod) -> bool:
         """Return True if a quick check finds valid what is a copy's own: name, node, annotations. False needs a full check."""
         metadata, spec = pod.metadata, pod.spec
         if check_dns1123_subdomain(metadata.name):
@@ -189,7 +180,7 @@ class PodValidator:
         names = [volume.name for volume in spec.volumes]
         return len(set(names)) == len(names) and not any(map(check_dns1123_label, names)) and not _has_unnamed_claim(spec)
 
-    def _own_faults(self, pod: Pod) -> Faults:
+    def _own_faults(self, pod: core.Pod) -> Faults:
         """Yield the faults of the fields that are not part of a pod's shape."""
         faults = [
             *named("metadata.name", pod.metadata.name, check_dns1123_subdomain),
@@ -203,12 +194,12 @@ class PodValidator:
         return iter(faults)
 
 
-def _has_unnamed_claim(spec: PodSpec) -> bool:
+def _has_unnamed_claim(spec: core.PodSpec) -> bool:
     """Return True if a volume has a claim without a name."""
     return any(v.persistent_volume_claim is not None and not v.persistent_volume_claim.claim_name for v in spec.volumes)
 
 
-def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults:
+def pod_spec_faults(path: str, spec: core.PodSpec, *, is_pod: bool = False) -> Faults:
     """Yield the faults of a spec. Only a pod's spec must be consistent with defaulting, a template's need not."""
     yield from _volumes(f"{path}.volumes", spec.volumes)
     claims = frozenset(claim.name for claim in spec.resource_claims)
@@ -235,11 +226,11 @@ def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults
     if spec.preemption_policy is not None:
         yield from _preemption_policy(f"{path}.preemptionPolicy", spec.preemption_policy)
     if spec.overhead:
-        yield from container_resources(f"{path}.overhead", ResourceRequirements(limits=spec.overhead))
+        yield from container_resources(f"{path}.overhead", core.ResourceRequirements(limits=spec.overhead))
     yield from _scheduling_group(f"{path}.schedulingGroup.podGroupName", spec)
 
 
-def _scheduling_group(path: str, spec: PodSpec) -> Faults:
+def _scheduling_group(path: str, spec: core.PodSpec) -> Faults:
     if spec.scheduling_group is None:
         return
     name = spec.scheduling_group.pod_group_name
@@ -252,7 +243,7 @@ def _scheduling_group(path: str, spec: PodSpec) -> Faults:
 # -- containers ---------------------------------------------------------------------------------------------------------
 
 
-def _containers(path: str, spec: PodSpec, claims: Set[str], is_pod: bool) -> Faults:
+def _containers(path: str, spec: core.PodSpec, claims: Set[str], is_pod: bool) -> Faults:
     if not spec.containers:
         yield required(f"{path}.containers")
     names: set[str] = set()
@@ -269,7 +260,7 @@ def _containers(path: str, spec: PodSpec, claims: Set[str], is_pod: bool) -> Fau
         yield from _host_ports(f"{at}.ports", container.ports, set())
 
 
-def _container(path: str, container: Container, names: set[str], claims: Set[str]) -> Faults:
+def _container(path: str, container: core.Container, names: set[str], claims: Set[str]) -> Faults:
     yield from member(f"{path}.name", container.name, names)
     if container.ports:
         yield from _ports(f"{path}.ports", container.ports)
@@ -279,7 +270,7 @@ def _container(path: str, container: Container, names: set[str], claims: Set[str
         yield required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used")
 
 
-def _ports(path: str, ports: Iterable[ContainerPort]) -> Faults:
+def _ports(path: str, ports: Iterable[core.ContainerPort]) -> Faults:
     names: set[str] = set()
     for i, port in enumerate(ports):
         at = f"{path}[{i}]"
@@ -313,7 +304,7 @@ def port_name_faults(name: str) -> Iterator[str]:
         yield "must not begin or end with a hyphen"
 
 
-def _host_ports(path: str, ports: Iterable[ContainerPort], held: set[str]) -> Faults:
+def _host_ports(path: str, ports: Iterable[core.ContainerPort], held: set[str]) -> Faults:
     for i, port in enumerate(ports):
         if port.host_port:
             claim = f"{port.protocol}/{port.host_ip}/{port.host_port}"
@@ -322,7 +313,7 @@ def _host_ports(path: str, ports: Iterable[ContainerPort], held: set[str]) -> Fa
             held.add(claim)
 
 
-def _host_network_ports(path: str, ports: Iterable[ContainerPort], is_pod: bool) -> Faults:
+def _host_network_ports(path: str, ports: Iterable[core.ContainerPort], is_pod: bool) -> Faults:
     for i, port in enumerate(ports):
         if port.host_port != port.container_port and (is_pod or port.host_port):
             why = "must match `containerPort` when `hostNetwork` is true"
@@ -332,7 +323,7 @@ def _host_network_ports(path: str, ports: Iterable[ContainerPort], is_pod: bool)
 # -- the rest of a spec -------------------------------------------------------------------------------------------------
 
 
-def _volumes(path: str, volumes: Iterable[Volume]) -> Faults:
+def _volumes(path: str, volumes: Iterable[core.Volume]) -> Faults:
     names: set[str] = set()
     for i, volume in enumerate(volumes):
         yield from member(f"{path}[{i}].name", volume.name, names)
@@ -341,7 +332,7 @@ def _volumes(path: str, volumes: Iterable[Volume]) -> Faults:
             yield required(f"{path}[{i}].persistentVolumeClaim.claimName")
 
 
-def _resource_claims(path: str, claims: Iterable[PodResourceClaim]) -> Faults:
+def _resource_claims(path: str, claims: Iterable[core.PodResourceClaim]) -> Faults:
     names: set[str] = set()
     for i, claim in enumerate(claims):
         at = f"{path}[{i}]"
@@ -357,7 +348,7 @@ def _resource_claims(path: str, claims: Iterable[PodResourceClaim]) -> Faults:
                 yield from named(f"{at}.{name}", value, check_dns1123_subdomain)
 
 
-def _gates(path: str, spec: PodSpec) -> Faults:
+def _gates(path: str, spec: core.PodSpec) -> Faults:
     seen: set[str] = set()
     for i, gate in enumerate(spec.scheduling_gates):
         yield from named(f"{path}[{i}]", gate.name, check_qualified_name)

@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
-from moorage.api.core import (
-    ResourceClaimUse,
-    ResourceQuota,
-    ResourceQuotaSpec,
-    ResourceQuotaStatus,
-    ResourceRequirements,
-    ScopedResourceSelectorRequirement,
-    ScopeSelector,
-)
+from moorage.api import core
 from moorage.api.meta import Quantity, ResourceList
 from moorage.api.names import check_qualified_name, is_extended_resource_name, is_hugepage_resource, is_native_resource
 from moorage.api.quantity import QuantityError, canonical, parse
@@ -43,7 +35,7 @@ def is_integer_resource(name: str) -> bool:
     return name in _COUNTED or is_extended_resource_name(name)
 
 
-def container_resources(path: str, resources: ResourceRequirements, claims: Set[str] = frozenset()) -> Faults:
+def container_resources(path: str, resources: core.ResourceRequirements, claims: Set[str] = frozenset()) -> Faults:
     """Yield the faults of a container's resources; ``claims`` are the names of the pod's resource claims."""
     if resources.limits or resources.requests:
         for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
@@ -55,7 +47,7 @@ def container_resources(path: str, resources: ResourceRequirements, claims: Set[
         yield from _claims(f"{path}.claims", resources.claims, claims)
 
 
-def pod_resources(path: str, resources: ResourceRequirements) -> Faults:
+def pod_resources(path: str, resources: core.ResourceRequirements) -> Faults:
     """Yield the faults of pod-level resources, without regard to the containers."""
     if resources.claims:
         yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
@@ -104,7 +96,7 @@ def _amount(path: str, name: str, amount: Quantity) -> Faults:
             yield invalid(path, canonical(amount), f"{canonical(amount)} is not positive integer multiple of {name}")
 
 
-def _within_limits(path: str, resources: ResourceRequirements) -> Faults:
+def _within_limits(path: str, resources: core.ResourceRequirements) -> Faults:
     requests, limits = resources.requests, resources.limits
     for name, amount in requests.items():
         asked, limit = _nano(amount), _nano(limits[name]) if name in limits else None
@@ -134,7 +126,7 @@ def _nano(amount: Quantity) -> int | None:
         return None
 
 
-def _claims(path: str, uses: Iterable[ResourceClaimUse], known: Set[str]) -> Faults:
+def _claims(path: str, uses: Iterable[core.ResourceClaimUse], known: Set[str]) -> Faults:
     seen: set[str] = set()
     in_part: set[str] = set()
     for i, use in enumerate(uses):
@@ -185,7 +177,7 @@ _ONLY_EXISTS: Final = (
 )
 
 
-def quota_faults(quota: ResourceQuota) -> Faults:
+def quota_faults(quota: core.ResourceQuota) -> Faults:
     """Yield the faults of a quota, except of its status."""
     yield from object_meta(quota.metadata, True)
     yield from _amounts("spec.hard", quota.spec.hard)
@@ -193,7 +185,7 @@ def quota_faults(quota: ResourceQuota) -> Faults:
     yield from _selector(quota.spec)
 
 
-def quota_status_faults(status: ResourceQuotaStatus) -> Faults:
+def quota_status_faults(status: core.ResourceQuotaStatus) -> Faults:
     """Yield the faults of a quota's status."""
     yield from _amounts("status.hard", status.hard)
     yield from _amounts("status.used", status.used)
@@ -234,7 +226,7 @@ def _name(path: str, name: str) -> Faults:
     yield invalid(path, name, "must be a standard resource for quota")
 
 
-def _scopes(spec: ResourceQuotaSpec) -> Faults:
+def _scopes(spec: core.ResourceQuotaSpec) -> Faults:
     path, outside = "spec.scopes", _out_of_scope(spec)
     for scope in spec.scopes:
         if scope not in _SCOPED:
@@ -244,19 +236,19 @@ def _scopes(spec: ResourceQuotaSpec) -> Faults:
     yield from _conflicts(path, spec, frozenset(spec.scopes))
 
 
-def _out_of_scope(spec: ResourceQuotaSpec) -> dict[str, int]:
+def _out_of_scope(spec: core.ResourceQuotaSpec) -> dict[str, int]:
     """Return, by scope, the number of limited resources that the scope does not apply to."""
     limited = [name for name in spec.hard if _is_standard(name)]
     return {scope: sum(name not in known for name in limited) for scope, known in _SCOPED.items()}
 
 
-def _conflicts(path: str, spec: ResourceQuotaSpec, scopes: frozenset[str]) -> Faults:
+def _conflicts(path: str, spec: core.ResourceQuotaSpec, scopes: frozenset[str]) -> Faults:
     for pair in _OPPOSED:
         if scopes.issuperset(pair):
             yield invalid(path, spec.scopes or None, "conflicting scopes")
 
 
-def _selector(spec: ResourceQuotaSpec) -> Faults:
+def _selector(spec: core.ResourceQuotaSpec) -> Faults:
     if spec.scope_selector is None:
         return
     path, asked = "spec.scopeSelector.matchExpressions", spec.scope_selector.match_expressions
@@ -270,14 +262,14 @@ def _selector(spec: ResourceQuotaSpec) -> Faults:
     yield from _conflicts(path, spec, frozenset(one.scope_name for one in asked))
 
 
-def _as_go(selector: ScopeSelector) -> object:
+def _as_go(selector: core.ScopeSelector) -> object:
     """Return a selector with Go's field names, as errors show it."""
     asked = selector.match_expressions
     named = [{"ScopeName": one.scope_name, "Operator": one.operator, "Values": one.values or None} for one in asked]
     return {"MatchExpressions": named}
 
 
-def _requirement(path: str, asked: ScopedResourceSelectorRequirement) -> Faults:
+def _requirement(path: str, asked: core.ScopedResourceSelectorRequirement) -> Faults:
     if asked.scope_name in _PLAIN and asked.operator != "Exists":
         yield invalid(f"{path}.operator", asked.operator, _ONLY_EXISTS)
     match asked.operator:

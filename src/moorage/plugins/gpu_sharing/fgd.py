@@ -20,16 +20,7 @@ import numpy as np
 from moorage.framework.args import PluginArgs
 from moorage.framework.handle import Handle
 from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScoreNodePlugin, ScorePlugin
-from moorage.plugins.gpu_sharing.devices import (
-    GPU_MODEL,
-    WHOLE,
-    DeviceTable,
-    GpuRequest,
-    device_table,
-    gpu_request,
-    present,
-    score_signature,
-)
+from moorage.plugins.gpu_sharing import devices
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, TypicalPod
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo
 
@@ -104,7 +95,7 @@ class _Forms:
         """Return the score of a node. ``step`` and ``step_after``: of its free CPU before and after placing the pod."""
         placed = self._after(wanted, number)
         before = self._amount(number, step)
-        scores = [int(100 / (1 + math.exp((self._amount(after, step_after) - before) / WHOLE))) for _, after in placed]
+        scores = [int(100 / (1 + math.exp((self._amount(after, step_after) - before) / devices.WHOLE))) for _, after in placed]
         best = max(scores)
         return _Score(best, tuple(value for (value, _), score in zip(placed, scores, strict=True) if score == best))
 
@@ -121,7 +112,7 @@ class _Forms:
 class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusable):
     name = "FGDScore"
     Args = FGDScoreArgs
-    reuse = Reuse(Scope.NODE_PODS, signature=score_signature)
+    reuse = Reuse(Scope.NODE_PODS, signature=devices.score_signature)
 
     def __init__(self, args: FGDScoreArgs | None = None) -> None:
         given = (args or FGDScoreArgs()).typical_pods
@@ -130,13 +121,13 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         )
         self._steps: list[int] = self._model.cpu_steps.tolist()
         self._base = len(self._steps) + 1
-        self._devices = DeviceTable()
+        self._devices = devices.DeviceTable()
         #: The ``numbering`` of the device table that ``_form_of`` is valid for.
         self._numbering = self._devices.numbering
         self._forget()
 
     def attach(self, handle: Handle) -> None:
-        self._devices = device_table(handle)
+        self._devices = devices.device_table(handle)
         self._devices.chooser = self.device_of
         self._form_of.clear()
 
@@ -160,7 +151,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
         if self._numbering != self._devices.numbering:
             self._numbering = self._devices.numbering
             self._form_of.clear()
-        labels = nodes.label(GPU_MODEL)
+        labels = nodes.label(devices.GPU_MODEL)
         models = [value or "" for value in labels.values]
         numbers = np.array([self._models.setdefault(model, len(self._models)) for model in models], dtype=np.int64)
         keys = (amounts << 32 | numbers[nodes.ids(labels)]).tolist()
@@ -184,15 +175,15 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
             score = known[key] = self._forms.score(wanted, *case).score
         return score
 
-    def device_of(self, pod: PodInfo, request: GpuRequest, left: Sequence[int], node: NodeInfo) -> int:
+    def device_of(self, pod: PodInfo, request: devices.GpuRequest, left: Sequence[int], node: NodeInfo) -> int:
         """Return the index of the device that gave the node its score; the pod is assumed on the node already."""
         cpu = node.allocatable("cpu") - node.requested("cpu") + pod.requests.get("cpu", 0)
-        values = self._forms.score(_wanted(pod), *self._case(pod, cpu, present(left), node)).values
+        values = self._forms.score(_wanted(pod), *self._case(pod, cpu, devices.present(left), node)).values
         return next(device for device, milli in enumerate(left) if milli in values)
 
     def _case(self, pod: PodInfo, cpu: int, left: tuple[int, ...], node: NodeInfo) -> tuple[int, int, int]:
         """Return the number of a node's form, and its steps of CPU before the pod is placed and after."""
-        form = self._forms.number((left, node.labels.get(GPU_MODEL, "")))
+        form = self._forms.number((left, node.labels.get(devices.GPU_MODEL, "")))
         return form, bisect_right(self._steps, cpu), bisect_right(self._steps, cpu - pod.needs.nonzero_cpu)
 
     def _known(self, wanted: _Wanted) -> dict[int, int]:
@@ -212,7 +203,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
 
 
 def _wanted(pod: PodInfo) -> _Wanted:
-    request = gpu_request(pod)
+    request = devices.gpu_request(pod)
     return (0, 0) if request is None else (request.milli, request.count)
 
 
@@ -222,7 +213,7 @@ def _placements(wanted: _Wanted, left: tuple[int, ...]) -> list[tuple[int, tuple
     A request of whole devices gets unused ones, which are last. A pod without a choice has one entry, with amount 0.
     """
     milli, count = wanted
-    if milli == WHOLE:
+    if milli == devices.WHOLE:
         return [(0, left[: max(0, len(left) - count)])]
     found = [(value, _without(left, value, milli)) for value in dict.fromkeys(left) if milli and value >= milli]
     return found or [(0, left)]

@@ -15,15 +15,7 @@ import numpy as np
 
 from moorage.api.meta import Object
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from moorage.plugins.volumes.csi_migration import (
-    MigrationError,
-    driver_of,
-    in_tree_plugin,
-    in_tree_plugins,
-    is_in_tree_plugin,
-    translated,
-    translated_inline,
-)
+from moorage.plugins.volumes import csi_migration
 from moorage.plugins.volumes.pod_claims import claim_not_found, class_of_claim, is_owned_by, not_owned
 from moorage.state.columns import Column, IntArray
 from moorage.state.labels import InternedColumn
@@ -78,19 +70,19 @@ def needed_volumes(
             found[volume] = None
     try:
         found |= dict.fromkeys(_inline(pod, migrated) if inline else ())
-    except MigrationError as error:
+    except csi_migration.MigrationError as error:
         return PodCsiVolumes(fault=str(error))
     return PodCsiVolumes(tuple(found))
 
 
 def _inline(pod: PodInfo, migrated: Collection[str]) -> Iterator[CsiVolume]:
     for volume in pod.volumes.inline if pod.volumes is not None and migrated else ():
-        if in_tree_plugin(volume) not in migrated:
+        if csi_migration.in_tree_plugin(volume) not in migrated:
             continue
         try:
-            known = translated_inline(volume)
-        except MigrationError as error:
-            raise MigrationError(f"converting volume({volume.name}) from inline to csi: {error}") from error
+            known = csi_migration.translated_inline(volume)
+        except csi_migration.MigrationError as error:
+            raise csi_migration.MigrationError(f"converting volume({volume.name}) from inline to csi: {error}") from error
         if known is not None:
             yield CsiVolume(known.driver, known.handle)
 
@@ -102,11 +94,11 @@ def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: Co
     csi = volume.spec.csi
     if csi is not None:
         return CsiVolume(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
-    if in_tree_plugin(volume.spec) not in migrated:
+    if csi_migration.in_tree_plugin(volume.spec) not in migrated:
         return None
     try:
-        known = translated(volume)
-    except MigrationError:
+        known = csi_migration.translated(volume)
+    except csi_migration.MigrationError:
         return None
     return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
 
@@ -117,8 +109,8 @@ def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migr
     if storage_class is None:
         return None
     driver: str | None = storage_class.provisioner
-    if is_in_tree_plugin(storage_class.provisioner):
-        driver = driver_of(storage_class.provisioner) if storage_class.provisioner in migrated else None
+    if csi_migration.is_in_tree_plugin(storage_class.provisioner):
+        driver = csi_migration.driver_of(storage_class.provisioner) if storage_class.provisioner in migrated else None
     return CsiVolume(driver, "", claim.key) if driver else None
 
 
@@ -234,7 +226,7 @@ class RowVolumes(NamedTuple):
 
 
 _NOTHING = RowVolumes()
-_ALL = in_tree_plugins()
+_ALL = csi_migration.in_tree_plugins()
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttachment)
 
 

@@ -14,21 +14,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from moorage.api import storage
 from moorage.api.meta import ObjectMeta
 from moorage.api.node_selectors import NodeTerm
 from moorage.api.quantity import value
 from moorage.api.requirements import Requirement, SelectorError, quoted, requirement_faults
 from moorage.api.selectors import NOTHING, Selector, compile_label_selector
-from moorage.api.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    ObjectReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    TopologySelectorTerm,
-)
 from moorage.plugins.volumes.assume_cache import IndexedObjects, is_still
 from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_volumes import CsiFacts
@@ -50,7 +41,7 @@ class Provisioning(NamedTuple):
     ``capacity``  the free bytes; -1 where the driver publishes no capacity
     """
 
-    claim: PersistentVolumeClaim
+    claim: storage.PersistentVolumeClaim
     possible: BoolArray
     has_room: BoolArray
     capacity: IntArray
@@ -64,7 +55,7 @@ class _Capacity(NamedTuple):
     capacity: int
 
     @classmethod
-    def of(cls, room: CSIStorageCapacity) -> _Capacity:
+    def of(cls, room: storage.CSIStorageCapacity) -> _Capacity:
         try:
             nodes = compile_label_selector(room.node_topology)
         except SelectorError:
@@ -72,7 +63,7 @@ class _Capacity(NamedTuple):
         return cls(nodes, volume_limit(room), value(room.capacity) if room.capacity is not None else 0)
 
 
-def volume_limit(room: CSIStorageCapacity) -> int | None:
+def volume_limit(room: storage.CSIStorageCapacity) -> int | None:
     """Return the largest possible volume in bytes; None if unknown. ``maximumVolumeSize`` overrides ``capacity``."""
     limit = room.capacity if room.maximum_volume_size is None else room.maximum_volume_size
     return None if limit is None else value(limit)
@@ -82,14 +73,14 @@ class Provisioner:
     """Checks claims whose volume must be provisioned. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._capacities = IndexedObjects(snapshot, CSIStorageCapacity, _class_of, _Capacity.of)
+        self._capacities = IndexedObjects(snapshot, storage.CSIStorageCapacity, _class_of, _Capacity.of)
 
-    def check(self, claim: PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
+    def check(self, claim: storage.PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
         """Return where a volume can be provisioned for the claim. Its class must exist.
 
         ``counted``  consider the capacity that drivers publish; otherwise capacity is unlimited
         """
-        storage_class = nodes.snapshot.objects(StorageClass)[class_of_claim(claim)]
+        storage_class = nodes.snapshot.objects(storage.StorageClass)[class_of_claim(claim)]
         unknown = nodes.zeros() - 1
         if storage_class.provisioner in {"", NOT_SUPPORTED}:
             return Provisioning(claim, nodes.false(), nodes.false(), unknown)
@@ -107,16 +98,16 @@ class Provisioner:
         return Provisioning(claim, possible, which >= 0, capacities[which])
 
 
-def _class_of(room: CSIStorageCapacity) -> str:
+def _class_of(room: storage.CSIStorageCapacity) -> str:
     return room.storage_class_name
 
 
 def _publishes_capacity(provisioner: str, snapshot: Snapshot) -> bool:
-    driver = snapshot.objects(CSIDriver).get(provisioner)
+    driver = snapshot.objects(storage.CSIDriver).get(provisioner)
     return driver is not None and bool(driver.spec.storage_capacity)
 
 
-def _rows_allowed(terms: tuple[TopologySelectorTerm, ...], nodes: NodeView) -> BoolArray:
+def _rows_allowed(terms: tuple[storage.TopologySelectorTerm, ...], nodes: NodeView) -> BoolArray:
     """Return for each row whether one of the terms allows it. No terms allow all rows; an empty term allows none."""
     if not terms:
         return np.ones(len(nodes), dtype=bool)
@@ -127,7 +118,7 @@ def _rows_allowed(terms: tuple[TopologySelectorTerm, ...], nodes: NodeView) -> B
 
 
 @lru_cache(maxsize=1024)
-def _compiled(terms: tuple[TopologySelectorTerm, ...]) -> tuple[NodeTerm, ...]:
+def _compiled(terms: tuple[storage.TopologySelectorTerm, ...]) -> tuple[NodeTerm, ...]:
     requirements = ([(one.key, one.values) for one in term.match_label_expressions] for term in terms)
     return tuple(
         NodeTerm(tuple(Requirement(key, "In", values) for key, values in term))
@@ -153,7 +144,7 @@ def _faulty(requirements: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
 #: Annotation of a volume or a claim that a scheduler or a controller, not a user, has matched with the other.
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
-K = TypeVar("K", PersistentVolume, PersistentVolumeClaim)
+K = TypeVar("K", storage.PersistentVolume, storage.PersistentVolumeClaim)
 
 
 class VolumeBindingError(Exception):
@@ -173,21 +164,21 @@ class PlannedBinding(Generic[K]):
         return self.obj != self.base
 
 
-def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+def with_claim_ref(volume: storage.PersistentVolume, claim: storage.PersistentVolumeClaim) -> storage.PersistentVolume:
     """Return the volume with its ``claimRef`` set to the claim."""
     meta, ref = claim.metadata, volume.spec.claim_ref
     metadata = volume.metadata
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
         metadata = _annotated(metadata, BOUND_BY_CONTROLLER, "yes")
     if ref is None or (ref.name, ref.namespace, ref.uid) != (meta.name, meta.namespace, meta.uid):
-        ref = ObjectReference(
+        ref = storage.ObjectReference(
             api_version="v1", kind="PersistentVolumeClaim", namespace=meta.namespace, name=meta.name, uid=meta.uid,
             resource_version=meta.resource_version,
         )  # fmt: skip
     return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=ref))
 
 
-def with_selected_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+def with_selected_node(claim: storage.PersistentVolumeClaim, node: str) -> storage.PersistentVolumeClaim:
     """Return the claim with the node selected for its provisioning."""
     return replace(claim, metadata=_annotated(claim.metadata, SELECTED_NODE, node))
 
@@ -199,8 +190,8 @@ def _annotated(metadata: ObjectMeta, key: str, text: str) -> ObjectMeta:
 def are_bound(
     snapshot: Snapshot,
     node: str,
-    found: tuple[PlannedBinding[PersistentVolume], ...],
-    made: tuple[PlannedBinding[PersistentVolumeClaim], ...],
+    found: tuple[PlannedBinding[storage.PersistentVolume], ...],
+    made: tuple[PlannedBinding[storage.PersistentVolumeClaim], ...],
     migration: Migration = CURRENT_MIGRATION,
 ) -> bool:
     """Return whether all claims are bound in the snapshot. ``migration``: which in-tree volumes CSI drivers may serve.
@@ -214,11 +205,13 @@ def are_bound(
     )
 
 
-def _is_match_bound(snapshot: Snapshot, node: str, binding: PlannedBinding[PersistentVolume], migration: Migration) -> bool:
-    volume = snapshot.objects(PersistentVolume).get(binding.obj.name)
+def _is_match_bound(
+    snapshot: Snapshot, node: str, binding: PlannedBinding[storage.PersistentVolume], migration: Migration
+) -> bool:
+    volume = snapshot.objects(storage.PersistentVolume).get(binding.obj.name)
     if volume is None:
         raise VolumeBindingError(f"failed to check binding: persistentvolumes {quoted(binding.obj.name)} not found")
-    claim = snapshot.objects(PersistentVolumeClaim).get(binding.claim)
+    claim = snapshot.objects(storage.PersistentVolumeClaim).get(binding.claim)
     if claim is None:
         raise VolumeBindingError(f"failed to check binding: persistentvolumeclaims {quoted(binding.claim)} not found")
     if binding.changes_anything and is_still(volume, binding.base):
@@ -235,9 +228,9 @@ def _is_match_bound(snapshot: Snapshot, node: str, binding: PlannedBinding[Persi
 
 
 def _is_provisioned(
-    snapshot: Snapshot, node: str, binding: PlannedBinding[PersistentVolumeClaim], migration: Migration
+    snapshot: Snapshot, node: str, binding: PlannedBinding[storage.PersistentVolumeClaim], migration: Migration
 ) -> bool:
-    claim = snapshot.objects(PersistentVolumeClaim).get(binding.claim)
+    claim = snapshot.objects(storage.PersistentVolumeClaim).get(binding.claim)
     if claim is None:
         raise VolumeBindingError(f"failed to check provisioning pvc: persistentvolumeclaims {quoted(binding.claim)} not found")
     if binding.changes_anything and is_still(claim, binding.base):
@@ -248,18 +241,18 @@ def _is_provisioned(
     if claim.metadata.annotations.get(SELECTED_NODE) != node:
         raise VolumeBindingError(f"provisioning failed for PVC {quoted(name)}")
     if claim.spec.volume_name:
-        volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
+        volume = snapshot.objects(storage.PersistentVolume).get(claim.spec.volume_name)
         if volume is None:
             return False
         _check_access(snapshot, node, volume, migration)
     return is_fully_bound(claim)
 
 
-def _check_access(snapshot: Snapshot, node: str, volume: PersistentVolume, migration: Migration) -> None:
+def _check_access(snapshot: Snapshot, node: str, volume: storage.PersistentVolume, migration: Migration) -> None:
     """Raise VolumeBindingError if the volume cannot be accessed from the node after all."""
     info = snapshot.node(node)
     affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
-    csi_node = snapshot.objects(CSINode).get(node)
+    csi_node = snapshot.objects(storage.CSINode).get(node)
     plugin = in_tree_plugin(volume.spec)
     if csi_node is not None and plugin in migration.plugins & CsiFacts.of(csi_node).migrated:
         try:

@@ -12,18 +12,10 @@ from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, check_parsed
 from moorage.api.cel.declarations import Cheap, Cost
+from moorage.api.cel.functions import times
 from moorage.api.cel.functions.operators import checked_int, checked_uint
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver
-from moorage.api.cel.functions.times import (
-    DURATION_NAME,
-    FIELDS,
-    TIMESTAMP_NAME,
-    Duration,
-    Timestamp,
-    duration_of,
-    timestamp_of,
-)
 from moorage.api.cel.types import (
     BOOL,
     BYTES,
@@ -152,7 +144,7 @@ _OPTIONAL: Final = Type("opaque", "optional_type")
 _TYPES: Final[dict[Any, Type]] = {
     bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL, tuple: _LIST, list: _LIST,
     Growing: _LIST, Map: _MAP, GrowingMap: _MAP, TypeValue: _TYPE, Optional: _OPTIONAL, Quantity: QUANTITY, Semver: SEMVER,
-    Timestamp: TIMESTAMP, Duration: DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"),
+    times.Timestamp: TIMESTAMP, times.Duration: DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"),
     Format: typed("format"),
 }  # fmt: skip
 
@@ -160,7 +152,7 @@ _TYPES: Final[dict[Any, Type]] = {
 TYPE_NAMES: Final = {
     "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": _LIST, "map": _MAP, "null_type": NULL, "string": STRING,
     "type": _TYPE, "uint": UINT, "optional_type": _OPTIONAL, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER,
-    TIMESTAMP_NAME: TIMESTAMP, DURATION_NAME: DURATION,
+    times.TIMESTAMP_NAME: TIMESTAMP, times.DURATION_NAME: DURATION,
 }  # fmt: skip
 
 
@@ -180,22 +172,22 @@ def _text_cost(args: list[Value], result: Value) -> int:
     return math.ceil(len(args[0]) * 0.1)
 
 
-def _seconds(value: Timestamp) -> int:
+def _seconds(value: times.Timestamp) -> int:
     return value.nanos // 10**9
 
 
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("timestamp", "timestamp -> timestamp", _same, None),
-    ("timestamp", "string -> timestamp", timestamp_of, None),
-    ("timestamp", "int -> timestamp", lambda seconds: Timestamp(seconds * 10**9), None),
+    ("timestamp", "string -> timestamp", times.timestamp_of, None),
+    ("timestamp", "int -> timestamp", lambda seconds: times.Timestamp(seconds * 10**9), None),
     ("duration", "duration -> duration", _same, None),
-    ("duration", "string -> duration", duration_of, None),
-    ("duration", "int -> duration", Duration, None),
+    ("duration", "string -> duration", times.duration_of, None),
+    ("duration", "int -> duration", times.Duration, None),
     ("int", "timestamp -> int", _seconds, None),
     ("int", "duration -> int", lambda value: value.nanos, None),
     ("string", "timestamp -> string", str, None),
     ("string", "duration -> string", str, None),
-    *FIELDS,
+    *times.FIELDS,
     ("type", "A -> type<A>", Cheap(_type_value), None),
     ("dyn", "A -> dyn", Cheap(_same), None),
     ("bool", "bool -> bool", _to_bool, None),

@@ -23,15 +23,7 @@ from moorage.api.cel.program import Program, compile_expression, compile_with_es
 from moorage.api.cel.types import BOOL, STRING, optional_of
 from moorage.api.cel.values import NONE, Optional, Value
 from moorage.api.validation.faults import duplicate, forbidden, invalid, required
-from moorage.cluster.apiserver.admission.rule_costs import (
-    LARGEST_REQUEST,
-    Declared,
-    RuleCosts,
-    as_value,
-    declared_size,
-    declared_type,
-    elements_below,
-)
+from moorage.cluster.apiserver.admission import rule_costs
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, field_path, old_item, old_items
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Schema
 from moorage.errors import Bare, Fault
@@ -105,8 +97,8 @@ class _Node:
 def _compiled(schema: Schema, *, is_root: bool = False, estimates: bool = False) -> _Node | None:
     """Return the rules in a schema, None if there are none; with ``estimates``, with what they may cost."""
     own = [one for one in schema.get(_RULES, ()) if one.get("rule", "").strip()]
-    declared = declared_type(schema, is_root=is_root) if own else None
-    size = declared_size(schema, is_root=is_root) if own and estimates else None
+    declared = rule_costs.declared_type(schema, is_root=is_root) if own else None
+    size = rule_costs.declared_size(schema, is_root=is_root) if own and estimates else None
     rules = tuple(_compile(one, declared, size) for one in own) if declared is not None else ()
     inner = {name: _compiled(below, estimates=estimates) for name, below in schema.get("properties", {}).items()}
     given = ((part, schema.get(part)) for part in _PARTS)
@@ -123,7 +115,7 @@ def _compiled(schema: Schema, *, is_root: bool = False, estimates: bool = False)
 _PARTS: Final = ("items", "additionalProperties")
 
 
-def _compile(source: Mapping[str, Any], declared: Declared, size: DeclaredSize | None) -> _Rule:
+def _compile(source: Mapping[str, Any], declared: rule_costs.Declared, size: DeclaredSize | None) -> _Rule:
     old = optional_of(declared.type) if source.get("optionalOldSelf") else declared.type
     variables = {"self": declared.type, "oldSelf": old}
 
@@ -154,7 +146,7 @@ def rule_faults(schema: Schema, path: str, *, is_stored: bool) -> Faults:
     """Yield the faults of the rules in the structural schema of a definition. ``is_stored``: the schema has not changed."""
     node = _compiled(schema, is_root=True, estimates=True)
     if node is not None:
-        costs = RuleCosts(is_stored=is_stored)
+        costs = rule_costs.RuleCosts(is_stored=is_stored)
         yield from _compile_faults(node, _Place(path, 1), costs)
         yield from costs.faults(path)
 
@@ -170,8 +162,8 @@ class _Place(NamedTuple):
     uncorrelated: str = ""
 
 
-def _compile_faults(node: _Node, at: _Place, costs: RuleCosts) -> Faults:
-    path, inside = at.path, elements_below(node.schema, at.values)
+def _compile_faults(node: _Node, at: _Place, costs: rule_costs.RuleCosts) -> Faults:
+    path, inside = at.path, rule_costs.elements_below(node.schema, at.values)
     if node.items is not None:
         by_key = node.schema.get("x-kubernetes-list-type") == "map"
         below = at.uncorrelated or ("" if by_key else path)
@@ -183,7 +175,7 @@ def _compile_faults(node: _Node, at: _Place, costs: RuleCosts) -> Faults:
     for name, inner in node.properties.items():
         yield from _compile_faults(inner, _Place(f"{path}.properties[{name}]", inside, below), costs)
     for i, rule in enumerate(node.rules):
-        values = LARGEST_REQUEST // (node.least_bytes + 1) if at.values is None else at.values
+        values = rule_costs.LARGEST_REQUEST // (node.least_bytes + 1) if at.values is None else at.values
         yield from _rule_faults(rule, f"{path}.{_RULES}[{i}]", values, costs)
         uses_old = rule.uses_old and not rule.is_broken
         if uses_old and at.uncorrelated:
@@ -194,7 +186,7 @@ def _compile_faults(node: _Node, at: _Place, costs: RuleCosts) -> Faults:
             yield invalid(f"{path}.{_RULES}[{i}].optionalOldSelf", rule.source["optionalOldSelf"], why)
 
 
-def _rule_faults(rule: _Rule, where: str, values: int, costs: RuleCosts) -> Faults:
+def _rule_faults(rule: _Rule, where: str, values: int, costs: rule_costs.RuleCosts) -> Faults:
     """Yield the faults of a rule that is checked for as many values."""
     yield from costs.add(f"{where}.rule", product(rule.cost, values), "estimated rule cost")
     if rule.is_broken:
@@ -282,8 +274,8 @@ class _Check:
     def _rules(self, node: _Node, value: Any, old: Any, path: str) -> Faults:
         is_same = old is not ABSENT and old == value
         has_old = old is not ABSENT and old is not None
-        now = as_value(node.schema, value)
-        before = as_value(node.schema, old) if has_old else None
+        now = rule_costs.as_value(node.schema, value)
+        before = rule_costs.as_value(node.schema, old) if has_old else None
         for rule in node.rules:
             if rule.program is None or (not rule.uses_old and is_same):
                 continue

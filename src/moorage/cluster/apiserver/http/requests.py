@@ -43,19 +43,10 @@ from moorage.cluster.apiserver.storage.store import Store, timestamp
 from moorage.cluster.apiserver.storage.subresources import bind, evict
 from moorage.cluster.apiserver.tables.tables import included, table
 from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
+from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, ReviewTarget, Target
 from moorage.cluster.apiserver.vocabulary.records import Record, parse_version_of_one
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, Review, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import (
-    ApiError,
-    bad_request,
-    forbidden,
-    not_acceptable,
-    not_acceptable_form,
-    not_allowed,
-    success,
-    timeout,
-)
 
 # -- pod connect -------------------------------------------------------------------------------------------------------
 # Connections to containers: logs, exec, attach and port forwarding. No containers run here.
@@ -87,14 +78,14 @@ def check_stream(pod: Document, subresource: str, container: str) -> None:
     if not pod["spec"].get("nodeName"):
         if subresource == "log":
             return
-        raise bad_request(f"pod {name} does not have a host assigned")
+        raise statuses.bad_request(f"pod {name} does not have a host assigned")
     phase = (pod.get("status") or {}).get("phase") or "Pending"
     if subresource == "exec" and phase in ENDED_PHASES:
-        raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
+        raise statuses.bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
     if subresource == "log" and phase == "Pending":
-        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+        raise statuses.bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
     subject = f'container "{container}" of pod "{name}"' if container else f'pod "{name}"'
-    raise ApiError(501, "", f"{subject} is only pretended to run in this cluster: {STREAMS[subresource]}")
+    raise statuses.ApiError(501, "", f"{subject} is only pretended to run in this cluster: {STREAMS[subresource]}")
 
 
 def _container(pod: Document, name: str, container: str) -> str:
@@ -102,13 +93,13 @@ def _container(pod: Document, name: str, container: str) -> str:
     names = [[str(one.get("name")) for one in pod["spec"].get(part) or ()] for part in _CONTAINER_FIELDS]
     if container:
         if not any(container in some for some in names):
-            raise bad_request(f"container {container} is not valid for pod {name}")
+            raise statuses.bad_request(f"container {container} is not valid for pod {name}")
         return container
     containers, inits, _ = names
     if len(containers) == 1:
         return containers[0]
     text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
-    raise bad_request(f"{text} or one of the init containers: [{' '.join(inits)}]" if inits else text)
+    raise statuses.bad_request(f"{text} or one of the init containers: [{' '.join(inits)}]" if inits else text)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -138,7 +129,7 @@ def serve(
             warnings.append(warning)
         try:
             response = _serve(store, guard, authorizer, request, target)
-        except ApiError as error:
+        except statuses.ApiError as error:
             error.warnings = (*warnings, *error.warnings)
             raise
     return replace(response, warnings=(*warnings, *response.warnings)) if warnings else response
@@ -171,9 +162,9 @@ def _serve(
     if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
     if target.subresource == "finalize" and request.method != "PUT":
-        raise not_allowed()
+        raise statuses.not_allowed()
     if "create" not in target.kind.verbs and request.method not in {"GET", "HEAD"}:
-        raise not_allowed()
+        raise statuses.not_allowed()
     if request.method == "POST" and target.kind.custom is not None:
         target = target._replace(name="")  # the name in the path is ignored
     if not target.name:
@@ -182,7 +173,7 @@ def _serve(
         return _write(store, authorizer, request, target)
     verb = _VERBS.get(request.method)
     if verb is None or (target.subresource and request.method == "DELETE"):
-        raise not_allowed()
+        raise statuses.not_allowed()
     return verb(store, request, target)
 
 
@@ -190,10 +181,10 @@ def _review_or_bind(
     store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget
 ) -> Response:
     if request.method != "POST":
-        raise not_allowed()
+        raise statuses.not_allowed()
     if (form := form_of(request.accept)) == "PartialObjectMetadataList":
         go = f"{target.review.group.partition('.')[0] or 'core'}.{target.review.kind}"
-        raise not_acceptable_form(form, f"not a list (*{go})")
+        raise statuses.not_acceptable_form(form, f"not a list (*{go})")
     if target.review.kind == "Binding":
         return _bind(store, request, target.namespace or "", "")
     return _review(store, guard, authorizer, request, target)
@@ -245,13 +236,13 @@ def _check_representation(request: HTTPRequest, kind: ServedKind, *, many: bool)
     """
     form, encoding = accepted(request.accept)
     if kind.custom is not None and encoding == PROTOBUF and not form:
-        raise not_acceptable(["application/json", "application/yaml"])
+        raise statuses.not_acceptable(["application/json", "application/yaml"])
     if form == "Table":
         _included(request)
     if many and form == "PartialObjectMetadata":
-        raise not_acceptable_form(form, f"a list (*{kind.go}List)")
+        raise statuses.not_acceptable_form(form, f"a list (*{kind.go}List)")
     if not many and form == "PartialObjectMetadataList":
-        raise not_acceptable_form(form, f"not a list (*{kind.go})")
+        raise statuses.not_acceptable_form(form, f"not a list (*{kind.go})")
 
 
 def _response(store: Store, request: HTTPRequest, kind: ServedKind, record: Record, code: int = 200) -> Response:
@@ -270,7 +261,7 @@ def _get(store: Store, request: HTTPRequest, target: Target) -> Response:
     find = measure if target.kind in MEASURED else Store.get
     wanted = parse_version_of_one(request.query.get("resourceVersion", ""))
     if wanted > store.version:
-        raise timeout(wanted, store.version)
+        raise statuses.timeout(wanted, store.version)
     return _response(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
 
 
@@ -306,7 +297,7 @@ def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
         shown = _response(store, request, kind, deleted.record, code)
         return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
-    return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
+    return Response(200, msgspec.json.encode(statuses.success(kind.group, kind.resource, target.name, uid)), warnings)
 
 
 def _check_answer_to_deletion(store: Store, request: HTTPRequest, target: Target, options: DeleteOptions) -> None:
@@ -317,7 +308,7 @@ def _check_answer_to_deletion(store: Store, request: HTTPRequest, target: Target
     kind = target.kind
     try:
         _check_representation(request, kind, many=False)
-    except ApiError:
+    except statuses.ApiError:
         options = _with_defaults(store, kind, options)
         tried = store.delete(kind, target.namespace or "", target.name, options, dry_run=True)
         if not tried.gone or kind.native in _RETURNED_ON_DELETE:
@@ -375,7 +366,7 @@ def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, targ
         case "DELETE" if target.namespace is not None:
             return _delete_all(store, request, target)
         case _:
-            raise not_allowed()
+            raise statuses.not_allowed()
 
 
 def selection_of(request: HTTPRequest, target: Target) -> Selection:
@@ -465,21 +456,21 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
             sent, warnings = _body_as(request, "policy", "v1", "Eviction", namespace)
             with write_requests.with_warnings(warnings):
                 evict(store, namespace, target.name, sent, dry_run=request.dry_run)
-            return _json_response(success(code=201), 201, warnings)
+            return _json_response(statuses.success(code=201), 201, warnings)
         case _:
-            raise not_allowed()
+            raise statuses.not_allowed()
 
 
 def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
     if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
-        raise not_allowed()
+        raise statuses.not_allowed()
     if target.subresource != "log":
         # Opening a stream with GET also requires the right to ``create`` the subresource.
         verdict = authorizer.judge(request.user, attributes_of("POST", target, {}))
         if not verdict.allowed:
-            raise forbidden("pods", "", target.name, verdict.reason)
+            raise statuses.forbidden("pods", "", target.name, verdict.reason)
     if "dryRun" in request.query:
-        raise bad_request("dryRun is not supported")
+        raise statuses.bad_request("dryRun is not supported")
     pod = store.get(target.kind, target.namespace or "", target.name).document()
     check_stream(pod, target.subresource, request.query.get("container", ""))
     return Response(204, b"")
@@ -488,7 +479,7 @@ def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target:
 def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
     """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
     if request.method != "POST" or guard.accounts is None:
-        raise not_allowed()
+        raise statuses.not_allowed()
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
     with write_requests.with_warnings(warnings):
@@ -502,6 +493,6 @@ def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Resp
     own_name = str((sent.get("metadata") or {}).get("name") or "")
     with write_requests.with_warnings(warnings):
         if not name and not own_name:
-            raise bad_request("Name parameter required.")
+            raise statuses.bad_request("Name parameter required.")
         bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
-    return Response(201, msgspec.json.encode(success(code=201)), warnings)
+    return Response(201, msgspec.json.encode(statuses.success(code=201)), warnings)

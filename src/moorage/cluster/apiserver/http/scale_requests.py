@@ -16,16 +16,8 @@ import msgspec
 from moorage.cluster.apiserver.fields import managed_fields
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.write_requests import check_options, configuration, manager, patched, with_warnings
+from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.representations import META, form_of
-from moorage.cluster.apiserver.schema.request_bodies import (
-    APPLY,
-    OBJECT_TYPES,
-    BodyForm,
-    check_name,
-    check_namespace,
-    normalized_body,
-    read_body,
-)
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import check_scale, read_scale, write_scale
@@ -36,7 +28,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
 
 _SHAPE: Final = kind_schema(Review("autoscaling", "Scale", "", version="v1"))
-_FORM: Final = BodyForm("autoscaling", "v1", "Scale", _SHAPE)
+_FORM: Final = request_bodies.BodyForm("autoscaling", "v1", "Scale", _SHAPE)
 
 
 def answer_scale(store: Store, request: HTTPRequest, target: Target) -> Response:
@@ -49,7 +41,7 @@ def answer_scale(store: Store, request: HTTPRequest, target: Target) -> Response
         return _response(store, request, read_scale(kind, store.get(kind, namespace, target.name)))
     check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     _check_form(request)
-    if request.media_type == APPLY and request.method == "PATCH":
+    if request.media_type == request_bodies.APPLY and request.method == "PATCH":
         scaled, warnings = _applied(store, request, target)
     else:
         record, wanted, warnings = _wanted(store, request, target)
@@ -79,16 +71,18 @@ def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record,
     """Return the object to scale, the scale that the client wants, and warnings."""
     kind, namespace = target.kind, target.namespace or ""
     if request.method == "PUT":
-        body = read_body(request.body, request.media_type, OBJECT_TYPES, kind="Scale", strict=request.looks_closely)
-        wanted, warnings = normalized_body(_FORM, body, request.validation)
+        body = request_bodies.read_body(
+            request.body, request.media_type, request_bodies.OBJECT_TYPES, kind="Scale", strict=request.looks_closely
+        )
+        wanted, warnings = request_bodies.normalized_body(_FORM, body, request.validation)
         record = None
     else:
         record = store.get(kind, namespace, target.name)
         wanted, warnings = patched(request, _FORM, read_scale(kind, record))
     metadata = wanted.setdefault("metadata", {})
     with with_warnings(warnings):
-        check_namespace(metadata, namespace)
-        check_name(metadata, target.name)
+        request_bodies.check_namespace(metadata, namespace)
+        request_bodies.check_name(metadata, target.name)
         return record or store.get(kind, namespace, target.name), wanted, warnings
 
 
@@ -111,7 +105,7 @@ def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record
     """Apply a scale: the manager owns the replica count of the scaled object."""
     kind, namespace = target.kind, target.namespace or ""
     sent, warnings = configuration(request, _FORM)
-    check_namespace(sent["metadata"], namespace)
+    request_bodies.check_namespace(sent["metadata"], namespace)
     record = store.get(kind, namespace, target.name)
     applier = FieldManager(request.query["fieldManager"], applies=True, subresource="scale")
     shape, config, force = kind_schema(kind), _of_parent(kind, sent), request.flag("force")

@@ -19,18 +19,9 @@ from moorage.cluster.apiserver.schema.openapi import SWAGGER_PROTOBUF, SWAGGER_S
 from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target
 from moorage.cluster.apiserver.vocabulary.served_kinds import UNGATED_KINDS, KindTable
-from moorage.cluster.apiserver.vocabulary.statuses import (
-    PlainError,
-    no_such_page,
-    not_acceptable,
-    not_allowed,
-    not_found_path,
-    not_supported,
-    unsupported_media,
-    unsupported_patch,
-)
 
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: Paths that are also served in encodings other than JSON.
@@ -68,7 +59,7 @@ def check_method(path: str, method: str) -> None:
     """
     root, *rest = path.split("/")[1:] or [""]
     if method != "GET" and (root in {"api", "version"} or (root == "apis" and rest)):
-        raise not_allowed()
+        raise statuses.not_allowed()
 
 
 def document(path: str, accept: str, host: str, kinds: KindTable = UNGATED_KINDS) -> ServerDocument:
@@ -104,7 +95,7 @@ def _encode(path: str, aggregated: str, host: str, kinds: KindTable) -> ServerDo
     found = _document(path, aggregated, host, kinds)
     if found is None:
         # Below a group and below the core API, kube-apiserver has a handler that reports unknown versions itself.
-        raise not_found_path() if path.startswith("/api/") or path.count("/") > 2 else no_such_page()
+        raise statuses.not_found_path() if path.startswith("/api/") or path.count("/") > 2 else statuses.no_such_page()
     body = msgspec.json.encode(found)
     if found.get("kind") == "APIGroupDiscoveryList":
         return ServerDocument(discovery.AGGREGATED.format(aggregated), body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
@@ -144,7 +135,7 @@ def _swagger(accept: str, kinds: KindTable) -> ServerDocument:
             return _kept(kinds, SWAGGER_SENT, lambda: ServerDocument(SWAGGER_SENT, swagger_protobuf(openapi.swagger(kinds))))
         if form in {"*/*", "application/*", JSON}:
             return _kept(kinds, JSON, lambda: ServerDocument(JSON, msgspec.json.encode(openapi.swagger(kinds))))
-    raise not_acceptable([JSON, SWAGGER_PROTOBUF])
+    raise statuses.not_acceptable([JSON, SWAGGER_PROTOBUF])
 
 
 def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = ()) -> str:
@@ -158,14 +149,14 @@ def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = 
         checks["data"] = store.log.failure
     if part:
         if part not in checks:
-            raise no_such_page()
+            raise statuses.no_such_page()
         checks, excluded = {part: checks[part]}, ()
     lines = [_line(one, why, is_excluded=one in excluded) for one, why in checks.items()]
     unknown = [f'"{one}"' for one in excluded if one not in checks]
     if unknown:
         lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
     if any(why for one, why in checks.items() if one not in excluded):
-        raise PlainError(500, "\n".join([*lines, f"{endpoint} check failed", ""]))
+        raise statuses.PlainError(500, "\n".join([*lines, f"{endpoint} check failed", ""]))
     return "\n".join([*lines, f"{endpoint} check passed", ""]) if verbose and not part else "ok"
 
 
@@ -194,11 +185,15 @@ def check_route(method: str, target: Target | ReviewTarget, media_type: str, ver
     """
     custom = target.kind if isinstance(target, Target) and target.kind.custom is not None else None
     if method not in _methods(target):
-        raise not_allowed() if custom is None else not_supported(custom.resource, custom.group, verb or method.lower())
+        raise (
+            statuses.not_allowed()
+            if custom is None
+            else statuses.not_supported(custom.resource, custom.group, verb or method.lower())
+        )
     if method == "PATCH" and custom is not None and media_type not in _CUSTOM_PATCH_TYPES:
-        raise unsupported_media(_CUSTOM_PATCH_TYPES)
+        raise statuses.unsupported_media(_CUSTOM_PATCH_TYPES)
     if method == "PATCH" and media_type not in PATCH_TYPES:
-        raise unsupported_patch()
+        raise statuses.unsupported_patch()
 
 
 def _methods(target: Target | ReviewTarget) -> frozenset[str]:

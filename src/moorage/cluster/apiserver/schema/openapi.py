@@ -23,16 +23,7 @@ from moorage.cluster.apiserver.schema.protobuf import delimited as _message
 from moorage.cluster.apiserver.schema.protobuf import origin_of
 from moorage.cluster.apiserver.schema.protobuf import text as _text
 from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import (
-    MEASURED,
-    REVIEWS,
-    UNGATED_KINDS,
-    KindTable,
-    Review,
-    Schema,
-    ServedKind,
-    enabled_kinds,
-)
+from moorage.cluster.apiserver.vocabulary import served_kinds
 
 # -- field descriptions ------------------------------------------------------------------------------------------------
 # Descriptions of fields for ``kubectl explain``: of fields that scheduling reads, and of the best known others.
@@ -69,12 +60,12 @@ _JUNCTORS: Final = ("allOf", "anyOf", "not", "oneOf")
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 
 
-def model_name(kind: ServedKind) -> str:
+def model_name(kind: served_kinds.ServedKind) -> str:
     """Return the name of a custom kind's definition: ``com.example.v1.Widget``."""
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
 
 
-def custom_definition(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
+def custom_definition(schema: served_kinds.Schema, metadata: _Json, *, is_v2: bool) -> _Json:
     """Return the definition of a custom kind's schema. ``metadata`` is the reference to ObjectMeta."""
     if is_v2 and schema.get(_PRESERVES):
         return {"type": "object"}  # clients would reject properties that are not listed
@@ -87,7 +78,7 @@ def _head(metadata: _Json) -> _Json:
     return {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata}
 
 
-def _with_embedded(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
+def _with_embedded(schema: served_kinds.Schema, metadata: _Json, *, is_v2: bool) -> _Json:
     """Return a schema whose embedded resources have the fields of every object."""
     shown = dict(schema)
     if "properties" in shown:
@@ -105,7 +96,7 @@ def _with_embedded(schema: Schema, metadata: _Json, *, is_v2: bool) -> _Json:
     return shown
 
 
-def _v2(schema: Schema) -> _Json:
+def _v2(schema: served_kinds.Schema) -> _Json:
     """Return a schema in the terms of OpenAPI version 2."""
     shown = {name: value for name, value in schema.items() if name not in _JUNCTORS}
     preserves = bool(shown.get(_PRESERVES))
@@ -232,16 +223,16 @@ class _Schemas:
     def _reference(self, name: str) -> _Json:
         return {"$ref": f"{self.prefix}{name}"}
 
-    def add_kind(self, kind: ServedKind | Review) -> None:
+    def add_kind(self, kind: served_kinds.ServedKind | served_kinds.Review) -> None:
         """Add a kind and, for stored kinds, its list kind."""
-        if isinstance(kind, ServedKind) and kind.custom is not None:
+        if isinstance(kind, served_kinds.ServedKind) and kind.custom is not None:
             name = model_name(kind)
             metadata = self._reference(self.add(schema("meta.ObjectMeta")))
             self.definitions[name] = custom_definition(kind.custom.schema, metadata, is_v2=not self._is_new)
         else:
             name = self.add(kind_schema(kind))
         self.definitions[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
-        if isinstance(kind, Review):
+        if isinstance(kind, served_kinds.Review):
             return
         self.definitions[name.removesuffix(kind.kind) + kind.list_kind] = {
             "type": "object",
@@ -272,7 +263,7 @@ def _list_type(shape: ListOf) -> _Json:
     return {"x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
 
 
-def _gvk(kind: ServedKind | Review, name: str) -> _Json:
+def _gvk(kind: served_kinds.ServedKind | served_kinds.Review, name: str) -> _Json:
     return {"group": kind.group, "version": kind.version, "kind": name}
 
 
@@ -295,11 +286,11 @@ _OPERATIONS: Final = (
 _VERB_OF: Final = {"post": "create", "put": "update"}
 
 
-def _place(kind: ServedKind | Review) -> str:
+def _place(kind: served_kinds.ServedKind | served_kinds.Review) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _paths(kinds: Iterable[ServedKind | Review], *, is_v2: bool) -> _Json:
+def _paths(kinds: Iterable[served_kinds.ServedKind | served_kinds.Review], *, is_v2: bool) -> _Json:
     paths: _Json = {}
     for kind in kinds:
         within = "namespaces/{namespace}/" if kind.namespaced else ""
@@ -312,7 +303,9 @@ def _paths(kinds: Iterable[ServedKind | Review], *, is_v2: bool) -> _Json:
     return paths
 
 
-def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ...], *, is_v2: bool) -> _Json:
+def _operation(
+    kind: served_kinds.ServedKind | served_kinds.Review, action: str, parameters: tuple[str, ...], *, is_v2: bool
+) -> _Json:
     shown = [
         {"name": name, "in": "query", **({"type": "string"} if is_v2 else {"schema": {"type": "string"}})}
         for name in parameters
@@ -330,19 +323,19 @@ def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ..
 # -- documents ---------------------------------------------------------------------------------------------------------
 
 
-def _by_place(table: KindTable) -> dict[str, list[ServedKind | Review]]:
+def _by_place(table: served_kinds.KindTable) -> dict[str, list[served_kinds.ServedKind | served_kinds.Review]]:
     """Return all kinds by the path of their group version."""
-    found: dict[str, list[ServedKind | Review]] = {}
-    kinds: list[ServedKind | Review] = [*table.served, *MEASURED, *REVIEWS]
+    found: dict[str, list[served_kinds.ServedKind | served_kinds.Review]] = {}
+    kinds: list[served_kinds.ServedKind | served_kinds.Review] = [*table.served, *served_kinds.MEASURED, *served_kinds.REVIEWS]
     for kind in kinds:
         found.setdefault(_place(kind), []).append(kind)
     return found
 
 
-_INDEXES: Final[WeakKeyDictionary[KindTable, _Json]] = WeakKeyDictionary()
+_INDEXES: Final[WeakKeyDictionary[served_kinds.KindTable, _Json]] = WeakKeyDictionary()
 
 
-def index(kinds: KindTable = UNGATED_KINDS) -> _Json:
+def index(kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json:
     """Return the index of all group documents."""
     if kinds not in _INDEXES:
         paths = {
@@ -358,18 +351,18 @@ _KEPT: Final = 128
 
 
 @lru_cache(maxsize=8 * _KEPT)
-def _digest(kinds: tuple[ServedKind | Review, ...]) -> str:
+def _digest(kinds: tuple[served_kinds.ServedKind | served_kinds.Review, ...]) -> str:
     return hashlib.sha512(msgspec.json.encode(_group_document(kinds))).hexdigest().upper()
 
 
-def document_of(place: str, kinds: KindTable = UNGATED_KINDS) -> _Json | None:
+def document_of(place: str, kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json | None:
     """Return the document of one group version, or None if it is not served."""
     held = _by_place(kinds).get(place)
     return _group_document(tuple(held)) if held else None
 
 
 @lru_cache(maxsize=_KEPT)
-def _group_document(kinds: tuple[ServedKind | Review, ...]) -> _Json:
+def _group_document(kinds: tuple[served_kinds.ServedKind | served_kinds.Review, ...]) -> _Json:
     schemas = _Schemas("#/components/schemas/")
     for kind in kinds:
         schemas.add_kind(kind)
@@ -379,7 +372,7 @@ def _group_document(kinds: tuple[ServedKind | Review, ...]) -> _Json:
     }  # fmt: skip
 
 
-def swagger(kinds: KindTable = UNGATED_KINDS) -> _Json:
+def swagger(kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json:
     """Return the single document of version 2."""
     custom = [kind for kind in kinds.served if kind.custom is not None]
     base, more = _built_in_swagger(kinds.gates), _swagger(custom)
@@ -389,10 +382,10 @@ def swagger(kinds: KindTable = UNGATED_KINDS) -> _Json:
 
 @cache
 def _built_in_swagger(gates: frozenset[str]) -> _Json:
-    return _swagger([*enabled_kinds(gates), *MEASURED, *REVIEWS])
+    return _swagger([*served_kinds.enabled_kinds(gates), *served_kinds.MEASURED, *served_kinds.REVIEWS])
 
 
-def _swagger(kinds: Iterable[ServedKind | Review]) -> _Json:
+def _swagger(kinds: Iterable[served_kinds.ServedKind | served_kinds.Review]) -> _Json:
     """Return the definitions and paths of some kinds."""
     schemas = _Schemas("#/definitions/")
     for kind in kinds:

@@ -17,15 +17,7 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES, ResourceQuota
 from moorage.api.decode import decode
 from moorage.api.quantity import Exact
-from moorage.cluster.apiserver.admission.quota_usage import (
-    Facts,
-    Usage,
-    amounts,
-    charge_ends_at,
-    counted_usage,
-    evaluator_for,
-    has_deadline,
-)
+from moorage.cluster.apiserver.admission import quota_usage
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
@@ -103,7 +95,7 @@ class ResourceQuotas:
                 yield k8s.key_of(event.new)
             return
         quotas = world.all(_QUOTAS, k8s.namespace_of(event.latest))
-        meter = evaluator_for(event.kind) if quotas else None
+        meter = quota_usage.evaluator_for(event.kind) if quotas else None
         if meter is None or not _releases(event):
             return
         facts = _facts(world, 0.0)
@@ -121,32 +113,32 @@ class ResourceQuotas:
             yield Later(rest)
             return
         read = decode(quota, ResourceQuota, "")
-        hard = amounts(read.spec.hard)
-        known = amounts(read.status.used)
-        counted, seen = counted_usage(read, hard, _facts(world, now))
+        hard = quota_usage.amounts(read.spec.hard)
+        known = quota_usage.amounts(read.status.used)
+        counted, seen = quota_usage.counted_usage(read, hard, _facts(world, now))
         if seen > _PACE * _AT_ONCE_S:
             self._rests[key] = now + seen / _PACE
         used = {name: amount for name, amount in (known | counted).items() if name in hard}
         held = k8s.status_of(quota)
-        if "used" not in held or not _are_equal(hard, amounts(read.status.hard)) or not _are_equal(used, known):
+        if "used" not in held or not _are_equal(hard, quota_usage.amounts(read.status.hard)) or not _are_equal(used, known):
             yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
         ends = [
             end
             for pod in world.all(k8s.PODS, k8s.namespace_of(quota))
-            if (end := charge_ends_at(pod)) is not None and end >= now
+            if (end := quota_usage.charge_ends_at(pod)) is not None and end >= now
         ]
         yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
 
 
-def _facts(world: ObjectIndex, now: float) -> Facts:
-    return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get, world.kinds.stored)
+def _facts(world: ObjectIndex, now: float) -> quota_usage.Facts:
+    return quota_usage.Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get, world.kinds.stored)
 
 
 def _are_equal(one: Mapping[str, Exact], other: Mapping[str, Exact]) -> bool:
     return one.keys() == other.keys() and all(amount.nano == other[name].nano for name, amount in one.items())
 
 
-def _shown(found: Usage) -> dict[str, str]:
+def _shown(found: quota_usage.Usage) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(found.items())}
 
 
@@ -164,7 +156,9 @@ def _releases(event: ObjectChange) -> bool:
 
 
 def _pod_releases(old: Document, new: Document) -> bool:
-    if has_deadline(old) is not has_deadline(new) or charge_ends_at(old) != charge_ends_at(new):
+    if quota_usage.has_deadline(old) is not quota_usage.has_deadline(new) or quota_usage.charge_ends_at(
+        old
+    ) != quota_usage.charge_ends_at(new):
         return True
     if k8s.phase_of(old) != k8s.phase_of(new) and k8s.phase_of(new) in ENDED_PHASES:
         return True

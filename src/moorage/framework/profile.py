@@ -270,12 +270,18 @@ def reuse_of(plugin: Plugin) -> Reuse:
 
 
 def _reader_of_reuse(plugin: Plugin) -> Callable[[Plugin], Reuse]:
-    """Return what reads a plugin's promises, which depends on the classes that define ``reuse`` and the methods it is about."""
+    """Return what reads a plugin's promises, which depends on the classes that define ``reuse`` and the methods it is about.
+
+    A built-in plugin of another release keeps those of the plugin that it varies.
+    """
     overridden = False
-    for members in (_own(plugin), *_layers(plugin)):
-        if "reuse" in members:
+    if "reuse" in _own(plugin):
+        return _declared_reuse
+    for cls in type(plugin).__mro__:
+        if "reuse" in cls.__dict__:
             return _no_promise if overridden else _declared_reuse
-        overridden = overridden or (members is not _own(plugin) and not _COVERED.isdisjoint(members))
+        is_built_in = cls.__module__.startswith(_BUILT_IN)
+        overridden = overridden or not (is_built_in or _COVERED.isdisjoint(cls.__dict__))
     return _no_promise
 
 

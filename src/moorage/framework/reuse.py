@@ -44,7 +44,8 @@ class Scope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """A plugin's promises. A subclass that overrides one of the plugin's methods declares ``reuse`` again, or has none.
+    """A plugin's promises. A subclass that overrides one of the plugin's methods declares ``reuse`` again, or has none; only
+    variants of built-in plugins keep them, as tests check these.
 
     ``scope``                what verdicts and scores depend on
     ``signature(pod)``       everything that the plugin reads of a pod; None to judge it by itself; or ``NOTHING_TO_DO``.

@@ -243,7 +243,6 @@ class BoundVolumes(
 
 class VolumeBinding(BoundVolumes, points.PreScorePlugin[VolumeBindingState], points.ScorePlugin[VolumeBindingState]):
     Args = VolumeBindingArgs
-    reuse = BoundVolumes.reuse
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self._args = args or VolumeBindingArgs()

@@ -78,16 +78,12 @@ def _victims_are_terminating(pod: PodInfo, attempt: Attempt) -> bool:
 
 
 class DefaultPreemptionV1347(DefaultPreemption):
-    reuse = DefaultPreemption.reuse
-
     def to_evict(self, best: Candidate) -> tuple[PodInfo, ...]:
         return best.victims.pods
 
 
 class DefaultPreemptionV128(DefaultPreemptionV1347):
     """The plugin up to 1.28."""
-
-    reuse = DefaultPreemption.reuse
 
     def nominate_best(
         self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
@@ -98,8 +94,6 @@ class DefaultPreemptionV128(DefaultPreemptionV1347):
 class DefaultPreemptionV126(DefaultPreemptionV128):
     """The plugin up to 1.26."""
 
-    reuse = DefaultPreemption.reuse
-
     @staticmethod
     def is_leaving(other: PodInfo) -> bool:
         return other.terminating
@@ -107,8 +101,6 @@ class DefaultPreemptionV126(DefaultPreemptionV128):
 
 class DefaultPreemptionV123(DefaultPreemptionV126):
     """The plugin up to 1.23."""
-
-    reuse = DefaultPreemption.reuse
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         if self.ineligible(pod, attempt):
@@ -135,8 +127,6 @@ class DefaultPreemptionV123(DefaultPreemptionV126):
 
 class DefaultPreemptionV122(DefaultPreemptionV123):
     """The plugin up to 1.22."""
-
-    reuse = DefaultPreemption.reuse
 
     def without_candidates(self, pod: PodInfo, attempt: Attempt, search: PreemptionSearch) -> PostFilterResult:
         cleared = None if len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)) else ""

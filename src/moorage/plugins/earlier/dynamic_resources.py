@@ -36,8 +36,6 @@ from moorage.state.view import IntArray, NodeView, PodInfo
 class _FaultyScore(DynamicResources):
     """The score that fails."""
 
-    reuse = DynamicResources.reuse
-
     def score(self, wanted: PodDevices | PodInfo, nodes: NodeView) -> IntArray:
         if isinstance(wanted, PodDevices) and (made := len(wanted.to_allocate)) and made < len(wanted.claims):
             text = f"number of allocations {made} is smaller than number of claims"
@@ -47,7 +45,6 @@ class _FaultyScore(DynamicResources):
 
 class DynamicResourcesV1362(DynamicResources):
     rules = DeviceRules(undoes_refusals=False)
-    reuse = DynamicResources.reuse
 
 
 class DynamicResourcesV1360(DynamicResourcesV1362, _FaultyScore):
@@ -61,7 +58,6 @@ class DynamicResourcesV135(DynamicResources):
         charges_shares=False,
         shares_in_group=False,
     )
-    reuse = DynamicResources.reuse
 
     def timed_out(self, node: Node) -> tuple[str, bool]:
         return "timed out trying to allocate devices", False
@@ -91,7 +87,6 @@ class DynamicResourcesV134(DynamicResourcesV135):
     rules = DynamicResourcesV135.rules._replace(
         pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False, backing=ResourceBackingV134()
     )
-    reuse = DynamicResources.reuse
 
     def __init__(self, args: DynamicResourcesArgsV134 | None = None) -> None:
         super().__init__(DynamicResourcesArgs(filter_timeout=(args or DynamicResourcesArgsV134()).filter_timeout))
@@ -99,4 +94,3 @@ class DynamicResourcesV134(DynamicResourcesV135):
 
 class DynamicResourcesV133(DynamicResourcesV134):
     Args = None
-    reuse = DynamicResources.reuse

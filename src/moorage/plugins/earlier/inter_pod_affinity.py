@@ -120,15 +120,11 @@ class InterPodAffinityV121(
 
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
-    reuse = InterPodAffinity.reuse
-
     def _is_matched_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
         return False
 
 
 class InterPodAffinityV133(InterPodAffinityV135):
-    reuse = InterPodAffinity.reuse
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Skip | Hold:
         return super().pre_filter(with_namespaces_found(pod, snapshot), snapshot)
 
@@ -152,7 +148,6 @@ class InterPodAffinityV127(InterPodAffinityV133):
 
 class InterPodAffinityV126(InterPodAffinityV127):
     Args = InterPodAffinityArgsV121  # type: ignore[assignment]  # without an argument that came later
-    reuse = InterPodAffinityV127.reuse
 
     def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
         given = args or InterPodAffinityArgsV121()

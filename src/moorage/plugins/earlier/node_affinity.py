@@ -41,8 +41,6 @@ class NodeAffinityV121(today.NodeAffinity):
 
 
 class NodeAffinityV129(NodeAffinity):
-    reuse = NodeAffinity.reuse
-
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
         found = super().pre_score(pod, snapshot, feasible)
         return () if isinstance(found, Skip) else found
@@ -50,8 +48,6 @@ class NodeAffinityV129(NodeAffinity):
 
 class NodeAffinityV126(NodeAffinityV129):
     """The plugin up to 1.26."""
-
-    reuse = NodeAffinity.reuse
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
         found = super().pre_filter(pod, snapshot)

@@ -181,12 +181,9 @@ class NodeResourcesFitArgsV135(NodeResourcesFitArgs, frozen=True):
 
 class NodeResourcesFitV135(NodeResourcesFit):
     Args = NodeResourcesFitArgsV135
-    reuse = NodeResourcesFit.reuse
 
 
 class NodeResourcesFitV134(NodeResourcesFitV135):
-    reuse = NodeResourcesFit.reuse
-
     def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[RequestedResource, ...]:
         wants = super()._wants(pod, snapshot)
         if not self._gates["DRAExtendedResource"] or any(
@@ -219,8 +216,6 @@ class NodeResourcesFitV134(NodeResourcesFitV135):
 
 
 class NodeResourcesFitV133(NodeResourcesFitV134):
-    reuse = NodeResourcesFit.reuse
-
     def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
         for reject in super().filter(wants, nodes):
             yield Reject(reject.rows, reject.reason)
@@ -231,8 +226,6 @@ class NodeResourcesFitV133(NodeResourcesFitV134):
 
 
 class NodeResourcesFitV132(WokenByPlacedPods, NodeResourcesFitV133):
-    reuse = NodeResourcesFit.reuse
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
         if self._refuses_sidecars(pod):
             return Hold.because(SIDECARS_ARE_OFF, unresolvable=True)
@@ -260,6 +253,8 @@ _WITH_SIDECARS: Final = (RequestedResource("sidecars", 0),)
 
 
 class NodeResourcesFitV129(NodeResourcesFitV131):
+    reuse = Reuse()
+
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
         return _WITH_SIDECARS if self._refuses_sidecars(pod) else super().pre_filter(pod, snapshot)
 

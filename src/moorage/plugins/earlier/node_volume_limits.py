@@ -239,7 +239,6 @@ class ByMigration:
 class NodeVolumeLimitsV135(NodeVolumeLimits):
     """The plugin of 1.33 to 1.35; see the module docstring."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     every_driver_counts = True
     #: In-tree plugins that migrate only where a CSINode declares it.
     declared: frozenset[str] = frozenset([csi_migration.PORTWORX])
@@ -303,8 +302,6 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
 class NodeVolumeLimitsV132(NodeVolumeLimitsV135):
     """The plugin of 1.32: any deleted attachment wakes the pods, and a raised limit does not."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
-
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD))
         yield from for_placed_pods([Wake(ClusterEvent(Resource.POD, Action.DELETE), had_volumes, by_shape=True)])
@@ -315,7 +312,6 @@ class NodeVolumeLimitsV132(NodeVolumeLimitsV135):
 class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
     """The plugin up to 1.31."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     counts_attachments = False
 
     def limits(self, driver: str, nodes: NodeView) -> IntArray:
@@ -334,7 +330,6 @@ class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
 class NodeVolumeLimitsV129(NodeVolumeLimitsV131):
     """The plugin up to 1.29."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     needs_claims = True
 
     def wakes_on(self) -> Iterator[Wake]:
@@ -344,21 +339,18 @@ class NodeVolumeLimitsV129(NodeVolumeLimitsV131):
 class NodeVolumeLimitsV127(NodeVolumeLimitsV129):
     """The plugin of 1.27."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     declared = frozenset([csi_migration.GCE_PD, csi_migration.PORTWORX])
 
 
 class NodeVolumeLimitsV126(NodeVolumeLimitsV127):
     """The plugin up to 1.26."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     declared = frozenset([csi_migration.AWS_EBS, csi_migration.AZURE_DISK, csi_migration.GCE_PD, csi_migration.PORTWORX])
 
 
 class NodeVolumeLimitsV124(NodeVolumeLimitsV126):
     """The plugin up to 1.24."""
 
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     counts_inline = False
 
     def attach(self, handle: Handle) -> None:
@@ -368,8 +360,6 @@ class NodeVolumeLimitsV124(NodeVolumeLimitsV126):
 
 class NodeVolumeLimitsV122(NodeVolumeLimitsV121):
     """The plugin up to 1.22: that of 1.21, but Azure disks that are not managed do not migrate."""
-
-    reuse = NodeVolumeLimitsV121.reuse
 
     def attach(self, handle: Handle) -> None:
         self._migration = csi_migration.CURRENT_MIGRATION._replace(

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from msgspec import structs
 
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, ScorePlugin
+from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.plugins.earlier.node_resources_fit import NodeResourcesFitArgsV124, NodeResourcesFitV124
 from moorage.plugins.resources.device_backed_scores import ScoredDemands
@@ -49,7 +49,7 @@ class _ResourceScoreV122(PreScorePlugin[ScoredDemands], ScorePlugin[ScoredDemand
 
     @property
     def reuse(self) -> Reuse:
-        return self._fit.reuse
+        return Reuse(Scope.NODE_PODS, self._fit._signature, signature_reads=())
 
 
 class NodeResourcesLeastAllocatedV122(_ResourceScoreV122):

@@ -65,7 +65,6 @@ class FirstTaintNamed(today.TaintToleration):
 
 
 class TaintTolerationV121(FirstTaintNamed):
-    reuse = FirstTaintNamed.reuse
     reason = REASON_OF_1_23
 
 
@@ -76,12 +75,10 @@ REASON = "node(s) had untolerated taint {{{}: {}}}"
 
 
 class TaintTolerationV1341(FirstTaintNamed):
-    reuse = FirstTaintNamed.reuse
     reason = REASON
 
 
 class TaintTolerationV123(TaintTolerationV1341):
     """The plugin up to 1.23."""
 
-    reuse = FirstTaintNamed.reuse
     reason = REASON_OF_1_23

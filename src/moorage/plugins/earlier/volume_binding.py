@@ -78,7 +78,6 @@ class VolumeBindingArgsV121(PluginArgs, frozen=True):
 
 class VolumeBindingV121(BoundVolumes, ScorePlugin[VolumeBindingState | PodInfo]):
     Args = VolumeBindingArgsV121
-    reuse = BoundVolumes.reuse
     reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)
 
     def __init__(self, args: VolumeBindingArgsV121 | None = None) -> None:
@@ -130,8 +129,6 @@ _FULLER_IS_BETTER: Final = (UtilizationPoint(utilization=0, score=0), Utilizatio
 class BoundVolumesV133(BoundVolumes):
     """VolumeBinding without its score, up to 1.33."""
 
-    reuse = BoundVolumes.reuse
-
     def claims_to_bind(self, claims: PodClaims, snapshot: Snapshot) -> ClaimsToBind:
         found = super().claims_to_bind(claims, snapshot)
         if self._gates["VolumeAttributesClass"]:
@@ -173,7 +170,6 @@ class _ScoredV132(BoundVolumesV133):
     """The options and texts up to 1.32, and the scores of nodes by the volumes matched there."""
 
     Args = VolumeBindingArgsV132
-    reuse = BoundVolumes.reuse
     reasons = (UNREACHABLE, *BoundVolumes.reasons[1:])
 
     def __init__(self, args: VolumeBindingArgsV132 | None = None) -> None:
@@ -187,8 +183,6 @@ class _ScoredV132(BoundVolumesV133):
 
 
 class VolumeBindingV132(_ScoredV132, PreScorePlugin[VolumeBindingState], ScorePlugin[VolumeBindingState]):
-    reuse = BoundVolumes.reuse
-
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
         state = self.pre_filter(pod, snapshot) if self._gates["VolumeCapacityPriority"] else None
         if not isinstance(state, VolumeBindingState) or state.wanted.search is None:
@@ -201,8 +195,6 @@ class VolumeBindingV132(_ScoredV132, PreScorePlugin[VolumeBindingState], ScorePl
 
 
 class VolumeBindingV129(_ScoredV132, ScorePlugin[VolumeBindingState | PodInfo]):
-    reuse = BoundVolumes.reuse
-
     def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
         if isinstance(state, PodInfo) or not self._gates["VolumeCapacityPriority"]:
             return nodes.zeros()
@@ -210,7 +202,6 @@ class VolumeBindingV129(_ScoredV132, ScorePlugin[VolumeBindingState | PodInfo]):
 
 
 class VolumeBindingV128(VolumeBindingV129):
-    reuse = BoundVolumes.reuse
     #: PreFilter narrows the search to the nodes of local volumes.
     narrows: ClassVar[bool] = True
 
@@ -226,13 +217,10 @@ class VolumeBindingV128(VolumeBindingV129):
 
 
 class VolumeBindingV126(VolumeBindingV128):
-    reuse = BoundVolumes.reuse
     narrows = False
 
 
 class VolumeBindingV124(VolumeBindingV126):
-    reuse = BoundVolumes.reuse
-
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         open_plugins = CURRENT_MIGRATION.plugins - closed_plugins(handle.gates)
@@ -240,15 +228,12 @@ class VolumeBindingV124(VolumeBindingV126):
 
 
 class VolumeBindingV123(VolumeBindingV124):
-    reuse = BoundVolumes.reuse
-
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         self._counted = handle.gates["CSIStorageCapacity"]
 
 
 class VolumeBindingV122(VolumeBindingV123):
-    reuse = BoundVolumes.reuse
     reasons = VolumeBindingV121.reasons
 
     def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:

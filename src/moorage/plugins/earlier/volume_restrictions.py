@@ -62,15 +62,12 @@ class VolumeRestrictionsV121(RefusingPlugin[PodInfo]):
 
 
 class VolumeRestrictionsV133(VolumeRestrictions):
-    reuse = VolumeRestrictions.reuse
     # kube-scheduler's own text, kept word for word: people search their events for it.
     claim_taken = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
 class VolumeRestrictionsV128(VolumeRestrictionsV133, Attachable):
     """The plugin up to 1.28."""
-
-    reuse = VolumeRestrictions.reuse
 
     def __init__(self) -> None:
         self._gates = FeatureGates(release="1.28.8")
@@ -87,8 +84,6 @@ class VolumeRestrictionsV128(VolumeRestrictionsV133, Attachable):
 
 class VolumeRestrictionsV126(VolumeRestrictionsV128):
     """The plugin up to 1.26."""
-
-    reuse = VolumeRestrictions.reuse
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
         found = super().pre_filter(pod, snapshot)

@@ -89,8 +89,6 @@ def _rows_at(wanted: Iterable[ZoneRequirement], nodes: NodeView) -> BoolArray:
 
 
 class VolumeZoneV128(VolumeZone):
-    reuse = VolumeZone.reuse
-
     def rows_at(self, requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:
         column = nodes.label(requirement.key)
         found: BoolArray = column.spread(nodes.ids(column), lambda value: value in requirement.values)

@@ -30,7 +30,6 @@ UNDER_WAY: Final = "ongoing preemption on nominated nodes"
 
 
 class DefaultPreemptionV137(DefaultPreemption):
-    reuse = DefaultPreemption.reuse
     _trees = False
 
     def attach(self, handle: Handle) -> None:

@@ -16,4 +16,3 @@ from moorage.plugins.dynamic_resources import DynamicResources
 
 class DynamicResourcesV137(DynamicResources):
     rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True, pools=PoolRule.UNGROUPED)
-    reuse = DynamicResources.reuse

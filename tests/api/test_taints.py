@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.core import Taint, Toleration
-from moorage.api.taints import find_untolerated, tolerance, tolerates
+from moorage.api.node_selectors import find_untolerated, tolerance, tolerates
 
 
 def toleration(key="", operator="", value="", effect=""):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.core import Node, Taint
-from moorage.api.taints import find_untolerated
+from moorage.api.node_selectors import find_untolerated
 from moorage.framework.changes import Change, Detail, RefusingPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Attachable, FilterNodePlugin, Reuse, Scope

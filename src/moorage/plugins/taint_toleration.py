@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 import numpy as np
 
 from moorage.api.core import Node, Taint, Toleration
-from moorage.api.taints import find_untolerated
+from moorage.api.node_selectors import find_untolerated
 from moorage.framework import points
 from moorage.framework.changes import Change, Detail, RefusingPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake

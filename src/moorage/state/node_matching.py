@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.core import Node, NodeSelector, Taint, Toleration
+from moorage.api.node_selectors import find_untolerated, tolerance
 from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement, compile_node_selector
-from moorage.api.taints import find_untolerated, tolerance
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from moorage.cluster.apiserver.storage.delete_options import options_of
+from moorage.cluster.apiserver.storage.deletion import options_of
 from moorage.cluster.apiserver.storage.subresources import bind, evict
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError

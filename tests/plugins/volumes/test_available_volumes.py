@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moorage.api.quantity import parse
 from moorage.api.storage import ObjectReference, PersistentVolume
-from moorage.plugins.volumes import available_volumes as shelf_module
+from moorage.plugins.volumes import volume_matching as shelf_module
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.volume_matching import VolumeIndex
 from moorage.plugins.volumes.volume_reach import rows_reaching

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moorage.api.core import NodeSelector
 from moorage.api.requirements import Requirement
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
-from moorage.plugins.volumes.available_volumes import CandidateList
+from moorage.plugins.volumes.volume_matching import CandidateList
 from moorage.plugins.volumes.volume_reach import Reach, first_matching, rows_reaching
 from moorage.testing.builders import a_cluster, a_node
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, NodeCondition, Pod, Taint
-from moorage.api.taints import tolerates
+from moorage.api.node_selectors import tolerates
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.edit.edits import no_such_node

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from moorage.api.core import Taint
-from moorage.api.taints import find_untolerated
+from moorage.api.node_selectors import find_untolerated
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import taint_toleration as today
 from moorage.state.node_matching import DO_NOT_SCHEDULE

@@ -18,9 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodAffinityTerm, Taint
-from moorage.api.node_selectors import compile_node_selector, compile_node_term
+from moorage.api.node_selectors import compile_node_selector, compile_node_term, find_untolerated
 from moorage.api.selectors import Selector, compile_label_selector, parse_selector
-from moorage.api.taints import find_untolerated
 from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
-from moorage.api.node_selectors import compile_node_selector
-from moorage.api.taints import find_untolerated
+from moorage.api.node_selectors import compile_node_selector, find_untolerated
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
 from moorage.simulator.kueue.quota import lowest_subtree

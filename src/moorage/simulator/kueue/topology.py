@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.core import PodSpec, Taint, Toleration
-from moorage.api.node_selectors import compile_node_selector
-from moorage.api.taints import find_untolerated
+from moorage.api.node_selectors import compile_node_selector, find_untolerated
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
 
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -35,8 +35,7 @@ from moorage.cluster.apiserver.schema.request_bodies import (
 )
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.admission_policies import requested_by
-from moorage.cluster.apiserver.storage.delete_options import options_of
-from moorage.cluster.apiserver.storage.deletion import DeleteOptions
+from moorage.cluster.apiserver.storage.deletion import DeleteOptions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection, selection
 from moorage.cluster.apiserver.storage.object_reader import ListPage
 from moorage.cluster.apiserver.storage.store import Store, timestamp

@@ -19,8 +19,7 @@ from moorage.api.validation.rule_tables import field_of
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.admission.validation import metadata_faults
-from moorage.cluster.apiserver.storage.delete_options import options_of
-from moorage.cluster.apiserver.storage.deletion import check_preconditions
+from moorage.cluster.apiserver.storage.deletion import check_preconditions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, timestamp
 from moorage.cluster.apiserver.vocabulary import statuses

@@ -20,10 +20,9 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.names import check_dns1123_subdomain
-from moorage.api.node_selectors import compile_node_selector
+from moorage.api.node_selectors import compile_node_selector, find_untolerated
 from moorage.api.quantity import QuantityError, sign
 from moorage.api.selectors import selector_from_map
-from moorage.api.taints import find_untolerated
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex

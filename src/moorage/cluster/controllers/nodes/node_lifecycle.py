@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moorage.api.core import Taint, Toleration
 from moorage.api.decode import decode
-from moorage.api.taints import tolerates
+from moorage.api.node_selectors import tolerates
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex

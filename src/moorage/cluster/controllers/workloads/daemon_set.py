@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from moorage.api import core
 from moorage.api.decode import decode
-from moorage.api.node_selectors import compile_node_selector
+from moorage.api.node_selectors import compile_node_selector, find_untolerated
 from moorage.api.selectors import selector_from_map
-from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s

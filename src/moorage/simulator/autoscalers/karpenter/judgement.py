@@ -17,7 +17,7 @@ from msgspec import Struct
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.cron import parse_schedule
 from moorage.api.durations import DurationError, duration_seconds
-from moorage.api.taints import tolerates
+from moorage.api.node_selectors import tolerates
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import covers

@@ -17,8 +17,8 @@ from msgspec import structs
 
 from moorage.api.core import ENDED_PHASES, Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, Taint, Toleration
 from moorage.api.durations import DurationError, duration_seconds
+from moorage.api.node_selectors import find_untolerated
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys

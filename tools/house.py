@@ -171,9 +171,9 @@ def _unnamed(root: Path, every: Sequence[Module]) -> Iterator[str]:
 
 
 def _named_outside(root: Path) -> Iterator[str]:
-    """Yield the modules that pages, examples and the packaging name."""
+    """Yield the modules that pages, examples, the packaging and the product's tables name."""
     found = (path for place in ("docs", "examples", "deploy", "ui/src") for path in (root / place).rglob("*"))
-    for path in (*found, root / "pyproject.toml", root / "README.md"):
+    for path in (*found, *(root / "src/moorage").rglob("*.toml"), root / "pyproject.toml", root / "README.md"):
         if path.suffix in NAMING and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             yield from DOTTED.findall(text)

@@ -24,7 +24,7 @@ class _Classes(Mapping[_K, Any], Generic[_K]):
 
     def __getitem__(self, key: _K) -> Any:
         module, name = self._where[key]
-        return getattr(import_module(f"moorage.plugins.{module}"), name)
+        return getattr(import_module(module), name)
 
     def __iter__(self) -> Iterator[_K]:
         return iter(self._where)
@@ -34,7 +34,7 @@ class _Classes(Mapping[_K, Any], Generic[_K]):
 
 
 _TABLE: Final = table_of("moorage.plugins.shared", "variants.toml")
-_IN_TREE: Final = "v1_21.in_tree_limits"
+_IN_TREE: Final = "moorage.plugins.v1_21.in_tree_limits"
 
 #: Plugin → its class in 1.21.
 PLUGINS_1_21: Final = _Classes(

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from moorage.api.validation.rule_checks import STANDARD_FINALIZERS, finalizer_faults
 
 # The modules of checks register them.
@@ -26,13 +28,33 @@ def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]
     """Yield the faults of a defaulted object in fields that scheduling does not read."""
     yield from metadata_faults(document["metadata"], kind)
     for path, spec in pod_specs(kind, document):
-        yield from pod_spec_faults(path, spec, is_pod=kind.native == "Pod")
+        yield from _spec_faults(path, spec, is_pod=kind.native == "Pod")
         if kind.native != "Pod" and spec.get("ephemeralContainers"):
             yield Fault("Forbidden", f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
     if kind.custom is None and RULES.has(type_name := _type_name(kind, document)):
         yield from RULES.faults(type_name, document)
     if kind.struct is None:
         yield from declared_faults(kind, document)
+
+
+#: Specs without faults, encoded: pods of a workload are copies. At most so many, and none that is longer than this.
+_VALID_SPECS: Final[set[bytes]] = set()
+_MOST_SPECS: Final = 1024
+_LONGEST_SPEC: Final = 8 << 10
+
+
+def _spec_faults(path: str, spec: Document, *, is_pod: bool) -> Iterator[Fault]:
+    encoded = msgspec.msgpack.encode((is_pod, spec))
+    if encoded in _VALID_SPECS:
+        return
+    faults = pod_spec_faults(path, spec, is_pod=is_pod)
+    if (first := next(faults, None)) is not None:
+        yield first
+        yield from faults
+    elif len(encoded) <= _LONGEST_SPEC:
+        if len(_VALID_SPECS) >= _MOST_SPECS:
+            _VALID_SPECS.clear()
+        _VALID_SPECS.add(encoded)
 
 
 def _type_name(kind: ServedKind, document: Document) -> str:

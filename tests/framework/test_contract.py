@@ -149,7 +149,7 @@ def test_the_page_has_exactly_the_methods_of_the_contract():
 def test_the_page_has_exactly_the_methods_for_explanations():
     section = PAGE[PAGE.index("## Explaining a refusal") :]
     told = re.findall(r"^\| `(\w+\([^`]*\))` \|", section[: section.index("\n## ")], re.MULTILINE)
-    protocols = [getattr(module, name) for module in (explaining, changes) for name in module.__all__]
+    protocols = {name: getattr(module, name) for module in (explaining, changes) for name in module.__all__}.values()
     methods = [
         f"{name}({', '.join([*inspect.signature(inspect.getattr_static(cls, name)).parameters][1:])})"
         for cls in protocols

@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import field
 
-from moorage.api.core import NodeSelector
-from moorage.api.meta import Object, ObjectMeta, Quantity, Value
+from moorage.api.core import NodeSelector, Object, ObjectMeta, Quantity, Value
 
 __all__ = [
     "AllocatedDeviceStatus", "AllocationResult", "CELDeviceSelector", "CapacityRequestPolicy", "CapacityRequestPolicyRange",

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from moorage.api.core import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, Volume
-from moorage.api.meta import Object, ObjectMeta, OwnerReference
+from moorage.api.core import ContainerStatus, Object, ObjectMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Volume
 
 K = TypeVar("K")
 V = TypeVar("V")

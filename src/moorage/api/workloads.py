@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.api.core import PodTemplateSpec
-from moorage.api.meta import LabelSelector, Object, ObjectMeta, Value
+from moorage.api.core import LabelSelector, Object, ObjectMeta, PodTemplateSpec, Value
 
 
 class WorkloadCondition(Value):

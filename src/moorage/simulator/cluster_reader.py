@@ -18,12 +18,11 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from moorage.api import defaults
-from moorage.api.core import Namespace, Pod, PodSpec
+from moorage.api.core import Namespace, Object, ObjectMeta, Pod, PodSpec
 from moorage.api.custom_objects import CustomObject, guess_plural
 from moorage.api.decode import decode
 from moorage.api.gc_pause import collector_paused
 from moorage.api.kinds import Kind
-from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pod_decoding import PodDecoder, without_token_name
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.releases.release import Release

@@ -7,10 +7,9 @@ from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodSchedulingGroup
+from moorage.api.core import Object, ObjectMeta, OwnerReference, Pod, PodSchedulingGroup
 from moorage.api.decode import decode
 from moorage.api.gc_pause import collector_paused
-from moorage.api.meta import Object, ObjectMeta, OwnerReference
 from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import Job
 from moorage.basis.printable import counted, some

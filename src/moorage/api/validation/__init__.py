@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moorage.api.core import Node, Pod, ResourceQuota
-from moorage.api.meta import Value
+from moorage.api.core import Node, Pod, ResourceQuota, Value
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.pods import PodValidator, pod_faults
 from moorage.api.validation.resources import quota_faults

@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
-from moorage.api.core import Node, PodTemplateSpec, Taint
-from moorage.api.meta import LabelSelector, ObjectMeta
+from moorage.api.core import LabelSelector, Node, ObjectMeta, PodTemplateSpec, Taint
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
 from moorage.api.pod_groups import DisruptionMode
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map

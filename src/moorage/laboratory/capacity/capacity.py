@@ -33,8 +33,7 @@ from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGroup, CapacityPart, StopReason
 from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
 from moorage.simulator.simulation import State
-from moorage.state.columns import IntArray
-from moorage.state.pod_info import PodInfo
+from moorage.state.view import IntArray, PodInfo
 
 # -- capacity quota ----------------------------------------------------------------------------------------------------
 # Resource quotas while instances are counted: whether the API server would create one more.

@@ -15,9 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api import storage
-from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Object, ObjectMeta, Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimSpec
-from moorage.api.meta import Object, ObjectMeta
 from moorage.basis.printable import one_line
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.scheduler_document import Loaded

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.search import SearchScope
@@ -31,10 +30,9 @@ from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.simulate import Options, kinds_named, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Arrival
-from moorage.state.cluster import Snapshot
 from moorage.state.columns import Column
-from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.view import PodInfo, Snapshot
 
 # -- observations ------------------------------------------------------------------------------------------------------
 # Observations of nodes and of the pod to place, as arrays of float32.

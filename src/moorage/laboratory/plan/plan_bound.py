@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
-from moorage.api.meta import Object
+from moorage.api.core import Node, Object, Pod
 from moorage.framework.verdicts import Code
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.capacity.capacity_bound import FIT, room_for

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from moorage.api.core import Pod
-from moorage.api.meta import Object
+from moorage.api.core import Object, Pod
 from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 
 from moorage.api.core import Pod, Taint
+from moorage.api.node_selectors import find_untolerated
 from moorage.api.quantity import shown_amount
-from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import relaxed

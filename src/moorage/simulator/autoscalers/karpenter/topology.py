@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Node, Pod, Taint, Toleration, TopologySpreadConstraint
+from moorage.api.node_selectors import find_untolerated
 from moorage.api.selectors import Selector
-from moorage.api.taints import find_untolerated
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.owners import is_active
 from moorage.state.affinity_terms import AffinityTerm

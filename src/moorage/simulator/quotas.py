@@ -22,8 +22,7 @@ from moorage.api.quantity import exact
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.cluster.apiserver.admission import quota_usage
 from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
-from moorage.cluster.apiserver.vocabulary.records import Document
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 from moorage.simulator.cluster_input import ClusterInput
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.core import Taint
+from moorage.api.core import PodSpec, Taint
 from moorage.report.queue_report import amount_text
-from moorage.simulator.kueue import Objects, QueueAdmission, Workload, read_objects, read_workload
+from moorage.simulator.kueue import Objects, PodSet, QueueAdmission, Workload, read_objects, read_workload
 from moorage.simulator.kueue.cycle import FreeNode
-from moorage.simulator.kueue.flavors import Grade, Mode, Possibility, assign_flavors, is_better
+from moorage.simulator.kueue.flavors import Grade, Mode, Possibility, assign_flavors, is_better, most_pods
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.preemption import Asking, Turns, find_targets
 from moorage.simulator.kueue.settings import STRATEGIES, read_settings
@@ -26,6 +26,7 @@ KINDS = {
     "localQueues": "LocalQueue",
     "namespaces": "Namespace",
     "topologies": "Topology",
+    "checks": "AdmissionCheck",
 }
 
 
@@ -37,6 +38,7 @@ def differences(case: dict[str, Any]) -> Iterator[str]:
     admission.set_nodes(free_nodes(case))
     workloads: dict[str, Workload] = {}
     last: dict[str, str] = {}
+    retries: dict[str, tuple[int, float]] = {}
     for number, cycle in enumerate(case["cycles"]):
         now = float(cycle["now"])
         # Evicted workloads come back and admitted ones finish in the order of their names.
@@ -53,20 +55,35 @@ def differences(case: dict[str, Any]) -> Iterator[str]:
             created = datetime.fromisoformat(data["metadata"]["creationTimestamp"]).timestamp()
             workload = workloads[f"{data['metadata']['namespace']}/{data['metadata']['name']}"] = read_workload(data, created)
             admission.add(workload, now)
+        due = {key: times for key, (times, then) in retries.items() if then <= now and key in workloads}
+        for key in cycle.get("ready") or ():
+            if key in due or key not in retries:
+                now += 1.0  # the time that the recorder lets pass for each
+                due[key] = 1
+            admission.objects.queues[workloads[key].cluster_queue].generation += 1
+        if cycle["ran"]:
+            for key in due:
+                retries.pop(key, None)
+                admission.place_later(workloads[key])
         admission.wake(now)
         where = f"seed {case['seed']} cycle {number}"
         if admission.runnable != cycle["ran"]:
             yield f"{where}: there is {'' if cycle['ran'] else 'no '}cycle to run"
             return
         result = admission.cycle(now) if cycle["ran"] else None
+        for workload in result.unplaced if result else ():
+            retries[workload.key] = due[workload.key] + 1, now + min(2.0 ** due[workload.key], 30.0)
         changed = {}
         for key, workload in workloads.items():
             state = shown(workload)
             if last.get(key) != (text := json.dumps(state, sort_keys=True)):
                 last[key] = text
                 changed[key] = state
+                # With checks the recorder writes what holds quota: then the cache counts it again.
+                if case.get("checks") and workload.admission and not workload.evicted:
+                    admission.objects.queues[workload.cluster_queue].generation += 1
         faults = list(_compare(where, cycle, changed, admission))
-        order = [one.key for one in result.admitted] if result else []
+        order = [one.key for one in (*result.placed, *result.admitted)] if result else []
         wanted = cycle.get("admitted") or []
         if (sorted(order) if case.get("fairSharing") else order) != (sorted(wanted) if case.get("fairSharing") else wanted):
             faults.append(f"{where}: order {order}, recorded {wanted}")
@@ -104,6 +121,8 @@ def shown(workload: Workload) -> dict[str, Any]:
             for one in workload.admission
         ]
         for shown_set, one in zip(found["admission"], workload.admission, strict=True):
+            if one.delayed:
+                shown_set["delayed"] = one.delayed
             if one.placed is not None:
                 shown_set["placed"] = [[list(values), count] for values, count in one.placed.domains]
     return found
@@ -217,6 +236,44 @@ def assignment_differences(case: dict[str, Any]) -> Iterator[str]:
         yield f"{case['name']}\n   ours     {mine}\n   recorded {theirs}"
 
 
+def choice_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Choose flavors as the smaller of Kueue's tests of the flavor assigner do. Yield a text if the choice differs."""
+    objects = _objects(case)
+    for data, used in zip(case["clusterQueues"], case["used"], strict=True):
+        objects.queues[data["metadata"]["name"]].add(_amounts(used))
+    answers = {_key(name): (Possibility(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
+    queue = objects.queues[case["clusterQueues"][0]["metadata"]["name"]]
+    found = assign_flavors(
+        read_workload(case["workload"]), queue, objects.flavors, lambda key, _: answers.get(key, (Possibility.PREEMPT, 0)), 0
+    )
+    mine = (_MODES[found.mode], {name: one.flavor for name, one in found.pod_sets[0].flavors.items()}, found.no_fit_reason)
+    if mine != (theirs := (case["mode"], case["chosen"], case.get("noFit", ""))):
+        yield f"{case['name']}: ours {mine}, recorded {theirs}"
+
+
+def reduction_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Look for the most pods as Kueue's tests of partial admission do. Yield a text if their number differs."""
+    sets = [PodSet(str(at), count, least, PodSpec(containers=()), {}) for at, (count, least) in enumerate(case["sets"])]
+    found = most_pods(sets, lambda counts: sum(counts) if sum(counts) <= case["limit"] else None)
+    if found != case["reduced"]:
+        yield f"{case['name']}: ours {found}, recorded {case['reduced']}"
+
+
+def lendable_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Sum up what a Cohort can lend as Kueue's test does. Yield a text if it differs."""
+    if (mine := _objects(case).cohorts[case["cohort"]].lendable()) != case["lendable"]:
+        yield f"{case['name']}: ours {mine}, recorded {case['lendable']}"
+
+
+def borrowing_differences(case: dict[str, Any]) -> Iterator[str]:
+    """Ask whether a queue borrows what is asked for as Kueue's test does. Yield a text if the answer differs."""
+    queue = _objects(case).queues["cq"]
+    queue.add(_amounts(case["used"]))
+    mine = (queue.share().borrows_any_of(_amounts(case["asked"])), bool(queue.share().borrowed))
+    if mine != (theirs := (case["borrowsAsked"], case["borrows"])):
+        yield f"{case['name']}: ours {mine}, recorded {theirs}"
+
+
 def share_differences(case: dict[str, Any]) -> Iterator[str]:
     """Compute shares as a case of Kueue's tests of fair sharing does. Yield a text if one differs."""
     objects = _objects(case)
@@ -265,7 +322,7 @@ def turn_differences(case: dict[str, Any]) -> Iterator[str]:
         Workload("", "", "", "", 0, 0.0, (), ""), objects.queues[case["queue"]], objects.queues, frozenset(), {}, {}, {}
     )
     mine = []
-    for queue in Turns(asking, waiting, set()):
+    for queue in Turns(asking, waiting):
         drops = len(mine) < len(case["actions"] or ()) and case["actions"][len(mine)] == "drop"
         mine.append(queue.name)
         del waiting[queue.name][: None if drops else 1]

@@ -10,10 +10,14 @@ import pytest
 
 from tests.simulator.kueue.replaying import (
     assignment_differences,
+    borrowing_differences,
+    choice_differences,
     differences,
+    lendable_differences,
     order_differences,
     policy_differences,
     preference_differences,
+    reduction_differences,
     share_differences,
     table_differences,
     target_differences,
@@ -55,6 +59,13 @@ def test_gates_decide_as_kueue_does():
     assert all(any(True for _ in differences({**case, "gates": {}})) for case in recorded), "each tree needs its gates"
 
 
+def test_places_that_are_found_after_checks_are_kueue_s():
+    recorded = cases("delayed.jsonl.gz")
+    assert not [difference for case in recorded for difference in differences(case)]
+    states = [one for case in recorded for cycle in case["cycles"] for one in cycle.get("changed", {}).values()]
+    assert sum(held.get("delayed") == "Ready" for one in states for held in one.get("admission", ())) >= 50
+
+
 FUNCTIONS = {
     "targets": target_differences,
     "podSets": assignment_differences,
@@ -63,6 +74,10 @@ FUNCTIONS = {
     "allows": policy_differences,
     "turns": turn_differences,
     "prefers": preference_differences,
+    "reduced": reduction_differences,
+    "lendable": lendable_differences,
+    "borrowsAsked": borrowing_differences,
+    "chosen": choice_differences,
 }
 
 

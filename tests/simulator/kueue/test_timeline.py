@@ -25,9 +25,20 @@ def configuration(**rules):
 
 def check(**notes):
     annotations = {f"moorage.dev/{name}": text for name, text in notes.items()}
-    return {"apiVersion": API, "kind": "AdmissionCheck", "metadata": {"name": "check", "annotations": annotations}}
+    spec = {"controllerName": "kueue.x-k8s.io/provisioning-request"}
+    return {
+        "apiVersion": API,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "check", "annotations": annotations},
+        "spec": spec,
+    }
 
 
+HOST = "kubernetes.io/hostname"
+RACKS = [
+    {"apiVersion": API, "kind": "Topology", "metadata": {"name": "hosts"}, "spec": {"levels": [{"nodeLabel": HOST}]}},
+    {**FLAVOR, "spec": {"topologyName": "hosts", "nodeLabels": {HOST: "n1"}}},
+]
 RECLAIM = {"preemption": {"reclaimWithinCohort": "Any"}}
 WAITS = {
     "a job starts when another ends": (
@@ -71,6 +82,11 @@ WAITS = {
     "a check answers later": (
         [check(delay="5m", answers="Retry,Ready"), *queue("a", 4, admissionChecks=["check"]), job("one", "a", 1, 10)],
         {"one": (0, 20, 1)},
+    ),
+    "places are found once a check has made nodes": (
+        [*RACKS, check(delay="5m"), *queue("a", 20, admissionChecks=["check"]), *queue("b", 20),
+         job("one", "a", 2, 10), job("all", "b", 8, 60)],
+        {"one": (0, 70, 0), "all": (0, 60, 0)},
     ),
     "a job that takes too long is stopped": (
         [*queue("a", 4), job("one", "a", 4, 60, labels={"kueue.x-k8s.io/max-exec-time-seconds": "600"}), job("two", "a", 4, 5)],

@@ -12,7 +12,8 @@ FLAVOR = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": "def
 
 def node(name="n1", cpu=8):
     amounts = {"cpu": cpu, "memory": "64Gi", "pods": 110}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}}
+    meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": amounts}}
 
 
 def queue(name, quota, cohort="all", resource="cpu", **spec):

@@ -8,10 +8,9 @@ no time has passed, and is kept if the job gets quota then: it answers what woul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -37,8 +36,7 @@ _SETTLED_S: Final = 35.0
 _PREEMPTING: Final = "WaitingForPreemptedWorkloads"
 
 
-@dataclass(slots=True)
-class _Trial:
+class _Trial(NamedTuple):
     """A run up to a moment, or further."""
 
     queued: QueuedCluster
@@ -165,9 +163,7 @@ def _needed(state: _Trial, queue: ClusterQueue) -> Iterator[NeededQuota]:
 
 
 def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
-    if queue.parent is None:
-        return
-    for other in queue.parent.root().subtree_queues():
+    for other in queue.root().all_queues():
         for (flavor, resource), quota in queue.quotas.items():
             over = other.usage.get((flavor, resource), 0) - other.quota((flavor, resource)).nominal
             if other is not queue and over > 0 and quota.nominal:
@@ -184,6 +180,8 @@ def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
 # -- changes ------------------------------------------------------------------------------------------------------------
 
 _Change = Callable[[QueuedCluster], None]
+#: Changes with their texts; the first one that starts the work is told.
+_Trials = Iterable[tuple[str, _Change]]
 
 
 class _Search:
@@ -198,8 +196,9 @@ class _Search:
         #: Whether others may have ended before the work arrives, or nodes matter for quota.
         self._needs_nodes = queued.works[number].arrival_s > 0 or bool(queued.objects.topologies)
         self.runs = 0
-        #: The workloads that hold quota without a change.
-        self.holders: set[str] = set()
+        #: The workloads that hold quota without a change, and whether the work has quota and waits for nodes.
+        self._holders: set[str] = set()
+        self._nodes = False
 
     def run(self, change: _Change, *, nodes: bool) -> _Trial:
         """Run until the work has arrived and what that causes is over."""
@@ -216,7 +215,27 @@ class _Search:
         simulation.run(one.arrived_s + _SETTLED_S)
         return _Trial(queued, simulation, timeline, one)
 
-    def starts(self, change: _Change, nodes: bool) -> str | None:
+    def changes(self, state: _Trial, waits_for: str, queue: ClusterQueue | None, most: int) -> Iterator[StartingChange]:
+        """Yield changes that start the work, those of its owner first."""
+        if queue is None or waits_for in {"queue", "checks"}:
+            return
+        self._nodes = waits_for == "nodes"
+        self._holders = {one.work.workload.key for one in state.timeline.works if one.holds}
+        of_quota = {
+            "priority": self._priority, "stop": self._stop, "limit": self._limit, "quota": self._quota, "weight": self._weight,
+        }  # fmt: skip
+        kinds = {"flavor": self._flavor, **({"stop": self._stop} if self._nodes else of_quota)}
+        found = (one for kind, trials in kinds.items() for group in trials(state, queue) for one in self._first(kind, group))
+        yield from islice(chain(self._gang(state, queue), found), most)
+
+    def _first(self, kind: str, trials: _Trials) -> Iterator[StartingChange]:
+        """Yield the first of the changes that starts the work, with who waits instead."""
+        for text, change in trials:
+            if (instead := self._starts(change)) is not None:
+                yield StartingChange(kind, text if kind == "stop" else f"{text}{instead}")
+                return
+
+    def _starts(self, change: _Change) -> str | None:
         """Return who waits instead if the work starts at once with a change, as a text; None if it does not start.
 
         It starts when it gets quota, or nodes where it has quota already.
@@ -224,43 +243,24 @@ class _Search:
         if self._left <= 0 or self._budget.is_over():
             return None
         self._left -= 1
-        trial = self.run(change, nodes=nodes or self._needs_nodes)
-        if not trial.one.holds or (nodes and not trial.one.is_ready):
+        trial = self.run(change, nodes=self._nodes or self._needs_nodes)
+        if not trial.one.holds or (self._nodes and not trial.one.is_ready):
             return None
         lost = [one for one in trial.timeline.works if not one.holds and one.work.workload.active]
-        names = [_title(one) for one in lost if one.work.workload.key in self.holders and one.finished_s is None]
+        names = [_title(one) for one in lost if one.work.workload.key in self._holders and one.finished_s is None]
         return f"; {some(names)} then waits" if names else ""
 
-    def changes(self, state: _Trial, waits_for: str, queue: ClusterQueue | None, most: int) -> Iterator[StartingChange]:
-        """Yield changes that start the work, those of its owner first."""
-        if queue is None or waits_for in {"queue", "checks"}:
-            return
-        nodes = waits_for == "nodes"
-        self.holders = {one.work.workload.key for one in state.timeline.works if one.holds}
-        kinds = [self._gang, self._flavor, self._stop]
-        if not nodes:
-            kinds = [self._gang, self._flavor, self._priority, self._stop, self._limit, self._quota]
-            if state.queued.settings.fair:
-                kinds.append(self._weight)
-        yield from islice(chain.from_iterable(kind(state, queue, nodes) for kind in kinds), most)
-
-    def _kept(self, kind: str, trials: Iterable[tuple[str, _Change]], *, nodes: bool = False) -> Iterator[StartingChange]:
-        """Yield the changes that start the work, each with who waits instead."""
-        for text, change in trials:
-            if (evicts := self.starts(change, nodes)) is not None:
-                yield StartingChange(kind, f"{text}{evicts if kind != 'stop' else ''}")
-
-    def _gang(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _gang(self, state: _Trial, _: ClusterQueue) -> Iterator[StartingChange]:
         """Fewer pods in the largest pod set: the most with which it starts."""
         sets = state.one.work.workload.pod_sets
         at = max(range(len(sets)), key=lambda index: sets[index].count)
-        low, high, evicts = 0, sets[at].count, ""
+        low, high, text = 0, sets[at].count, ""
         while high - low > 1:
             middle = (low + high) // 2
-            found = self.starts(self._with_count(at, middle), nodes)
-            low, high, evicts = (low, middle, evicts) if found is None else (middle, high, found)
+            instead = self._starts(self._with_count(at, middle))
+            low, high, text = (low, middle, text) if instead is None else (middle, high, instead)
         if low:
-            yield StartingChange("gang", f"ask for {low} instead of {sets[at].count} pods in pod set {sets[at].name}{evicts}")
+            yield StartingChange("gang", f"ask for {low} instead of {sets[at].count} pods in pod set {sets[at].name}{text}")
 
     def _with_count(self, at: int, count: int) -> _Change:
         def change(queued: QueuedCluster) -> None:
@@ -273,15 +273,12 @@ class _Search:
 
         return change
 
-    def _flavor(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _flavor(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Let the pods use a flavor whose taints or labels refuse them."""
-        workload, flavors = state.one.work.workload, state.queued.objects.flavors
-        names = [
-            name for name in dict.fromkeys(flavor for group in queue.groups for flavor in group.flavors) if name in flavors
-        ]
-        refused = {name: refusal_of(flavors[name], name, workload.pod_sets[0].spec) for name in names}
-        trials = [(f"let its pods use flavor {name} ({why})", self._tolerating(name)) for name, why in refused.items() if why]
-        return self._kept("flavor", trials, nodes=nodes)
+        spec, flavors = state.one.work.workload.pod_sets[0].spec, state.queued.objects.flavors
+        for name in dict.fromkeys(flavor for group in queue.groups for flavor in group.flavors):
+            if name in flavors and (why := refusal_of(flavors[name], name, spec)):
+                yield [(f"let its pods use flavor {name} ({why})", self._tolerating(name))]
 
     def _tolerating(self, name: str) -> _Change:
         def change(queued: QueuedCluster) -> None:
@@ -295,19 +292,17 @@ class _Search:
 
         return change
 
-    def _priority(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _priority(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise its priority above that of others, by as little as helps."""
-        own = state.one.work.workload.priority
-        tree = {queue.name} if queue.parent is None else {one.name for one in queue.parent.root().subtree_queues()}
+        own, tree = state.one.work.workload.priority, {one.name for one in queue.root().all_queues()}
         others = {one.work.workload.priority for one in state.timeline.works if one.work.workload.cluster_queue in tree}
 
         def raised(above: int) -> _Change:
             return lambda queued: setattr(queued.works[self._number].workload, "priority", above)
 
-        trials = ((f"priority {above} instead of {own}", raised(above)) for above in sorted(n + 1 for n in others if n >= own))
-        return islice(self._kept("priority", trials), 1)
+        yield ((f"priority {above} instead of {own}", raised(above)) for above in sorted(n + 1 for n in others if n >= own))
 
-    def _stop(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _stop(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Stop one job that holds quota, the smallest with which it starts; or the fewest of the smallest."""
         held = [one for one in state.timeline.works if one.holds and one is not state.one]
         keys = {(flavor, resource) for group in queue.groups for flavor in group.flavors for resource in group.resources}
@@ -316,42 +311,26 @@ class _Search:
             workload = one.work.workload
             return workload.priority, sum(pod_set.count for pod_set in workload.pod_sets)
 
-        able = sorted((one for one in held if nodes or keys & one.work.workload.uses), key=cost)
-        alone = (
-            (f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}", self._without([one])) for one in able
-        )
-        several = (
-            (f"stop {', '.join(map(_title, able[:count]))}", self._without(able[:count])) for count in range(2, len(able) + 1)
-        )
-        return islice(self._kept("stop", chain(alone, several), nodes=nodes), 1)
+        able = sorted((one for one in held if self._nodes or keys & one.work.workload.uses), key=cost)
+        alone = ((f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}", _without([one])) for one in able)
+        several = ((f"stop {', '.join(map(_title, able[:n]))}", _without(able[:n])) for n in range(2, len(able) + 1))
+        yield chain(alone, several)
 
-    def _without(self, gone: Sequence[TimedWork]) -> _Change:
-        keys = {one.work.workload.key for one in gone}
-
-        def change(queued: QueuedCluster) -> None:
-            stopped = [work for work in queued.works if work.workload.key in keys]
-            for work in stopped:
-                work.workload.active = False
-                work.workload.let_go()
-            uids = {pod.uid for work in stopped for pods in work.pods for pod in pods}
-            queued.cluster = with_fields(queued.cluster, pods=tuple(p for p in queued.cluster.pods if p.uid not in uids))
-
-        return change
-
-    def _limit(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _limit(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Let its queue borrow, or others lend, without a limit."""
         everyone = [queue] if queue.parent is None else state.queued.objects.queues.values()
+        fields = (("borrowing_limit", "borrow", [queue]), ("lending_limit", "lend", everyone))
+        yield (
+            (
+                f"let ClusterQueue {other.name} {shown} without a limit",
+                _with_quotas(other.name, {key: {field: None} for key in limited}),
+            )
+            for field, shown, queues in fields
+            for other in queues
+            if (limited := [key for key, quota in other.quotas.items() if getattr(quota, field) is not None])
+        )
 
-        def trials() -> Iterator[tuple[str, _Change]]:
-            for field, shown, queues in (("borrowing_limit", "borrow", [queue]), ("lending_limit", "lend", everyone)):
-                for other in queues:
-                    if limited := [key for key, quota in other.quotas.items() if getattr(quota, field) is not None]:
-                        change = _with_quotas(other.name, {key: {field: None} for key in limited})
-                        yield f"let ClusterQueue {other.name} {shown} without a limit", change
-
-        return islice(self._kept("limit", trials()), 1)
-
-    def _quota(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _quota(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise the quota of its queue in one flavor by what is missing, and by what those before it in the queue ask for."""
         missing: dict[str, dict[Key, int]] = {}
         for one in _needed(state, queue):
@@ -364,18 +343,30 @@ class _Search:
             quotas = {key: {"nominal": queue.quota(key).nominal + amount} for key, amount in amounts.items()}
             return f"give ClusterQueue {queue.name} {more} in flavor {flavor}", _with_quotas(queue.name, quotas)
 
-        for flavor in missing:
-            yield from islice(self._kept("quota", (raised(flavor, factor) for factor in (1, 2, 4))), 1)
+        yield from ([raised(flavor, factor) for factor in (1, 2, 4)] for flavor in missing)
 
-    def _weight(self, state: _Trial, queue: ClusterQueue, nodes: bool) -> Iterator[StartingChange]:
+    def _weight(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise the weight of its queue."""
 
         def weighted(weight: float) -> _Change:
             return lambda queued: setattr(queued.objects.queues[queue.name], "weight", weight)
 
-        weights = [queue.weight * factor or 1.0 for factor in (2, 4, 8, 16)]
-        trials = [(f"fair-sharing weight {weight:g} instead of {queue.weight:g}", weighted(weight)) for weight in weights]
-        return islice(self._kept("weight", trials), 1)
+        weights = [queue.weight * factor or 1.0 for factor in (2, 4, 8, 16) if state.queued.settings.fair]
+        yield [(f"fair-sharing weight {weight:g} instead of {queue.weight:g}", weighted(weight)) for weight in weights]
+
+
+def _without(gone: Sequence[TimedWork]) -> _Change:
+    keys = {one.work.workload.key for one in gone}
+
+    def change(queued: QueuedCluster) -> None:
+        stopped = [work for work in queued.works if work.workload.key in keys]
+        for work in stopped:
+            work.workload.active = False
+            work.workload.let_go()
+        uids = {pod.uid for work in stopped for pods in work.pods for pod in pods}
+        queued.cluster = with_fields(queued.cluster, pods=tuple(p for p in queued.cluster.pods if p.uid not in uids))
+
+    return change
 
 
 def _with_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]]) -> _Change:
@@ -383,7 +374,7 @@ def _with_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]]) -> _Change
         queue = queued.objects.queues[name]
         for key, fields in changes.items():
             queue.quotas[key] = queue.quota(key)._replace(**fields)
-        (queue if queue.parent is None else queue.parent.root()).settle()
+        queue.root().settle()
 
     return change
 

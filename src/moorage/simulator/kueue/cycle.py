@@ -8,18 +8,18 @@ Source  Kueue, pkg/scheduler: scheduler.go, fair_sharing_iterator.go
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from moorage.api.core import Taint
 from moorage.simulator.kueue.entries import FairOrder, QueueEntry, classical_order
-from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, placement_requests
+from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, most_pods, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode
+from moorage.simulator.kueue.quota import ClusterQueueNode, QuotaNode
 from moorage.simulator.kueue.refusals import refusal_for
 from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
 from moorage.simulator.kueue.settings import GATES, STRATEGIES, UsageRules
@@ -67,6 +67,7 @@ class CycleResult:
     """What a cycle decided, in the order of the decisions.
 
     ``replaced``  gangs that left a failed node; ``failed``: those that found no other
+    ``placed``    workloads that have found their places in a topology after their checks; ``unplaced``: those that have not
     """
 
     heads: int = 0
@@ -74,6 +75,8 @@ class CycleResult:
     evicted: list[Eviction] = field(default_factory=list)
     replaced: list[Workload] = field(default_factory=list)
     failed: list[Workload] = field(default_factory=list)
+    placed: list[Workload] = field(default_factory=list)
+    unplaced: list[Workload] = field(default_factory=list)
 
 
 class QueueAdmission:
@@ -86,6 +89,7 @@ class QueueAdmission:
         self.objects = objects
         self.fair = fair
         self._gates = gates
+        self._by_priority = "PrioritySortingWithinCohort" in gates
         self._strategies = strategies
         #: What LocalQueues used of late, if ClusterQueues may share by it.
         self.ledger = None if usage is None else UsageLedger(usage, objects.local_weights)
@@ -107,12 +111,10 @@ class QueueAdmission:
         self._parted: list[QuotaNode] = []
         #: Workloads on failed nodes, which the next cycle moves.
         self._on_failed: list[Workload] = []
+        #: Workloads with quota for which the next cycle finds places.
+        self._to_place: dict[str, Workload] = {}
         self._vacated: dict[str, Usage] = {}
         self._notified: set[str] = set()
-
-    @property
-    def _by_priority(self) -> bool:
-        return "PrioritySortingWithinCohort" in self._gates
 
     # -- facts
 
@@ -134,6 +136,10 @@ class QueueAdmission:
         queue.add(workload.usage)
         if needs_replacement(workload):
             self._on_failed.append(workload)
+
+    def place_later(self, workload: Workload) -> None:
+        """Let the next cycle find the places of a workload that holds quota and has passed its checks."""
+        self._to_place[workload.key] = workload
 
     def set_nodes(self, nodes: Iterable[FreeNode]) -> None:
         """Tell the nodes that take pods, and what pods leave free on them that have no place in a topology."""
@@ -193,24 +199,18 @@ class QueueAdmission:
     def wake(self, now: float) -> None:
         """Wake the inadmissible workloads in the trees of all queues where something changed."""
         self.try_again()
-        done: set[str] = set()
-        for name in sorted(self._notified):
-            queue = self.objects.queues[name]
-            root = queue.parent.root() if queue.parent is not None else None
-            names = [name] if root is None else [one.name for one in _all_queues(root)]
-            for one in names:
-                if one not in done:
-                    done.add(one)
-                    self.waiting[one].wake(now, self.objects.queues[one].accepts(self.objects), self.cycles)
+        for root in dict.fromkeys(self.objects.queues[name].root() for name in sorted(self._notified)):
+            for queue in root.all_queues():
+                self.waiting[queue.name].wake(now, partial(self.objects.accepts, queue.name), self.cycles)
         self._notified.clear()
 
     @property
     def runnable(self) -> bool:
-        return bool(self._on_failed) or any(queue.active and waiting.active for queue, waiting in self._lines)
+        return bool(self._on_failed or self._to_place) or any(queue.active and waiting.active for queue, waiting in self._lines)
 
     def has_untried(self) -> bool:
         """Return whether a head was not tried since the last change, or has more flavors to try."""
-        if self._on_failed:
+        if self._on_failed or self._to_place:
             return True
         for queue, waiting in self._lines:
             head = waiting.head() if waiting.active and queue.active else None
@@ -244,10 +244,12 @@ class QueueAdmission:
                 self._process(entry, now, result)
         self._unreserve()
         for entry in (one for one in entries if not one.refused):
-            if entry.admitted:
+            if entry.holds and not entry.admitted:
+                result.unplaced.append(entry.workload)
+            elif entry.admitted:
                 entry.queue.workloads[entry.workload.key] = entry.workload
                 entry.queue.changed()
-                if self.ledger is not None and entry.queue.usage_based:
+                if self.ledger is not None and entry.queue.usage_based and not entry.holds:
                     self.ledger.reserve(entry.workload)
                 self.waiting[entry.queue.name].forget(entry.workload.key)
             else:
@@ -280,7 +282,14 @@ class QueueAdmission:
             result.replaced.append(workload)
 
     def _nominated(self, result: CycleResult, now: float) -> Iterator[QueueEntry]:
-        """Yield the heads that take part; those that cannot are put back."""
+        """Yield the heads that take part; those that cannot are put back. Before them come those that wait for their places."""
+        waiting_for_places, self._to_place = [one for one in self._to_place.values() if one.needs_places], {}
+        for one in waiting_for_places:
+            queue = self.objects.queues[one.cluster_queue]
+            if queue.active and self._refusal(one, queue) is None:
+                yield self._entry(one, queue, *self._assign(one, queue))
+            else:
+                result.unplaced.append(one)
         for queue, waiting in self._lines:
             head = waiting.pop() if waiting.active and queue.active else None
             if head is None:
@@ -308,7 +317,7 @@ class QueueAdmission:
         return QueueEntry(
             workload, queue, assignment, targets, "" if refused else assignment.message(), refused=refused,
             preemptor="PrioritizePreemptorWorkloads" in self._gates and self.waiting[queue.name].is_preemptor(workload),
-            place=(-priority, workload.order_time),
+            place=(-priority, workload.order_time), holds=bool(workload.admission),
         )  # fmt: skip
 
     def _repeats(self, workload: Workload, queue: ClusterQueue) -> bool:
@@ -345,6 +354,8 @@ class QueueAdmission:
             found.note_placed(find_places(asked, self.trees, empty=not targets)[0], asked)
             for target in targets:
                 target.workload.take_places(self.trees)
+        if workload.admission:  # its quota is in use already
+            found.usage = {}
         return found, targets
 
     def _assign_flavors(self, workload: Workload, queue: ClusterQueue) -> tuple[Assignment, list[Victim]]:
@@ -358,7 +369,7 @@ class QueueAdmission:
             asked = self._asking(workload, queue, frozenset((key,)), {key: amount})
             return possibility_of(asked, key, amount, fair=self.fair)
 
-        def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim], bool]:
+        def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim]]:
             found = assign_flavors(
                 workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts, trees=self.trees
             )
@@ -368,26 +379,16 @@ class QueueAdmission:
                 requests = found.total_requests(workload)
                 asked = self._asking(workload, queue, found.needing_preemption(), requests, places)
                 targets = find_targets(asked, fair=self.fair)
-            return found, targets, found.mode is Mode.FIT or bool(targets)
+            return found, targets
 
-        full, targets, good = attempt(None)
-        if good or not workload.can_be_reduced or "PartialAdmission" not in self._gates:
+        def good(counts: Sequence[int]) -> tuple[Assignment, list[Victim]] | None:
+            found, targets = attempt(counts)
+            return (found, targets) if found.mode is Mode.FIT or targets else None
+
+        full, targets = attempt(None)
+        if full.mode is Mode.FIT or targets or "PartialAdmission" not in self._gates:
             return full, targets
-        whole = [one.count for one in workload.pod_sets]
-        room = [one.count - (one.count if one.min_count is None else one.min_count) for one in workload.pod_sets]
-        total, last = sum(room), None
-
-        def fits(step: int) -> bool:
-            nonlocal last
-            found, victims, good = attempt([count - more * step // total for count, more in zip(whole, room, strict=True)])
-            if good:
-                last = (step, found, victims)
-            return good
-
-        first = bisect_left(range(total + 1), True, key=fits)
-        if last is not None and last[0] == first:
-            return last[1], last[2]
-        return full, []
+        return most_pods(workload.pod_sets, good) or (full, [])
 
     def _process(self, entry: QueueEntry, now: float, result: CycleResult) -> None:
         queue, victims = entry.queue, self._victims
@@ -416,6 +417,14 @@ class QueueAdmission:
             self._condemn(entry.targets)
             self._reserve(entry, entry.assignment.usage)
             self._preempt(entry, result, now)
+        elif entry.holds:
+            entry.admitted = True
+            before = dict(entry.workload.usage)
+            assert entry.workload.reserved_at is not None
+            entry.workload.hold(queue.name, entry.assignment.admission(), entry.workload.reserved_at)
+            queue.remove({key: amount - entry.workload.usage.get(key, 0) for key, amount in before.items()})
+            self._take_places(entry)
+            result.placed.append(entry.workload)
         elif self.blocks is not None and self.blocks(len(result.admitted)):
             entry.skipped, entry.reason, entry.message = True, "WaitingForPodsReady", _NOT_READY
         else:
@@ -552,6 +561,7 @@ class QueueAdmission:
         self._parted.clear()
 
     def _requeue(self, entry: QueueEntry, now: float) -> None:
+        """Put an entry back that was not admitted."""
         if entry.skipped and entry.why is Requeue.GENERIC:
             entry.why = Requeue.FAILED_AFTER_NOMINATION
         workload = entry.workload
@@ -563,14 +573,6 @@ class QueueAdmission:
             workload.scan = None
         self.waiting[entry.queue.name].requeue(workload, entry.why, now, self.cycles)
         workload.wait(entry.reason, entry.message)
-
-
-def _all_queues(cohort: CohortNode) -> Iterator[ClusterQueue]:
-    for queue in cohort.queues:
-        assert isinstance(queue, ClusterQueue)
-        yield queue
-    for child in cohort.cohorts:
-        yield from _all_queues(child)
 
 
 def _overlap(targets: Sequence[Victim], victims: Mapping[str, Victim]) -> bool:

@@ -19,7 +19,10 @@ from moorage.simulator.kueue.workloads import Amounts, Workload
 
 @dataclass(slots=True)
 class QueueEntry:
-    """A head with what it would get. ``why``: how it goes back to its queue if it is not admitted; ``refused``: it is there."""
+    """A head with what it would get. ``why``: how it goes back to its queue if it is not admitted; ``refused``: it is there.
+
+    ``holds``  it has quota, and waits for its places in a topology
+    """
 
     workload: Workload
     queue: ClusterQueue
@@ -32,6 +35,7 @@ class QueueEntry:
     admitted: bool = False
     refused: bool = False
     queue_fits: bool = True
+    holds: bool = False
     #: Whether it waits for the end of what it preempted, and thus goes before others; and its place among equal ones.
     preemptor: bool = False
     place: tuple[int, float] = (0, 0.0)
@@ -50,11 +54,11 @@ class FairOrder:
 
     def __init__(self, entries: Sequence[QueueEntry], *, nominal: bool = True) -> None:
         self._nominal = nominal
-        self._left = {entry.queue.name: entry for entry in entries}
+        self._left = {entry.queue.name: entry for entry in entries}  # of two entries of a queue only the last one takes part
         self._heaps: dict[int, list[tuple[_Rank, int, QueueEntry]]] = {}
         self._above: set[int] = set()
         self._won: dict[int, tuple[QueueEntry, Amounts, _Rank] | None] = {}
-        for number, entry in enumerate(entries):
+        for number, entry in enumerate(self._left.values()):
             if (parent := entry.queue.parent) is not None:
                 rank = self._rank(entry, entry.queue.share_with(entry.assignment.usage))
                 self._heaps.setdefault(id(parent), []).append((rank, number, entry))
@@ -66,7 +70,7 @@ class FairOrder:
         while self._left:
             winner = next(iter(self._left.values()))
             if winner.queue.parent is not None:
-                found = self._winner(winner.queue.parent.root())
+                found = self._winner([*winner.queue.ancestors()][-1])
                 assert found is not None
                 winner = found[0]
                 heappop(self._heaps[id(winner.queue.parent)])
@@ -103,6 +107,6 @@ class FairOrder:
         return (not entry.preemptor, borrows, share.rank, entry.place)
 
 
-def classical_order(entry: QueueEntry) -> tuple[bool, int, tuple[int, float]]:
+def classical_order(entry: QueueEntry) -> tuple[bool, bool, int, tuple[int, float]]:
     """Return what entries are ordered by without fair sharing: how deep they borrow, priority, time."""
-    return (not entry.preemptor, entry.assignment.borrows, entry.place)
+    return (not entry.holds, not entry.preemptor, entry.assignment.borrows, entry.place)

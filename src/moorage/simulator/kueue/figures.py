@@ -89,7 +89,7 @@ def _uses(objects: Objects, works: Mapping[str, list[TimedWork]], end_s: float) 
     found: dict[str, dict[Key, _Use]] = {name: {} for name in objects.queues}
     trees: dict[str, list[ClusterQueue]] = {}
     for name, queue in objects.queues.items():
-        root = f"/{name}" if queue.parent is None else queue.parent.root().name
+        root = f"/{name}" if queue.parent is None else queue.root().name
         trees.setdefault(root, []).append(queue)
     for root, queues in trees.items():
         cohorts = _cohorts(objects.cohorts[root]) if root in objects.cohorts else []

@@ -8,11 +8,12 @@ Source  Kueue, pkg/scheduler/flavorassigner
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
 from moorage.api.node_selectors import compile_node_selector, find_untolerated
@@ -23,6 +24,7 @@ from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, PodSet, ScanState, Workload, rank_of
 
+_T = TypeVar("_T")
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -101,6 +103,7 @@ class _PodSetChoice:
     attempts: dict[str, tuple[Mode, str]]
     placed: TopologyPlacement | None = None
     placed_in: str = ""
+    delayed: str = ""
     error: str = ""
 
     @property
@@ -146,16 +149,16 @@ class Assignment:
                     chosen.mode = mode
 
     def placements(self, workload: Workload) -> list[tuple[str, TopologyPlacement, Mapping[str, int]]]:
-        """Return the placements, with their flavors and the requests of one pod."""
+        """Return the new placements, with their flavors and the requests of one pod."""
         requests = {one.name: one.requests for one in workload.pod_sets}
-        return [(one.placed_in, one.placed, requests[one.name]) for one in self.pod_sets if one.placed is not None]
+        return [(one.placed_in, one.placed, requests[one.name]) for one in self.pod_sets if one.placed and one.placed_in]
 
     def note_placed(self, found: Mapping[str, TopologyPlacement], asked: Mapping[str, Sequence[PlacementRequest]]) -> None:
         """Keep the placements of the pod sets."""
         flavors = {request.name: flavor for flavor, requests in asked.items() for request in requests}
         for one in self.pod_sets:
             if one.name in found:
-                one.placed, one.placed_in = found[one.name], flavors[one.name]
+                one.placed, one.placed_in, one.delayed = found[one.name], flavors[one.name], one.delayed and "Ready"
 
     def message(self) -> str:
         if failed := [one for one in self.pod_sets if one.error]:
@@ -175,6 +178,7 @@ class Assignment:
                 {resource: chosen.flavor for resource, chosen in one.flavors.items()},
                 {resource: one.requests.get(resource, 0) for resource in one.flavors},
                 one.placed,
+                one.delayed,
             )
             for one in self.pod_sets
         )
@@ -232,7 +236,10 @@ def assign_flavors(
         group = pod_set.topology.group if pod_set.topology is not None else None
         groups.setdefault(str(index) if group is None else group, []).append(index)
     for members in groups.values():
-        together = search.pod_sets(members, [wanted[index] for index in members])
+        if workload.admission:
+            together = [_held(workload.admission[index], None if counts is None else counts[index]) for index in members]
+        else:
+            together = search.pod_sets(members, [wanted[index] for index in members])
         for choice in together:
             assignment.pod_sets.append(choice)
             for resource, chosen in choice.flavors.items():
@@ -247,6 +254,27 @@ def assign_flavors(
     if assignment.mode is Mode.NO_FIT:
         assignment.no_fit_reason = _no_fit_reason(assignment, queue)
     return assignment
+
+
+def most_pods(pod_sets: Sequence[PodSet], attempt: Callable[[list[int]], _T | None]) -> _T | None:
+    """Return the first answer of an attempt to admit fewer pods, from all down to the least counts; None without one."""
+    room = [one.count - (one.count if one.min_count is None else one.min_count) for one in pod_sets]
+    total, found = sum(room), dict[int, _T | None]()
+
+    def fits(step: int) -> bool:
+        counts = [one.count - more * step // total for one, more in zip(pod_sets, room, strict=True)]
+        found[step] = attempt(counts)
+        return found[step] is not None
+
+    return found.get(bisect_left(range(total + 1), True, key=fits)) if total else None
+
+
+def _held(held: Assigned, count: int | None) -> _PodSetChoice:
+    """Return the choice of a pod set that holds quota and only waits for its places."""
+    number = held.count if count is None else count
+    requests = {resource: amount // max(held.count, 1) * number for resource, amount in held.usage.items()}
+    flavors = {resource: ChosenFlavor(flavor, Mode.FIT, 0) for resource, flavor in held.flavors.items()}
+    return _PodSetChoice(held.name, number, requests, flavors, [], {}, held.placed, "", held.delayed if count is None else "")
 
 
 def is_better(queue: ClusterQueue, a: Grade, b: Grade) -> bool:
@@ -425,6 +453,9 @@ def placement_requests(
         if not (explicit or queue.topology_only):
             continue
         flavors = sorted({each.flavor for each in choice.flavors.values() if each.flavor in trees})
+        if len(flavors) == 1 and (queue.is_remote or (not workload.admission and flavors[0] in queue.delayed)):
+            choice.delayed = "Pending"
+            continue
         if len(flavors) == 1:
             request = PlacementRequest(one.name, choice.count, one.requests, one.spec, one.topology, not explicit)
             asked.setdefault(flavors[0], []).append(request)

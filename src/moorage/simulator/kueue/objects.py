@@ -5,7 +5,7 @@ Source  Kueue, apis/kueue/v1beta2; pkg/cache/scheduler/clusterqueue.go for the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,6 +58,8 @@ class ClusterQueue(ClusterQueueNode):
     ``usage_based``    workloads of LocalQueues that used less of late go first
     ``topology_only``  all its flavors have a topology: workloads need not ask for one
     ``checks``      names of AdmissionChecks, with the flavors that they are for; none: all
+    ``delayed``     flavors whose nodes a check provisions: places in their topologies are found after it
+    ``is_remote``   its workloads run in another cluster, where their places are found
     ``lenient``     resources of pods that it has no quota for do not count
     ``generation``  rises when quota is freed: a search for flavors then starts again
     """
@@ -101,12 +103,9 @@ class ClusterQueue(ClusterQueueNode):
             ),
         )
         self.usage_based = (spec.get("admissionScope") or {}).get("admissionMode") == "UsageBasedAdmissionFairSharing"
-        self.topology_only = self.lenient = False
+        self.topology_only = self.lenient = self.is_remote = False
+        self.delayed: frozenset[str] = frozenset()
         self.generation = 0
-
-    def accepts(self, objects: Objects) -> Callable[[Workload], bool]:
-        """Return whether the namespace of a workload may use this queue."""
-        return lambda one: (labels := objects.namespaces.get(one.namespace)) is not None and self.namespaces.matches(labels)
 
     def group_of(self, resource: str) -> ResourceGroup | None:
         return next((group for group in self.groups if resource in group.resources), None)
@@ -134,6 +133,11 @@ class Objects:
         key = f"{namespace}/{local_queue}"
         return None if key in self.stopped_locals else self.queues.get(self.local_queues.get(key, ""))
 
+    def accepts(self, queue: str, workload: Workload) -> bool:
+        """Return whether the namespace of a workload may use a ClusterQueue."""
+        labels = self.namespaces.get(workload.namespace)
+        return labels is not None and self.queues[queue].namespaces.matches(labels)
+
 
 def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -> Objects:
     """Read the objects and build the tree. Other kinds are left alone.
@@ -142,7 +146,7 @@ def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -
     """
     found = Objects()
     parents: dict[str, str] = {}
-    for data in documents:
+    for data in (given := list(documents)):
         kind, meta, spec = data.get("kind"), data.get("metadata") or {}, data.get("spec") or {}
         name = str(meta.get("name", ""))
         if kind == "ResourceFlavor":
@@ -164,7 +168,19 @@ def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -
         elif kind == "Namespace":
             found.namespaces[name] = {"kubernetes.io/metadata.name": name, **(meta.get("labels") or {})}
     _join(found, parents)
+    _note_checks(found, [one for one in given if one.get("kind") == "AdmissionCheck"])
     return found
+
+
+def _note_checks(found: Objects, checks: Iterable[Mapping[str, Any]]) -> None:
+    """Note which checks of queues decide where pods can be."""
+    controllers = {one["metadata"]["name"]: (one.get("spec") or {}).get("controllerName") for one in checks}
+    for queue in found.queues.values():
+        of_queue = frozenset(flavor for group in queue.groups for flavor in group.flavors)
+        for name, flavors in queue.checks:
+            queue.is_remote |= controllers.get(name) == "kueue.x-k8s.io/multikueue"
+            if controllers.get(name) == "kueue.x-k8s.io/provisioning-request":
+                queue.delayed |= flavors or of_queue
 
 
 def _flavor(name: str, spec: Mapping[str, Any]) -> Flavor:

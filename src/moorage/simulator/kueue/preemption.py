@@ -9,18 +9,18 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
-from itertools import chain, dropwhile, pairwise, takewhile
+from itertools import chain, dropwhile, takewhile
 from typing import NamedTuple
 
 from moorage.simulator.kueue.flavors import Possibility
 from moorage.simulator.kueue.objects import ClusterQueue
-from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode, lowest_subtree, victim_rank
+from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode, lowest_subtree, standing, victim_rank
 from moorage.simulator.kueue.settings import STRATEGIES
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
@@ -173,52 +173,81 @@ class _Candidate(NamedTuple):
     workload: Workload
     meets: CohortNode | None
     reason: str
-    only_within_nominal: bool = False
 
 
-#: Candidates of other queues in the order of victims, found as they are asked for; and whether none helps one that borrows.
-_Group = tuple[Callable[[], Iterator[_Candidate]], bool]
 #: Cohorts in which the paths of candidates meet that of the asking queue, and the children that are left out.
 _Places = list[tuple[CohortNode, CohortNode | None]]
 
 
-def _listed(asking: Asking, places: _Places, advantage: bool) -> Iterator[_Candidate]:
-    def below(cohort: CohortNode, done: CohortNode | None) -> Iterator[_Candidate]:
-        for one, child in cohort.candidates(asking.needed):
-            if child is not done and child is not asking.queue and asking.allows(one, asking.queue.preemption.reclaim):
-                yield _classified(asking, one, cohort, advantage)
-
-    found = [below(*place) for place in places]
-    return found[0] if len(found) == 1 else merge(*found, key=lambda one: victim_rank(one.workload))
-
-
 def _classical(asking: Asking) -> list[Victim]:
-    (above, beside), own = _candidates(asking)
-    others, higher = any(True for found, _ in (above, beside) for _ in found()), any(True for _ in above[0]())
-    if not (own or others):
+    own, queue = asking.own(), asking.queue
+    places = _places(asking, own)
+
+    def groups(borrowing: bool) -> list[Callable[[], Iterator[_Candidate]]]:
+        return [partial(_listed, asking, places[advantage], advantage, borrowing) for advantage in (True, False)]
+
+    higher, others = (any(True for _ in group()) for group in groups(False))
+    if not (own or higher or others):
         return []
-    forbidden = asking.queue.preemption.borrow == "Never"
-    under = all(asking.queue.quota(key).nominal > asking.queue.usage.get(key, 0) for key in asking.needed)
-    if not others or (forbidden and not under):
+    forbidden = queue.preemption.borrow == "Never"
+    under = all(queue.quota(key).nominal > queue.usage.get(key, 0) for key in asking.needed)
+    if not (higher or others) or (forbidden and not under):
         attempts: tuple[bool, ...] = (True,)
     else:
         attempts = (False, True) if forbidden and not higher else (True, False)
+    mine = [_Candidate(one, None, _IN_QUEUE) for one in own]
     for borrowing in attempts:
         targets: list[Victim] = []
-        groups = [found for found, only_within_nominal in (above, beside) if not (borrowing and only_within_nominal)]
-        usable = (
-            one.workload for one in chain(own, *(found() for found in groups)) if not (borrowing and one.only_within_nominal)
-        )
-        if not (asking.may_fit(usable) and (borrowing or asking.stays_within([one.workload for one in own]))):
+        usable = chain(own, (one.workload for group in groups(borrowing) for one in group()))
+        if not (asking.may_fit(usable) and (borrowing or asking.stays_within(own))):
             continue
-        for candidate in _ordered(*groups, lambda: iter(own)):
-            if not _is_valid(asking, candidate, borrowing):
+        for candidate in _ordered(*groups(borrowing), lambda: iter(mine)):
+            if not _is_valid(asking, candidate):
                 continue
             targets.append(Victim(candidate.workload, asking.take(candidate.workload), candidate.reason))
             if asking.fits(borrowing=borrowing):
                 return asking.fill_back(targets, borrowing=borrowing)
         asking.put_back(targets)
     return []
+
+
+def _places(asking: Asking, own: Sequence[Workload]) -> dict[bool, _Places]:
+    """Return where candidates are over which the tree gives an advantage, and where those are that priority decides about."""
+    rules, queue = asking.queue.preemption, asking.queue
+    places: dict[bool, _Places] = {True: [], False: []}
+    if queue.parent is not None and rules.reclaim != "Never":
+        advantage, rest = queue.fit_in_quota(asking.requests)
+        done: CohortNode | None = None
+        # Without an advantage others help only a queue that stays within its quota, unless it may preempt while borrowing.
+        pointless = rules.borrow == "Never" and not asking.stays_within(own)
+        for cohort in queue.ancestors():
+            if advantage or not pointless:
+                places[advantage].append((cohort, done))
+            fits, rest = cohort.fit_in_quota(rest)
+            advantage, done = advantage or fits, cohort
+    return places
+
+
+def _listed(asking: Asking, places: _Places, advantage: bool, borrowing: bool) -> Iterator[_Candidate]:
+    """Return candidates of other queues in the order of victims.
+
+    Without an advantage a workload that borrows takes only what its queue may preempt while borrowing.
+    """
+    rules, priority = asking.queue.preemption, asking.workload.priority
+
+    def below(cohort: CohortNode, done: CohortNode | None) -> Iterator[_Candidate]:
+        for one, child in cohort.candidates(asking.needed):
+            if child is done or child is asking.queue or not asking.allows(one, rules.reclaim):
+                continue
+            limit = rules.borrow_threshold
+            lower = rules.borrow != "Never" and one.priority < priority and (limit is None or one.priority <= limit)
+            if advantage or lower or not borrowing:
+                yield _Candidate(one, cohort, _BORROWING if lower and not advantage else _RECLAIM)
+
+    if borrowing and not advantage and rules.borrow == "Never":
+        return iter(())
+    found = [below(*place) for place in places]
+    return found[0] if len(found) == 1 else merge(*found, key=lambda one: victim_rank(one.workload))
 
 
 def _ordered(*groups: Callable[[], Iterator[_Candidate]]) -> Iterator[_Candidate]:
@@ -228,54 +257,13 @@ def _ordered(*groups: Callable[[], Iterator[_Candidate]]) -> Iterator[_Candidate
             yield from cut(lambda one: one.workload.evicted, group())
 
 
-def _is_valid(asking: Asking, candidate: _Candidate, borrowing: bool) -> bool:
+def _is_valid(asking: Asking, candidate: _Candidate) -> bool:
     """Return whether a candidate still uses what others could have: earlier victims may have been enough of its subtree."""
-    if candidate.workload.cluster_queue == asking.queue.name:
+    if candidate.meets is None:
         return True
-    if borrowing and candidate.only_within_nominal:
-        return False
     queue = asking.queues[candidate.workload.cluster_queue]
-    if queue.within_nominal(asking.needed):
-        return False
-    for node in queue.ancestors():
-        if node is candidate.meets:
-            break
-        if node.within_nominal(asking.needed):
-            return False
-    return True
-
-
-def _candidates(asking: Asking) -> tuple[tuple[_Group, _Group], list[_Candidate]]:
-    """Return the candidates over which the tree gives an advantage, those that priority decides about, and the queue's own."""
-    rules, queue = asking.queue.preemption, asking.queue
-    own = [_Candidate(one, None, _IN_QUEUE) for one in asking.own()]
-    places: dict[bool, _Places] = {True: [], False: []}
-    if queue.parent is not None and rules.reclaim != "Never":
-        advantage, rest = queue.fit_in_quota(asking.requests)
-        done: CohortNode | None = None
-        # Without an advantage others help only a queue that stays within its quota, unless it may preempt while borrowing.
-        pointless = rules.borrow == "Never" and not asking.stays_within([one.workload for one in own])
-        for cohort in queue.ancestors():
-            if advantage or not pointless:
-                places[advantage].append((cohort, done))
-            fits, rest = cohort.fit_in_quota(rest)
-            advantage, done = advantage or fits, cohort
-    above, beside = (partial(_listed, asking, places[advantage], advantage) for advantage in (True, False))
-    return ((above, False), (beside, rules.borrow == "Never")), own
-
-
-def _classified(asking: Asking, candidate: Workload, meets: CohortNode, advantage: bool) -> _Candidate:
-    rules = asking.queue.preemption
-    if advantage:
-        return _Candidate(candidate, meets, _RECLAIM)
-    limit = rules.borrow_threshold
-    if (
-        rules.borrow == "Never"
-        or candidate.priority >= asking.workload.priority
-        or (limit is not None and candidate.priority > limit)
-    ):
-        return _Candidate(candidate, meets, _RECLAIM, only_within_nominal=True)
-    return _Candidate(candidate, meets, _BORROWING)
+    below = takewhile(lambda node: node is not candidate.meets, queue.ancestors())
+    return not any(node.within_nominal(asking.needed) for node in chain((queue,), below))
 
 
 # -- fair sharing -------------------------------------------------------------------------------------------------------
@@ -298,52 +286,20 @@ class _Waiting(dict[str, list[Workload]]):
 def _fair(asking: Asking) -> list[Victim]:
     queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
     entitled = asking.entitles and not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
-    most, hopeless = _prospects(asking, waiting[queue.name], entitled=entitled)
-    if any(amount and amount > queue.available(key) + most.get(key, 0) for key, amount in requests.items()):
+    turns = Turns(asking, waiting, queue.clock[0])
+    if not turns.may_fit(entitled=entitled):
         return []
     queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
     again: dict[str, list[Workload]] = defaultdict(list)
-    fits = _first_strategy(Turns(asking, waiting, hopeless), targets, again, entitled=entitled)
-    if not fits and len(asking.strategies) > 1:
-        fits = _second_strategy(Turns(asking, again, set()), targets)
+    fits = _first_strategy(turns, targets, again, entitled=entitled)
+    if not fits and again and len(asking.strategies) > 1:
+        fits = _second_strategy(Turns(asking, again), targets)
     queue.remove(requests)
     if not fits:
         asking.put_back(targets)
         return []
     return asking.fill_back(targets, borrowing=True)
-
-
-def _prospects(asking: Asking, own: Iterable[Workload], *, entitled: bool) -> tuple[Amounts, set[int]]:
-    """Return what victims could give back at most, and the nodes that lose nothing, whatever happens to others before.
-
-    A share only falls while victims are found. So a node loses nothing whose share is smaller already than that of the asking
-    side without all that could go below it.
-    """
-    hopeless: set[int] = set()
-    node: QuotaNode = asking.queue
-    more, gone = asking.requests, defaultdict[Key, int](int)
-
-    def leave(amounts: Amounts) -> None:
-        for key, amount in amounts.items():
-            gone[key] += amount
-
-    for one in own:
-        leave(one.usage)
-    for parent in node.ancestors() if asking.queue.preemption.reclaim != "Never" else ():
-        least = (0, -1.0)
-        if not entitled:
-            least = node.share_with({key: more.get(key, 0) - gone[key] for key in {*more, *gone}}).rank
-        for child in parent.children:
-            if child is node:
-                continue
-            share = child.share()
-            if not share.borrowed or share.rank < least:
-                hopeless.add(id(child))
-            else:
-                leave(child.usage)
-        more, node = node.overflow(more), parent
-    return gone, hopeless
 
 
 def _first_strategy(
@@ -386,26 +342,55 @@ class Turns:
     """Yields the queue to take from next: at each level of the tree the child with the largest share.
 
     ``waiting`` are the candidates by queue; the caller takes some, and removes others. Children that do not borrow are left
-    out, except those above the asking queue and that queue itself; so are ``hopeless`` ones.
+    out, except those above the asking queue and that queue itself. With ``state``, that of the tree before the search, the
+    lines of children begin as they were there; without it only queues that have candidates are in them.
     """
 
-    def __init__(self, asking: Asking, waiting: dict[str, list[Workload]], hopeless: set[int]) -> None:
+    def __init__(self, asking: Asking, waiting: dict[str, list[Workload]], state: int | None = None) -> None:
         self.asking = asking
         self.waiting = waiting
-        self._hopeless = hopeless
+        self._state = state
         #: The nodes on the way to the root, by the Cohort above each.
         self._mine: dict[int, QuotaNode] = {}
         node: QuotaNode = asking.queue
         for parent in asking.queue.ancestors():
             self._mine[id(parent)] = node
             node = parent
-        #: The children of each Cohort that are in turn, the next one last.
-        self._lines: dict[int, list[QuotaNode]] = {}
         self._root = node
+        #: The children of each Cohort that are in turn, the next one last; how many of them lose nothing.
+        self._lines: dict[int, list[QuotaNode]] = {}
+        self._hopeless: dict[int, int] = {}
+        self._above = None if state is not None else {id(node) for name in waiting for node in asking.queues[name].ancestors()}
 
     def __iter__(self) -> Iterator[ClusterQueueNode]:
         while (queue := self._next(self._root)) is not None:
             yield queue
+
+    def may_fit(self, *, entitled: bool) -> bool:
+        """Return whether the workload could fit without all that may be taken at most.
+
+        A share only falls while victims are found. So a child of a Cohort above the asking queue loses nothing, whatever
+        happens to others before, if its share is smaller already than that of the asking side without all that could go
+        below it.
+        """
+        asking, state, more = self.asking, self.asking.queue.clock[0], self.asking.requests
+        gone = defaultdict[Key, int](int)
+        for one in self.waiting[asking.queue.name]:
+            for key, amount in one.usage.items():
+                gone[key] += amount
+        for parent in asking.queue.ancestors():
+            node, line, at = self._mine[id(parent)], parent.line(state), 0
+            if asking.queue.preemption.reclaim == "Never":
+                at = len(line)
+            elif not entitled:
+                least = node.share_with({key: more.get(key, 0) - gone[key] for key in {*more, *gone}}).rank
+                at = bisect_left(line, least, key=lambda one: one.share().rank)
+            self._hopeless[id(parent)] = at
+            apart = node.usage if node in line[at:] else {}
+            for key in parent.subtree:
+                gone[key] += parent.used_from(state, at, key) - apart.get(key, 0)
+            more = node.overflow(more)
+        return not any(amount > asking.queue.available(key) + gone[key] for key, amount in asking.requests.items() if amount)
 
     def sides(self, queue: ClusterQueueNode) -> tuple[QuotaNode, QuotaNode]:
         """Return the nodes just below the lowest Cohort above both the asking queue and this one."""
@@ -426,10 +411,7 @@ class Turns:
             line = self._lines[id(parent)]
             line.pop()
             if self._is_in_turn(node):
-                at = bisect_right(line, _standing(node), key=_standing)
-                line.insert(at, node)
-                if at and _standing(line[at - 1]) == _standing(node):
-                    self._arrange(line)
+                insort(line, node, key=standing)
             node = parent
         return False
 
@@ -437,31 +419,39 @@ class Turns:
         if isinstance(node, ClusterQueueNode):
             return node if self.waiting[node.name] else None
         assert isinstance(node, CohortNode)
-        line = self._lines.get(id(node))
-        if line is None:
-            line = self._lines[id(node)] = [one for one in node.children if self._is_in_turn(one)]
-            self._arrange(line)
+        line = self._line(node)
         while line:
-            if (queue := self._next(line[-1])) is not None:
+            if (queue := self._next(self._last(line))) is not None:
                 return queue
             line.pop()
         return None
 
+    def _last(self, line: list[QuotaNode]) -> QuotaNode:
+        """Return the next one of a line; of queues with equal shares the one with the first candidate."""
+        last = line[-1]
+        if isinstance(last, ClusterQueueNode) and len(line) > 1 and line[-2].share().rank == last.share().rank:
+            at, order = bisect_left(line, standing(last), key=standing), self.asking.order
+            tied = {one: order(self.waiting[one.name][0]) for one in line[at:] if self.waiting[one.name]}
+            if tied:
+                line[at:] = sorted(tied, key=tied.__getitem__, reverse=True)
+        return line[-1]
+
+    def _line(self, cohort: CohortNode) -> list[QuotaNode]:
+        line, mine = self._lines.get(id(cohort)), self._mine.get(id(cohort))
+        if line is not None:
+            return line
+        if self._state is None:
+            line = sorted(filter(self._is_in_turn, cohort.children), key=standing)
+        else:
+            line = [one for one in cohort.line(self._state)[self._hopeless.get(id(cohort), 0) :] if one is not mine]
+            if mine is not None and self._is_in_turn(mine):
+                children = cohort.children
+                insort(line, mine, key=lambda one: (standing(one), children.index(one)))
+        self._lines[id(cohort)] = line
+        return line
+
     def _is_in_turn(self, node: QuotaNode) -> bool:
-        if id(node) in self._hopeless:
-            return False
         if not isinstance(node, ClusterQueueNode):
-            return bool(node.share().borrowed) or id(node) in self._mine
+            above = self._above is None or id(node) in self._above
+            return id(node) in self._mine or (above and bool(node.share().borrowed))
         return node.active and bool(node.share().borrowed or node is self.asking.queue) and bool(self.waiting[node.name])
-
-    def _arrange(self, line: list[QuotaNode]) -> None:
-        """Sort children by share; of equal ones Cohorts are next, then the queue with the first candidate."""
-        line.sort(key=_standing)
-        if any(a.share().rank == b.share().rank for a, b in pairwise(line)):
-            queues = [one for one in line if isinstance(one, ClusterQueueNode)]
-            queues.sort(key=lambda one: self.asking.order(self.waiting[one.name][0]), reverse=True)
-            line[:] = sorted([*queues, *(one for one in line if isinstance(one, CohortNode))], key=_standing)
-
-
-def _standing(node: QuotaNode) -> tuple[tuple[int, float], bool]:
-    return node.share().rank, isinstance(node, CohortNode)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -97,10 +98,6 @@ class QuotaNode:
             found = self._terms[key] = (whole, local, quota.borrowing_limit)
         return found
 
-    def local_quota(self, key: Key) -> int:
-        """Return what only this subtree can use, because of its lending limit."""
-        return self.terms(key)[1]
-
     def potential(self, key: Key) -> int:
         """Return what the node could use at most, if nothing were in use."""
         most = self._potential.get(key)
@@ -108,7 +105,7 @@ class QuotaNode:
             most = self.subtree.get(key, 0)
             if self.parent is not None:
                 limit, own = self.quota(key).borrowing_limit, most
-                most = self.local_quota(key) + self.parent.potential(key)
+                most = self.terms(key)[1] + self.parent.potential(key)
                 if limit is not None:
                     most = min(own + limit, most)
             self._potential[key] = most
@@ -175,7 +172,7 @@ class QuotaNode:
         self._share = self._over = None
         self.usage[key] = self.usage.get(key, 0) + amount
 
-    def exceeds(self, key: Key, more: int = 0) -> bool:
+    def borrowing_with(self, key: Key, more: int = 0) -> bool:
         """Return whether the usage, with ``more``, is above what the node has of its own."""
         return self.subtree.get(key, 0) < self.usage.get(key, 0) + more
 
@@ -191,7 +188,7 @@ class QuotaNode:
 
     def fit_in_quota(self, requests: Mapping[Key, int]) -> tuple[bool, Amounts]:
         """Return whether the requests fit into the quota of this subtree, and what of them goes up to the parent."""
-        fits = not any(self.exceeds(key, amount) for key, amount in requests.items())
+        fits = not any(self.borrowing_with(key, amount) for key, amount in requests.items())
         return fits, {key: max(0, amount - self.local_available(key)) for key, amount in requests.items()}
 
     def ancestors(self) -> Iterator[CohortNode]:
@@ -199,6 +196,12 @@ class QuotaNode:
         while node is not None:
             yield node
             node = node.parent
+
+    def root(self) -> QuotaNode:
+        return next((node for node in self.ancestors() if node.parent is None), self)
+
+    def all_queues(self) -> Iterator[ClusterQueueNode]:
+        raise NotImplementedError
 
     def share(self) -> DominantShare:
         """Return the dominant resource share."""
@@ -237,15 +240,6 @@ class QuotaNode:
             less[key] = -rest
         return self.share_with(less)
 
-    def may_win(self, more: Mapping[Key, int]) -> bool:
-        """Return whether anywhere on the way to the root, with ``more`` in use, its share is not the largest of all alone."""
-        node: QuotaNode = self
-        for parent in self.ancestors():
-            if node.share_with(more).rank <= parent.largest_share(node):
-                return True
-            more, node = node.overflow(more), parent
-        return False
-
 
 class CohortNode(QuotaNode):
     """A Cohort: it shares what its children lend."""
@@ -256,11 +250,11 @@ class CohortNode(QuotaNode):
         self.queues: list[ClusterQueueNode] = []
         self._lendable: dict[str, int] | None = None
         self._height: int | None = None
-        self._queues: list[ClusterQueueNode] | None = None
         #: What is available, as long as nothing changes in the tree.
         self._available: Amounts = {}
-        self._available_at = self._largest_at = self._candidates_at = -1
-        self._largest: list[tuple[tuple[int, float], int]] = []
+        self._available_at = self._candidates_at = self._line_at = -1
+        self._line: list[QuotaNode] = []
+        self._together: dict[Key, list[int]] = {}
         self._candidates: dict[frozenset[Key], list[tuple[Workload, QuotaNode]]] = {}
 
     @property
@@ -278,15 +272,15 @@ class CohortNode(QuotaNode):
 
     def settle(self) -> None:
         super().settle()
-        self._lendable = self._height = self._queues = None
+        self._lendable = self._height = None
         self.usage = self.left = {}
         for child in self.children:
             child.clock = self.clock
             child.settle()
             for key, quota in child.subtree.items():
-                self.subtree[key] = self.subtree.get(key, 0) + quota - child.local_quota(key)
+                self.subtree[key] = self.subtree.get(key, 0) + quota - child.terms(key)[1]
             for key, used in child.usage.items():
-                self.usage[key] = self.usage.get(key, 0) + max(0, used - child.local_quota(key))
+                self.usage[key] = self.usage.get(key, 0) + max(0, used - child.terms(key)[1])
 
     def lendable(self) -> dict[str, int]:
         """Return what the children could use of each resource at most, over all flavors."""
@@ -296,13 +290,21 @@ class CohortNode(QuotaNode):
                 self._lendable[key[1]] = self._lendable.get(key[1], 0) + self.potential(key)
         return self._lendable
 
-    def largest_share(self, apart: QuotaNode) -> tuple[int, float]:
-        """Return the rank of the largest share of all children but one."""
-        if self._largest_at != self.clock[0]:
-            self._largest_at = self.clock[0]
-            ranks = [(child.share().rank, id(child)) for child in self.children]
-            self._largest = sorted(ranks, reverse=True)[:2]
-        return next((rank for rank, child in self._largest if child != id(apart)), (0, -1.0))
+    def line(self, state: int) -> list[QuotaNode]:
+        """Return the children that borrow, that with the largest share last, as they are in a state of the tree."""
+        if self._line_at != state:
+            self._line_at = state
+            self._together.clear()
+            self._line = sorted((one for one in (*self.cohorts, *self.active_queues()) if one.share().borrowed), key=standing)
+        return self._line
+
+    def used_from(self, state: int, at: int, key: Key) -> int:
+        """Return what the children of that line use together, from one on."""
+        line = self.line(state)
+        if key not in self._together:
+            sums = accumulate((one.usage.get(key, 0) for one in reversed(line)), initial=0)
+            self._together[key] = list(sums)[::-1]
+        return self._together[key][at]
 
     def candidates(self, needed: frozenset[Key]) -> list[tuple[Workload, QuotaNode]]:
         """Return these workloads in the order of victims, each with the child above it; Cohorts within quota are left out."""
@@ -324,17 +326,14 @@ class CohortNode(QuotaNode):
             self._candidates[needed] = found
         return found
 
-    def root(self) -> CohortNode:
-        return next((node for node in self.ancestors() if node.parent is None), self)
-
     def active_queues(self) -> list[ClusterQueueNode]:
         return [queue for queue in self.queues if queue.active]
 
-    def subtree_queues(self) -> list[ClusterQueueNode]:
-        """Return the active ClusterQueues of the subtree."""
-        if self._queues is None:
-            self._queues = [*self.active_queues(), *(queue for cohort in self.cohorts for queue in cohort.subtree_queues())]
-        return self._queues
+    def all_queues(self) -> Iterator[ClusterQueueNode]:
+        """Yield the ClusterQueues of the subtree."""
+        yield from self.queues
+        for cohort in self.cohorts:
+            yield from cohort.all_queues()
 
     def height(self) -> int:
         """Return the distance to the furthest leaf."""
@@ -355,14 +354,13 @@ class ClusterQueueNode(QuotaNode):
         #: What the LocalQueue of a workload used of late, if the queue shares by it.
         self.usage_of: Callable[[Workload], float] | None = None
         self._ranked: list[Workload] | None = None
-        self._least: int | None = None
         self._users: dict[frozenset[Key], list[Workload]] = {}
         #: The latest question for victims, and its answer.
         self.asked: tuple[Any, Any] = (None, ())
 
     def changed(self) -> None:
         """Note that other workloads hold quota, or that one of them is evicted."""
-        self._ranked = self._least = None
+        self._ranked = None
         self._users.clear()
         self.tick()
 
@@ -389,22 +387,19 @@ class ClusterQueueNode(QuotaNode):
             found = self._users[needed] = [one for one in self.ranked() if not needed.isdisjoint(one.uses)]
         return found
 
-    def least_priority(self) -> int:
-        if self._least is None:
-            self._least = min(one.priority for one in self.workloads.values())
-        return self._least
-
-    def subtree_queues(self) -> list[ClusterQueueNode]:
-        return [self] if self.active else []
-
-    def borrowing_with(self, key: Key, more: int = 0) -> bool:
-        return self.subtree.get(key, 0) < self.usage.get(key, 0) + more
+    def all_queues(self) -> Iterator[ClusterQueueNode]:
+        yield self
 
     def free(self, key: Key) -> int:
         return max(0, self.available(key))
 
     def fits(self, requests: Mapping[Key, int]) -> bool:
         return all(self.free(key) >= amount for key, amount in requests.items())
+
+
+def standing(node: QuotaNode) -> tuple[tuple[int, float], bool]:
+    """Return what children are in line by: their shares, and of equal ones Cohorts last."""
+    return node.share().rank, isinstance(node, CohortNode)
 
 
 def victim_rank(workload: Workload) -> tuple[bool, int, float, str]:
@@ -421,7 +416,7 @@ def lowest_subtree(queue: ClusterQueueNode, key: Key, amount: int) -> tuple[int,
         return 0, queue.parent is not None
     rest = amount - queue.local_available(key)
     for node in queue.ancestors():
-        if not node.exceeds(key, rest):
+        if not node.borrowing_with(key, rest):
             return node.height(), node.parent is not None
         rest -= node.local_available(key)
-    return queue.parent.root().height(), False
+    return node.height(), False

@@ -42,23 +42,20 @@ class LastingRefusal:
         search asks that for each resource, and goes on where it has stopped; so one answer is not enough.
         """
         free: dict[Key, int] = {}
+        rules = queue.preemption
+        preempts = rules.within_queue != "Never" or (queue.parent is not None and rules.reclaim != "Never")
         for usable, asked in self.flavors:
-            refused = hopeless = not usable
-            needed = set()
-            for key, amount in asked:
-                room = free[key] = queue.free(key)
-                if amount <= room or not usable:
-                    continue
-                refused = True
-                if not _is_alone(workload, queue, key, amount, fair=fair):
-                    needed.add(key)
-                hopeless = hopeless or queue.preemption.reclaim == "Any" or _is_refused(queue, key, amount, fair=fair)
-            if not (refused and hopeless) or (needed and len(self.flavors) > 1):
+            free |= {key: queue.free(key) for key, _ in asked}
+            if not usable:
+                continue
+            lacking = frozenset(key for key, amount in asked if amount > free[key])
+            hopeless = rules.reclaim == "Any" or any(
+                _is_refused(queue, key, amount, fair=fair) for key, amount in asked if key in lacking
+            )
+            if not (lacking and hopeless) or (preempts and len(self.flavors) > 1):
                 return False
-            if needed:
-                lacking = frozenset(key for key, amount in asked if amount > free[key])
-                if finds(lacking, {key: amount for key, amount in asked if amount and key[1] != "pods"}):
-                    return False
+            if preempts and finds(lacking, {key: amount for key, amount in asked if amount and key[1] != "pods"}):
+                return False
         workload.lacks = partial(self.text, free)
         return True
 
@@ -95,20 +92,6 @@ def refusal_for(
         texts += large
         tried.append((not large, tuple((key, amount) for key, amount in wanted if amount <= queue.potential(key))))
     return LastingRefusal(pod_set.name, tuple(texts), tuple(tried), reason, usage)
-
-
-def _is_alone(workload: Workload, queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:
-    """Return True only if there is nothing that the workload may preempt to get this amount."""
-    rules = queue.preemption
-    if rules.within_queue != "Never" and queue.workloads:
-        least = queue.least_priority()
-        if least < workload.priority or (least == workload.priority and rules.within_queue != "LowerPriority"):
-            return False
-    if queue.parent is None or rules.reclaim == "Never":
-        return True
-    if rules.borrow != "Never" or not queue.borrowing_with(key, amount):
-        return False
-    return not queue.may_win({key: amount}) if fair else not lowest_subtree(queue, key, amount)[1]
 
 
 def _is_refused(queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:

@@ -58,7 +58,7 @@ def apply_replacements(workload: Workload, found: Sequence[NewPlacement], trees:
     admission = list(workload.admission)
     for one in found:
         held = admission[one.at]
-        admission[one.at] = Assigned(held.name, held.count, held.flavors, held.usage, one.placed)
+        admission[one.at] = replace(held, placed=one.placed)
         trees[one.flavor].use(one.part, workload.pod_sets[one.at].requests)
     workload.admission, workload.unhealthy = tuple(admission), ()
 

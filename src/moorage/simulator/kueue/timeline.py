@@ -24,7 +24,7 @@ from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import Settings
 from moorage.simulator.kueue.topology_requests import TopologyPlacement
-from moorage.simulator.kueue.workloads import Amounts, Assigned
+from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
@@ -120,6 +120,8 @@ class QueueTimeline:
         #: Works that others, or their own pods, evict again and again: why, and after how many ends they are queued again.
         self._set_aside: dict[TimedWork, tuple[str, int]] = {}
         self._ends = 0
+        #: Workloads that found no places after their checks; the next change lets them look again.
+        self._unplaced: list[Workload] = []
         #: How many works hold quota.
         self._holding = 0
         self._again = 0
@@ -133,7 +135,7 @@ class QueueTimeline:
         for one in self.works:
             if one.work.workload.admission and one.work.workload.cluster_queue in self.admission.objects.queues:
                 self.admission.hold(one.work.workload)
-                self._resume(one)
+                (self._reserve if one.work.workload.needs_places else self._resume)(one)
         for one in self.works:
             if not one.holds:
                 self._simulation.at(one.arrived_s, partial(self._arrive, one))
@@ -178,6 +180,9 @@ class QueueTimeline:
 
     def _wake(self) -> None:
         self._wake_due = False
+        for one in self._unplaced:
+            self.admission.place_later(one)
+        self._unplaced = []
         self.admission.wake(self._zero_s + self._now)
         self._ask_for_cycles()
 
@@ -191,6 +196,9 @@ class QueueTimeline:
             decided = admission.cycle(now)
             for workload in decided.admitted:
                 self._reserve(self._by_key[workload.key])
+            for workload in decided.placed:
+                self._start(self._by_key[workload.key])
+            self._unplaced += decided.unplaced
             for workload in decided.failed:
                 self._evict(self._by_key[workload.key], "NodeFailures")
             for eviction in decided.evicted:
@@ -236,6 +244,9 @@ class QueueTimeline:
             self._deactivate(one, "an admission check was rejected")
         elif "Retry" in told:
             self._evict(one, "AdmissionCheck")
+        elif one.work.workload.needs_places and not self.admission.objects.queues[one.work.workload.cluster_queue].is_remote:
+            self.admission.place_later(one.work.workload)
+            self._ask_for_cycles()
         else:
             self._start(one)
 

@@ -61,13 +61,17 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What a pod set holds: so many pods, a flavor for each resource, and the quota in use."""
+    """What a pod set holds: so many pods, a flavor for each resource, and the quota in use.
+
+    ``delayed``  whether its places in a topology are found later, when checks have made nodes: Pending, then Ready; or empty
+    """
 
     name: str
     count: int
     flavors: Mapping[str, str]
     usage: Mapping[str, int]
     placed: TopologyPlacement | None = None
+    delayed: str = ""
 
 
 @dataclass(slots=True)
@@ -152,6 +156,11 @@ class Workload:
     def can_be_reduced(self) -> bool:
         return any(one.count > (one.count if one.min_count is None else one.min_count) for one in self.pod_sets)
 
+    @property
+    def needs_places(self) -> bool:
+        """True if it holds quota, and has no places yet in the topology that it asks for."""
+        return not self.evicted and any(held.placed is None and held.delayed == "Pending" for held in self.admission)
+
     def count_as(self, rules: ResourceRules) -> None:
         """Let the requests of its pods count for quota by the rules."""
         self.pod_sets = tuple(replace(one, counted=rules.counted(one.requests)) for one in self.pod_sets)
@@ -188,7 +197,7 @@ class Workload:
         less = {(held.flavors[resource], resource): amount - usage[resource] for resource, amount in held.usage.items()}
         self.admission = (
             *self.admission[:at],
-            Assigned(held.name, count, held.flavors, usage, held.placed),
+            replace(held, count=count, usage=usage),
             *self.admission[at + 1 :],
         )
         for key, amount in less.items():
@@ -338,7 +347,8 @@ def _assigned(data: Mapping[str, Any], asked: Mapping[str, int]) -> Assigned:
     if left < count:
         usage = {resource: amount // count * left for resource, amount in usage.items()}
     places = data.get("topologyAssignment")
-    return Assigned(name, left, flavors, usage, None if places is None else read_placed(places))
+    delayed = str(data.get("delayedTopologyRequest") or "")
+    return Assigned(name, left, flavors, usage, None if places is None else read_placed(places), delayed)
 
 
 def _seconds(timestamp: Any) -> float:

@@ -15,20 +15,14 @@ from moorage.report.style import columns, fitted
 
 #: Up to this many workloads are listed in a text; of more, those that wait come first.
 _LISTED: Final = 40
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount as Kueue writes it in messages and statuses: cpu is in millicores."""
     if resource == "cpu":
         return canonical(f"{amount}m")
-    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
-        power = 0
-        while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
-            amount, power = amount // 1024, power + 1
-        if power:
-            return f"{amount}{_BINARY[power]}"
-    return canonical(str(amount))
+    is_binary = resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-")
+    return canonical(f"{amount // 1024}Ki" if is_binary and amount % 1024 == 0 else str(amount))
 
 
 def time_text(seconds: float | None) -> str:
@@ -157,7 +151,7 @@ class QueueReport(Struct, frozen=True, rename="camel"):
 
     def text(self) -> str:
         """Return tables of queues and workloads, and why each waiting one waits."""
-        parts = [self._amounts(), self._queues(), self._workloads()]
+        parts = [self._amounts(), self._queues(), *([self._workloads()] if self.workloads else [])]
         if waiting := self.waiting():
             lines = ["Waiting for quota:"]
             for one in waiting[:_LISTED]:

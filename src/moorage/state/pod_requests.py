@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
-from moorage.api.core import Container, ContainerStatus, Pod, Quantity, ResourceList, ResourceRequirements
+from moorage.api.core import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, ResourceRequirements
 from moorage.api.names import is_hugepage_resource, is_scalar_resource_name
 from moorage.api.quantity import milli_value, parse, value
 
@@ -100,6 +100,15 @@ def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
     if options.pod_level and spec.resources is not None and spec.resources.requests:
         level = _pod_level(pod, spec.resources.requests, options)
     return _summed(containers, init, level, tuple(spec.overhead.items()) if spec.overhead else ())
+
+
+def every_request(spec: PodSpec) -> dict[str, int]:
+    """Return the requests of a pod for all resources, also those that the scheduler does not count; none is negative."""
+    containers = tuple(tuple(one.resources.requests.items()) for one in spec.containers)
+    init = tuple((one.restart_policy == "Always", tuple(one.resources.requests.items())) for one in spec.init_containers)
+    level = () if spec.resources is None else tuple(spec.resources.requests.items())
+    total = _total(containers, init, level, tuple(spec.overhead.items()), {})
+    return {name: max(0, _units(name, count)) for name, count in total.items()}
 
 
 # -- requests of each container -----------------------------------------------------------------------------------------

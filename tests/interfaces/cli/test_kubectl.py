@@ -24,6 +24,7 @@ from moorage.interfaces.cli.questions import explain as explain_module
 from moorage.laboratory.redact import live_cache
 from moorage.live.client.rest import Rest
 from moorage.simulator.kueue.batch_jobs import KINDS
+from tests.cluster.apiserver.custom_kinds import ask, define, definition
 from tests.live.server.test_embedded_start import NODES, PODS, a_scheduler, a_store, make_node, starting, until
 
 BIN = Path(sys.executable).parent
@@ -304,3 +305,28 @@ def test_what_fails_in_the_thread_fails_in_the_command(tmp_path):
     for _ in range(2):  # what was begun, and what is read now
         with pytest.raises(InputError, match="no such file"):
             live_reading.read_live(source)
+
+
+def test_a_report_shows_the_queues_of_a_cluster_that_has_them(asked):
+    version = "kueue.x-k8s.io/v1beta2"
+
+    def install(store):
+        for plural, kind in (("clusterqueues", "ClusterQueue"), ("resourceflavors", "ResourceFlavor")):
+            made = definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+            made["metadata"]["name"] = f"{plural}.kueue.x-k8s.io"
+            versions = [
+                {**made["spec"]["versions"][0], "name": name, "storage": name == "v1beta2"} for name in ("v1beta1", "v1beta2")
+            ]
+            names = {"plural": plural, "kind": kind}
+            made["spec"] |= {"group": "kueue.x-k8s.io", "scope": "Cluster", "names": names, "versions": versions}
+            define(store, made)
+        quota = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "8"}]}
+        spec = {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}]}
+        for plural, kind, given in (("clusterqueues", "ClusterQueue", spec), ("resourceflavors", "ResourceFlavor", {})):
+            body = {"apiVersion": version, "kind": kind, "metadata": {"name": "default"}, "spec": given}
+            assert ask(store, "POST", f"/apis/{version}/{plural}", body)[0] == 201
+
+    (_, before, _), _, (code, out, err) = asked(["report"], install, ["report"])
+    assert "CLUSTERQUEUE" not in before
+    assert (code, err) == (0, "")
+    assert re.search(r"CLUSTERQUEUE +COHORT.*\ndefault +- +default +cpu +8 ", out)

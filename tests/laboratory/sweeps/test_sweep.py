@@ -14,8 +14,10 @@ import moorage
 from moorage.errors import InputError
 from moorage.laboratory.sweeps.grid import SweepGrid, axis_of
 from moorage.laboratory.sweeps.jobs import CallingThread, process_pool
+from moorage.laboratory.sweeps.results import sweep_text
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, _plan_of, run_sweep
+from moorage.report.style import lines_of
 from moorage.testing.builders import a_node, a_pod
 from tests.laboratory.sweeps import functions
 
@@ -233,3 +235,25 @@ def test_the_pods_of_a_trace_on_the_nodes_of_a_cluster(tmp_path):
     on_its_own = here({"traces": {"t": files}}, (), tmp_path)
     assert "utilisation.alibabacloud.com/gpu-milli" in on_its_own.columns()
     assert "utilisation.alibabacloud.com/gpu-milli" not in found.columns()
+
+
+def test_wide_tables_have_letters_for_long_names_and_short_amounts(tmp_path):
+    quota = "ClusterQueue/vision/nominalQuota/default/cpu"
+
+    def waits(*, seed, queues, **parameters):
+        return {"jobWait.p90": parameters[quota] * 100.0 * (1 + seed) * (2 if queues == "fair" else 1)}
+
+    found = here({"queues": ["now", "fair"], quota: [1, 200], "seed": range(2)}, waits, tmp_path)
+    with lines_of(80):
+        text = sweep_text(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.splitlines()[2:6] == [
+        f"  A  {quota}",
+        "  SD: deviation; *: of few seeds, from the least to the most",
+        "  CHANGE: against queues=now",
+        "",
+    ]
+    row = next(line.split() for line in text.splitlines() if line.split()[:2] == ["fair", "200"])
+    assert row == ["fair", "200", "16.7h", "7.86h", "*11.1h", "…", "22.2h", "+8.33h", "*+5.56h", "…", "+11.1h"]
+    with lines_of(200):
+        assert "AGAINST queues=now" in sweep_text(found)

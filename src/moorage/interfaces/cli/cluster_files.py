@@ -154,14 +154,25 @@ def keeping_what_is_read() -> Iterator[None]:
         _kept = None
 
 
-def read_once(key: tuple[Any, ...], read: Callable[[], _Read]) -> _Read:
-    """Return what ``read`` returns, or what it returned earlier for ``key`` in ``keeping_what_is_read``."""
+def read_once(
+    key: tuple[Any, ...], read: Callable[[], _Read], serves: Callable[[tuple[Any, ...]], bool] = lambda _: False
+) -> _Read:
+    """Return what ``read`` returns, or what it returned earlier in ``keeping_what_is_read``.
+
+    ``serves``: whether what was read for another key, as with other kinds, serves as well; the place may be gone
+    """
     if _kept is None:
         return read()
+    key = next(filter(serves, _kept), key)
     if key not in _kept:
         _kept[key] = read()
     found: _Read = _kept[key]
     return found
+
+
+def is_kept() -> bool:
+    """Return whether something was read that is kept."""
+    return bool(_kept)
 
 
 def place_of(path: str | None) -> str:
@@ -237,10 +248,10 @@ def read_cluster(
     """
     on_read = unwatched if progress is None else progress.reading
     places = tuple(map(place_of, paths))
-    kept = next((key for key in _kept or () if (key[0], key[1:2], key[3:]) == (places, (recursive,), (rules,))), None)
     cluster = read_once(
-        kept or (places, recursive, custom, rules),  # what was read with other kinds serves: files may be gone
+        (places, recursive, custom, rules),
         lambda: read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read),
+        lambda key: (key[0], key[1:2], key[3:]) == (places, (recursive,), (rules,)),
     )
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)

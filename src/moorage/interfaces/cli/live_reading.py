@@ -7,22 +7,26 @@ the answer to the question is kept and its cluster has not changed since, nothin
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from moorage import __version__
+from moorage.api.custom_objects import CustomKind
 from moorage.api.gc_pause import collector_paused
 from moorage.basis import folder_of
 from moorage.basis.inputs.files import PROJECT_FILE
+from moorage.errors import ClusterError
 from moorage.interfaces.cli.terminal import output_style
 from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder, take_dump
-from moorage.laboratory.redact.live_dump import endpoint_of
+from moorage.laboratory.redact.live_dump import endpoint_of, naming_the_server
 from moorage.simulator.cluster_input import ClusterInput
 
 #: How long loading may hold the interpreter while a response waits: reading takes many short turns.
@@ -140,6 +144,31 @@ def begin_reading(source: ClusterToRead, words: Sequence[str] = ()) -> BegunRead
     sys.setswitchinterval(_TURN_S)
     Thread(target=begun.run, args=(source,), name="reading", daemon=True).start()
     return begun
+
+
+def served_kinds(kubeconfig: str | None, context: str | None, kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return those of custom kinds that a cluster serves, each in the last of its versions; none if it does not say.
+
+    Raises  InputError, ClusterError
+    """
+    from moorage.live.client.rest import Rest  # imports what sends requests
+
+    endpoint, found = endpoint_of(kubeconfig, context), list[bytes]()
+
+    async def read() -> None:
+        async with Rest(endpoint, agent="moorage-laboratory") as rest:
+            try:
+                found.append(await rest.get("/apis"))
+            except ClusterError as error:
+                if not error.status:  # it was not the server that refused
+                    raise
+
+    with naming_the_server(endpoint.server):
+        asyncio.run(read())
+    groups = [group for body in found for group in json.loads(body).get("groups") or ()]
+    served = {one["groupVersion"] for group in groups for one in group["versions"]}
+    named = filter(None, map(CustomKind.parse, kinds))
+    return tuple({(one.plural, one.group): str(one) for one in named if one.api_version in served}.values())
 
 
 def read_live(source: ClusterToRead) -> ClusterInput:

@@ -180,7 +180,7 @@ def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
 # -- changes ------------------------------------------------------------------------------------------------------------
 
 _Change = Callable[[QueuedCluster], None]
-#: Changes with their texts; the first one that starts the work is told.
+#: Changes with their texts; the first that starts the work counts.
 _Trials = Iterable[tuple[str, _Change]]
 
 

@@ -42,7 +42,7 @@ from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, Sw
 from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, TraceSource, read_trace_source
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.batch_jobs import KINDS, queued_cluster
-from moorage.simulator.kueue.trace_works import works_of_trace
+from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.simulate import Options, kinds_named, load_options
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace

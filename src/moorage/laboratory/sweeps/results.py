@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from string import ascii_uppercase
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +22,9 @@ from moorage.laboratory.sweeps.grid import SEED, Label, SweepGrid, version
 from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun
 from moorage.report.answer import Stopped, plain, stopped_text
 from moorage.report.comparison import interval_text
-from moorage.report.gates import MetricComparison, amount_text, difference_text, json_number, title_of
+from moorage.report.gates import MetricComparison, amount_text, difference_text, json_number, kind_of, title_of
 from moorage.report.run_document import API_VERSION
-from moorage.report.style import columns, item
+from moorage.report.style import columns, item, lines_of, text_width
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 # The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
@@ -259,6 +261,9 @@ def _series(runs: Sequence[StoredRun]) -> ColumnFrame:
 
 #: How many failed runs are listed.
 _LISTED: Final = 10
+#: Longer names of axes are letters in tables that would be too wide.
+_SHORT: Final = 8
+_TIMES: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
 
 
 def headline_of(found: SweepResult) -> str:
@@ -280,40 +285,82 @@ def sweep_text(found: SweepResult) -> str:
     parts = [headline_of(found)]
     if found.stopped is not None:
         parts[0] += "\n" + item(stopped_text(found.stopped))
-    parts += [f"{title_of(name)}\n{_table(name, groups, found, baseline)}" for name in names]
+    tables = {name: _table(name, groups, found, baseline) for name in names}
+    if any(len(line) > text_width() for table in tables.values() for line in table.splitlines()):
+        tables = {name: _table(name, groups, found, baseline, is_short=True) for name in names}
+        parts.append("\n".join(_legend(found, baseline)))
+    parts += [f"{title_of(name)}\n{table}" for name, table in tables.items()]
     if found.failed:
         parts.append("\n".join(_failures(found.failed)))
     return "\n\n".join(parts) + "\n"
 
 
-def _table(name: str, groups: Sequence[SweepGroup], found: SweepResult, baseline: SweepBaseline | None) -> str:
+def _axes(found: SweepResult) -> dict[str, str]:
+    """Return the axes that vary, each with a short name."""
     axes = [axis.name for axis in found.grid.axes if axis.name != SEED and axis.varies]
-    header = [*axes, "MEAN", "DEVIATION", "95% INTERVAL"]
+    letters = iter(ascii_uppercase)
+    return {name: name if len(name) <= _SHORT else next(letters, name) for name in axes}
+
+
+def _legend(found: SweepResult, baseline: SweepBaseline | None) -> Iterator[str]:
+    """Yield what the short names of columns stand for."""
+    for name, short in _axes(found).items():
+        if name != short:
+            yield one_line(f"  {short}  {name}")
+    yield "  SD: deviation; *: of few seeds, from the least to the most"
     if baseline is not None:
-        header += [f"AGAINST {one_line(str(baseline))}", "95% INTERVAL"]
-    rows = [_row(name, group, axes, with_difference=baseline is not None) for group in groups if name in group.metrics]
-    table = columns(header, rows, right=(len(axes), len(axes) + 1, len(axes) + 3))
+        yield one_line(f"  CHANGE: against {baseline}")
+
+
+def _table(
+    name: str, groups: Sequence[SweepGroup], found: SweepResult, baseline: SweepBaseline | None, *, is_short: bool = False
+) -> str:
+    """Return the table of a metric, as wide as it needs; or a short one, with rounded amounts."""
+    axes = _axes(found)
+    header = [*(axes.values() if is_short else axes), "MEAN", "SD" if is_short else "DEVIATION", "95% INTERVAL"]
+    if baseline is not None:
+        header += ["CHANGE" if is_short else f"AGAINST {one_line(str(baseline))}", "95% INTERVAL"]
+    rows = []
+    for group in groups:
+        if name not in group.metrics:
+            continue
+        one = group.metrics[name]
+        row = [*(str(group.labels[axis]) for axis in axes), *_amounts(name, one, _short_amount if is_short else amount_text)]
+        if (change := one.difference) is not None:
+            row += (
+                [_short_amount(name, change.difference, signed=True), _short_ends(change)]
+                if is_short
+                else [difference_text(name, change.difference), interval_text(change)]
+            )
+        elif baseline is not None:
+            row += ["", ""]
+        rows.append([cell.replace("seeds ", "*") for cell in row] if is_short else row)
+    with nullcontext() if is_short else lines_of(None):
+        table = columns(header, rows, right=(len(axes), len(axes) + 1, len(axes) + 3), gap=" " * (3 - is_short), indent=2)
     return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
 
 
-def _row(name: str, group: SweepGroup, axes: Sequence[str], *, with_difference: bool) -> list[str]:
-    one = group.metrics[name]
-    cells = [*(str(group.labels[axis]) for axis in axes), amount_text(name, one.mean), _deviation(name, one), _ends(name, one)]
-    if not with_difference:
-        return cells
-    change = one.difference
-    return [*cells, *(("", "") if change is None else (difference_text(name, change.difference), interval_text(change)))]
-
-
-def _deviation(name: str, one: MetricSummary) -> str:
-    return "" if one.deviation is None else amount_text(name, one.deviation)
-
-
-def _ends(name: str, one: MetricSummary) -> str:
+def _amounts(name: str, one: MetricSummary, shown: Callable[[str, float], str]) -> tuple[str, str, str]:
     low, high = one.interval or (one.least, one.most)
-    if low == high:
-        return ""
-    return f"{'' if one.interval else 'seeds '}{amount_text(name, low)} … {amount_text(name, high)}"
+    ends = "" if low == high else f"{'' if one.interval else 'seeds '}{shown(name, low)} … {shown(name, high)}"
+    return shown(name, one.mean), "" if one.deviation is None else shown(name, one.deviation), ends
+
+
+def _short_ends(change: MetricComparison) -> str:
+    """Return the interval of a difference, with rounded amounts."""
+    if change.exact or (change.interval is not None and change.may_be_zero):
+        return interval_text(change)
+    ends = change.interval or change.range_of
+    return ("*" if change.interval is None else "") + " … ".join(_short_amount(change.name, end, signed=True) for end in ends)
+
+
+def _short_amount(name: str, value: float | None, *, signed: bool = False) -> str:
+    """Return an amount of a metric with few digits; long times in minutes, hours or days."""
+    if value is None or kind_of(name).unit != "seconds" or not math.isfinite(value) or abs(value) < 60:
+        return (difference_text if signed else amount_text)(name, None if value is None else float(f"{value:.4g}"))
+    size, unit = next((size, unit) for size, unit in _TIMES if abs(value) >= size)
+    number = value / size
+    return f"{number:{'+' if signed else ''}{'.0f' if abs(number) >= 100 else '.3g'}}{unit}"
 
 
 def _failures(failed: Sequence[FailedRun]) -> Iterator[str]:

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from moorage.api.core import Taint
-from moorage.simulator.kueue.entries import FairOrder, QueueEntry, classical_order
 from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, most_pods, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
@@ -26,7 +25,7 @@ from moorage.simulator.kueue.settings import GATES, STRATEGIES, UsageRules
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
-from moorage.simulator.kueue.waiting import Requeue, Waiting
+from moorage.simulator.kueue.waiting import FairOrder, QueueEntry, Requeue, Waiting, classical_order
 from moorage.simulator.kueue.workloads import Amounts, Key, ScanState, Workload
 
 _WAITING: Final = "WaitingForQuota"

@@ -6,7 +6,7 @@ Source  Kueue, pkg/workload
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -19,6 +19,7 @@ from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
 from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
 from moorage.state.pod_requests import amount as amount_of
+from moorage.state.pod_requests import every_request
 
 #: A flavor and a resource.
 Key = tuple[str, str]
@@ -239,7 +240,7 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         path = f"{at}: spec.podSets[{index}]"
         asked = one.get("topologyRequest")
         pod = decode({"metadata": {"name": "pod"}, "spec": template}, Pod, path)
-        requests = _pod_requests(pod.spec)
+        requests = every_request(pod.spec)
         faults += _over_limits(pod.spec, f"spec.podSets[{index}].template.spec")
         count, least = int(one.get("count", 1)) - reclaimed.get(one.get("name"), 0), one.get("minCount")
         topology = None if asked is None else read_request(asked)
@@ -285,34 +286,6 @@ def _over_limits(spec: PodSpec, path: str) -> Iterator[str]:
             ]
             if over:
                 yield f"{path}.{kind}[{index}]: Invalid value: {json.dumps(over)}: requests must not exceed its limits"
-
-
-def _pod_requests(spec: PodSpec) -> dict[str, int]:
-    """Return what one pod requests of every resource; kube-scheduler leaves out resources that it does not count."""
-    total = _sum(one.resources.requests for one in spec.containers)
-    sidecars: dict[str, int] = {}
-    first: dict[str, int] = {}
-    for container in spec.init_containers:
-        if container.restart_policy == "Always":
-            sidecars = _sum([container.resources.requests], sidecars)
-            needed = sidecars
-        else:
-            needed = _sum([container.resources.requests], sidecars)
-        first = {name: max(first.get(name, 0), needed.get(name, 0)) for name in {**first, **needed}}
-    for name, amount in sidecars.items():
-        total[name] = total.get(name, 0) + amount
-    total = {name: max(total.get(name, 0), first.get(name, 0)) for name in {**total, **first}}
-    if spec.resources is not None:
-        total.update({name: amount_of(name, quantity) for name, quantity in spec.resources.requests.items()})
-    return {name: max(0, amount) for name, amount in _sum([spec.overhead], total).items()}
-
-
-def _sum(lists: Iterable[Mapping[str, str | int | float]], start: Mapping[str, int] | None = None) -> dict[str, int]:
-    total = dict(start or {})
-    for requests in lists:
-        for name, quantity in requests.items():
-            total[name] = total.get(name, 0) + amount_of(name, quantity)
-    return total
 
 
 def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:

@@ -235,7 +235,7 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
     progress.say("reading the live cluster …")
     # A custom plugin may read fields that the cache leaves out.
     source = ClusterToRead(given["kubeconfig"], given["context"], custom, is_kept=not (custom or given["plugins"]))
-    live = read_once(source, lambda: read_live(source))
+    live = read_once(source, lambda: read_live(source), lambda key: isinstance(key, ClusterToRead) and key[:2] == source[:2])
     return live if read is None else replaced(live, read)
 
 

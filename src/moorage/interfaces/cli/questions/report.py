@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace as with_values
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.cluster_files import keeping_what_is_read
+from moorage.interfaces.cli.cluster_files import is_kept, keeping_what_is_read
+from moorage.interfaces.cli.live_reading import served_kinds
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
@@ -19,7 +20,7 @@ from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv
-from moorage.simulator.kueue.batch_jobs import KINDS, has_queues, queued_cluster, read_queues
+from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, has_queues, queued_cluster, read_queues
 
 
 @described("report")
@@ -52,8 +53,11 @@ def report(**given: Any) -> int:
 
 
 def _kinds(given: dict[str, Any]) -> tuple[str, ...]:
-    """Return the kinds to read because of queues. A live cluster is asked for few kinds."""
-    return () if given["live"] else KINDS
+    """Return the kinds to read because of queues. Of a live cluster with queues those that it serves."""
+    if not given["live"] or is_kept():
+        return KINDS
+    served = served_kinds(given["kubeconfig"], given["context"], KINDS)
+    return served if any(kind in QUEUE_KINDS for kind in served) else ()
 
 
 def _serve(given: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
-from moorage.simulator.kueue.trace_works import works_of_trace
+from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.pod_books import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.trace import Trace

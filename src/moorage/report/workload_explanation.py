@@ -98,23 +98,13 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
 
     def _answer(self) -> dict[str, Any]:
         found = {
-            "namespace": self.namespace,
-            "object": self.object,
-            "localQueue": self.local_queue,
-            "clusterQueue": self.cluster_queue,
-            "cohort": self.cohort,
-            "priority": self.priority,
-            "pods": self.pods,
-            "waitsFor": self.waits_for,
-            "reason": self.reason,
-            "position": self.position,
-            "waiting": self.waiting,
-            "withoutNode": self.without_node,
-            "startsSeconds": self.starts_s,
+            "namespace": self.namespace, "object": self.object, "localQueue": self.local_queue,
+            "clusterQueue": self.cluster_queue, "cohort": self.cohort, "priority": self.priority, "pods": self.pods,
+            "waitsFor": self.waits_for, "reason": self.reason, "position": self.position, "waiting": self.waiting,
+            "withoutNode": self.without_node, "startsSeconds": self.starts_s,
             "needed": [{**plain(one), "missing": one.missing} for one in self.needed],
-            "borrowers": plain(self.borrowers),
-            "changes": plain(self.changes),
-        }
+            "borrowers": plain(self.borrowers), "changes": plain(self.changes),
+        }  # fmt: skip
         return {name: value for name, value in found.items() if value is not None}
 
     def _text(self, *, wide: bool) -> str:

@@ -37,7 +37,7 @@ def held(level="rack", failed="n1"):
 def test_a_gang_that_may_stand_in_another_rack_goes_on_there():
     block = [{**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], "block": "b"}}} for one in NODES]
     found = queued_cluster(*read(topology("block", "rack", HOST), RACKS, *block, queue("a", 16), held("block")))
-    report = found.played(Options())
+    report = found.report(found.run(Options())[1].ended_s)
     assert [(one.state, one.evictions) for one in report.workloads] == [("Admitted", 0)]
     [assigned] = found.works[0].workload.admission
     assert assigned.placed.domains == ((("n2",), 1), (("n3",), 1))

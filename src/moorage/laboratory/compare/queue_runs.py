@@ -17,9 +17,8 @@ from moorage.errors import InputError
 from moorage.laboratory.compare.run_metrics import WAITS, MeasureSetting, RunMeter
 from moorage.report.gates import MeasuredRun
 from moorage.report.queue_report import QueueReport, WorkloadFigures
-from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
-from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulate import Options
 
 _KINDS: Final = ("ClusterQueue", "Cohort")
 _AMOUNTS: Final = ("nominalQuota", "borrowingLimit", "lendingLimit")
@@ -31,10 +30,7 @@ def measure_queued(queued: QueuedCluster, options: Options, setting: MeasureSett
     Raises  ConfigError, InputError
     """
     fresh, meter = queued.fresh(), RunMeter()
-    prepared = simulation, _ = prepare(options)
-    simulation.on_result = meter.count
-    fresh.attach(simulation)
-    _, run = simulate_cluster(fresh.cluster, options, prepared=prepared, titles=fresh.titles)
+    simulation, run = fresh.run(options, on_result=meter.count)
     measured = meter.measured(simulation, run, setting)
     return replace(measured, metrics={**measured.metrics, **queue_metrics(fresh.report(run.ended_s))})
 

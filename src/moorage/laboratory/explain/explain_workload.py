@@ -91,29 +91,16 @@ def explain_workload(
         state.simulation.run()
         starts_s = one.ready_s
     return WorkloadExplanation(
-        request=request,
-        summary=headline(workload.namespace, one.work.title, waits_for),
-        proof=Proof("run", runs=search.runs, probes=search.runs),
-        namespace=workload.namespace,
-        object=one.work.title,
-        local_queue=workload.queue_name,
-        cluster_queue="" if queue is None else queue.name,
-        cohort="" if queue is None else queue.cohort,
-        priority=workload.priority,
-        pods=sum(pod_set.count for pod_set in workload.pod_sets),
-        waits_for=waits_for,
-        reason=reason,
-        position=waiting.index(workload.key) + 1 if workload.key in waiting else None,
-        waiting=len(waiting),
-        without_node=without_node,
-        now_s=now_s,
-        starts_s=starts_s,
-        ends=any(each.work.duration_s is not None for each in state.timeline.works if each is not one),
-        needed=needed,
-        borrowers=borrowers,
-        changes=changes,
-        tried=probes > 0,
-    )
+        request=request, summary=headline(workload.namespace, one.work.title, waits_for),
+        proof=Proof("run", runs=search.runs, probes=search.runs), namespace=workload.namespace, object=one.work.title,
+        local_queue=workload.queue_name, cluster_queue="" if queue is None else queue.name,
+        cohort="" if queue is None else queue.cohort, priority=workload.priority,
+        pods=sum(pod_set.count for pod_set in workload.pod_sets), waits_for=waits_for, reason=reason,
+        position=waiting.index(workload.key) + 1 if workload.key in waiting else None, waiting=len(waiting),
+        without_node=without_node, now_s=now_s, starts_s=starts_s,
+        ends=any(each.work.duration_s is not None for each in state.timeline.works if each is not one), needed=needed,
+        borrowers=borrowers, changes=changes, tried=probes > 0,
+    )  # fmt: skip
 
 
 def _waits_for(state: _Trial) -> str:

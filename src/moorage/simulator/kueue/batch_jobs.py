@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import Any, Final
 
+from moorage.core.cycle.decision import Decision
 from moorage.errors import StateError
+from moorage.report.outcome import Run
 from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
@@ -20,6 +22,7 @@ from moorage.simulator.kueue.settings import ResourceRules, Settings, read_setti
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.validation import refuse_invalid
 from moorage.simulator.kueue.workloads import read_workload
+from moorage.simulator.pod_books import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -94,15 +97,18 @@ class QueuedCluster:
             timed.append(one)
         return queue_report(admission, timed, 0.0, ran=False)
 
-    def played(self, options: Options) -> QueueReport:
-        """Run the cluster with its queues until nothing more happens, and return the report. It cannot run again.
+    def run(
+        self, options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+        on_result: Callable[[Decision], None] | None = None,
+    ) -> tuple[SimulatedCluster, Run]:  # fmt: skip
+        """Run the cluster with its queues until nothing more happens. It cannot run again.
 
         Raises  ConfigError, InputError
         """
-        prepared = prepare(options)
-        self.attach(prepared[0])
-        _, run = simulate_cluster(self.cluster, options, prepared=prepared, titles=self.titles)
-        return self.report(run.ended_s)
+        prepared = simulation, _ = prepare(options, on_attempt)
+        simulation.on_result = on_result
+        self.attach(simulation)
+        return simulation, simulate_cluster(self.cluster, options, prepared=prepared, titles=self.titles)[1]
 
     def report(self, end_s: float) -> QueueReport:
         """Return the report on the queues after the run.
@@ -149,11 +155,8 @@ def queued_cluster(
         for one in documents
         if one.get("kind") == "WorkloadPriorityClass"
     }
-    held = [
-        read_workload(one, where="Kueue: Workload")
-        for one in documents
-        if one.get("kind") == "Workload" and not _is_finished(one)
-    ]
+    given = [read_workload(one, where="Kueue: Workload") for one in documents if one.get("kind") == "Workload"]
+    held = [one for one in given if one.conditions.get("Finished", ("",))[0] != "True"]
     rest, works = find_works(cluster, objects, priorities, held)
     standing = {id(work.workload) for work in works}
     for one in held:
@@ -175,8 +178,3 @@ def queued_cluster(
             objects.faults[name] = f"references missing AdmissionCheck(s): {','.join(absent)}"
             queue.active = False
     return QueuedCluster(rest, objects, works, settings, documents)
-
-
-def _is_finished(workload: Mapping[str, Any]) -> bool:
-    conditions = (workload.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Finished" and one.get("status") == "True" for one in conditions)

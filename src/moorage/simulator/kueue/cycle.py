@@ -299,7 +299,11 @@ class QueueAdmission:
                 message, reason, why = refusal
                 waiting.requeue(head, why, now, self.cycles)
                 head.wait(reason, message)
-            elif head.scan is None and head.refusal is not None and self._repeats(head, queue):
+            elif (
+                head.scan is None
+                and head.refusal is not None
+                and head.refusal.repeats(head, queue, partial(self._finds, head, queue), fair=self.fair)
+            ):
                 waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
                 if self.fair:  # others wait for their turns behind it
                     assignment = Assignment(ScanState([], 0, self.cycles, head.shape), usage=head.refusal.usage)
@@ -319,12 +323,8 @@ class QueueAdmission:
             place=(-priority, workload.order_time), holds=bool(workload.admission),
         )  # fmt: skip
 
-    def _repeats(self, workload: Workload, queue: ClusterQueue) -> bool:
-        def finds(needed: frozenset[Key], requests: Amounts) -> bool:
-            return bool(find_targets(self._asking(workload, queue, needed, requests), fair=self.fair))
-
-        found: bool = workload.refusal.repeats(workload, queue, finds, fair=self.fair)
-        return found
+    def _finds(self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts) -> bool:
+        return bool(find_targets(self._asking(workload, queue, needed, requests), fair=self.fair))
 
     def _asking(
         self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts,
@@ -464,7 +464,8 @@ class QueueAdmission:
         for target in gone:
             target.queue.workloads.pop(target.workload.key, None)
             target.workload.take_places(self.trees, -1)
-        self._turn(overlaps)
+        for node in self._parted if overlaps else ():
+            node.turn(upward=False)
         workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
         entry.assignment, entry.targets = self._assign(workload, entry.queue)
         workload.scan, workload.nominated = entry.assignment.scan, {}
@@ -473,14 +474,11 @@ class QueueAdmission:
             target.queue.workloads[target.workload.key] = target.workload
             target.queue.changed()
             target.workload.take_places(self.trees)
-        self._turn(overlaps)
+        for node in self._parted if overlaps else ():
+            node.turn(upward=False)
         if overlaps and entry.assignment.mode is Mode.FIT:
             entry.assignment.set_mode(Mode.DEFERRED_FIT)  # once others' victims are gone
         return self._fits(entry)
-
-    def _turn(self, really: bool) -> None:
-        for node in self._parted if really else ():
-            node.turn(upward=False)
 
     def _fits(self, entry: QueueEntry) -> bool:
         """Return whether the entry fits without its victims and those of others; ``queue_fits`` says whether quota does."""
@@ -550,8 +548,9 @@ class QueueAdmission:
         """Give back what was only kept free. A negative amount (more is in use than there is) never went up the tree."""
         for queue, amounts in self._reserved:
             queue.remove({key: amount for key, amount in amounts.items() if amount > 0})
-            for key, amount in amounts.items():
-                queue.shift(key, -min(amount, 0))
+            for key in [key for key, amount in amounts.items() if amount < 0]:
+                queue.usage[key] -= amounts[key]
+            queue.changed()
         self._reserved.clear()
         self._victims.clear()
         self._vacated.clear()

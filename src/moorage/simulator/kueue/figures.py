@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from moorage.report.queue_report import CohortFigures, QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
 from moorage.simulator.kueue.cycle import QueueAdmission
@@ -30,22 +29,18 @@ def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: f
             by_queue[one.work.workload.cluster_queue].append(one)
     uses = _uses(objects, by_queue, end_s)
     queues = [
-        _queue(queue, by_queue[name], uses[name], end_s, math.inf if ran else end_s) for name, queue in objects.queues.items()
+        _queue(queue, by_queue[name], uses[name], end_s, math.inf if ran else end_s, objects.faults.get(name, ""))
+        for name, queue in objects.queues.items()
     ]
-    for at, queue in enumerate(queues):
-        if fault := objects.faults.get(queue.name):
-            queues[at] = replace(queue, fault=fault)
     shares = [share for name, queue in objects.queues.items() if (share := _satisfied(queue, uses[name], by_queue[name]))]
     workloads = tuple(_workload(one, objects) for one in works)
-    cohorts = tuple(_cohort(cohort) for _, cohort in sorted(objects.cohorts.items()))
-    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares), cohorts)
-
-
-def _cohort(cohort: CohortNode) -> CohortFigures:
-    nominal: dict[str, int] = {}
-    for (_, resource), quota in cohort.quotas.items():
-        nominal[resource] = nominal.get(resource, 0) + quota.nominal
-    return CohortFigures(cohort.name, "" if cohort.parent is None else cohort.parent.name, nominal)
+    cohorts: list[CohortFigures] = []
+    for name, cohort in sorted(objects.cohorts.items()):
+        nominal: dict[str, int] = {}
+        for (_, resource), quota in cohort.quotas.items():
+            nominal[resource] = nominal.get(resource, 0) + quota.nominal
+        cohorts.append(CohortFigures(name, "" if cohort.parent is None else cohort.parent.name, nominal))
+    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares), tuple(cohorts))
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -147,7 +142,7 @@ def _satisfied(queue: ClusterQueue, uses: Mapping[Key, _Use], works: Iterable[Ti
 
 
 def _queue(
-    queue: ClusterQueue, works: Sequence[TimedWork], uses: Mapping[Key, _Use], end_s: float, late_s: float
+    queue: ClusterQueue, works: Sequence[TimedWork], uses: Mapping[Key, _Use], end_s: float, late_s: float, fault: str
 ) -> QueueFigures:
     hours: dict[str, float] = {}
     lost: dict[str, float] = {}
@@ -168,20 +163,14 @@ def _queue(
             lost[resource] = lost.get(resource, 0.0) + amount / _HOUR
     arrived = [one for one in works if one.arrived_s <= end_s]
     return QueueFigures(
-        name=queue.name,
-        cohort=queue.cohort,
-        weight=queue.weight,
-        share=queue.share().shown,
-        arrived=len(arrived),
+        name=queue.name, cohort=queue.cohort, weight=queue.weight, share=queue.share().shown, arrived=len(arrived),
         admitted=sum(one.holds for one in works),
         waiting=sum(not one.holds and one.finished_s is None for one in arrived),
-        finished=sum(one.finished_s is not None for one in works),
-        evictions=sum(map(_evictions, works)),
-        amounts=tuple(amounts),
-        waits=_waits(arrived, late_s),
+        finished=sum(one.finished_s is not None for one in works), evictions=sum(map(_evictions, works)),
+        amounts=tuple(amounts), waits=_waits(arrived, late_s),
         used_hours={name: round(value, 3) for name, value in hours.items()},
-        lost_hours={name: round(value, 3) for name, value in lost.items()},
-    )
+        lost_hours={name: round(value, 3) for name, value in lost.items()}, fault=fault,
+    )  # fmt: skip
 
 
 def _waits(works: Iterable[TimedWork], late_s: float) -> QueueWaits | None:
@@ -218,20 +207,11 @@ def _workload(one: TimedWork, objects: Objects) -> WorkloadFigures:
         state = "Deactivated" if one.deactivated else "Waiting"
     waits = state in {"Waiting", "Deactivated"}
     return WorkloadFigures(
-        namespace=workload.namespace,
-        name=workload.name,
-        object=one.work.title,
-        cluster_queue=workload.cluster_queue,
-        priority=workload.priority,
-        pods=sum(pod_set.count for pod_set in workload.pod_sets),
-        admitted_pods=sum(held.count for held in workload.admission),
-        state=state,
-        reason=why_waiting(objects, one) if waits else "",
-        arrived=one.arrived_s,
-        reserved=one.episodes[0].since_s if one.episodes else None,
-        started=one.started_s,
-        finished=one.finished_s,
-        evictions=_evictions(one),
-        held=tuple(_spans(one)),
+        namespace=workload.namespace, name=workload.name, object=one.work.title, cluster_queue=workload.cluster_queue,
+        priority=workload.priority, pods=sum(pod_set.count for pod_set in workload.pod_sets),
+        admitted_pods=sum(held.count for held in workload.admission), state=state,
+        reason=why_waiting(objects, one) if waits else "", arrived=one.arrived_s,
+        reserved=one.episodes[0].since_s if one.episodes else None, started=one.started_s, finished=one.finished_s,
+        evictions=_evictions(one), held=tuple(_spans(one)),
         without_node=len(one.pods) - len(one.placed) if state == "Admitted" else 0,
-    )
+    )  # fmt: skip

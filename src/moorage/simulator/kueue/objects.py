@@ -185,12 +185,9 @@ def _note_checks(found: Objects, checks: Iterable[Mapping[str, Any]]) -> None:
 
 def _flavor(name: str, spec: Mapping[str, Any]) -> Flavor:
     return Flavor(
-        name,
-        spec.get("nodeLabels") or {},
-        msgspec.convert(spec.get("nodeTaints") or (), tuple[Taint, ...]),
-        msgspec.convert(spec.get("tolerations") or (), tuple[Toleration, ...]),
-        str(spec.get("topologyName") or ""),
-    )
+        name, spec.get("nodeLabels") or {}, msgspec.convert(spec.get("nodeTaints") or (), tuple[Taint, ...]),
+        msgspec.convert(spec.get("tolerations") or (), tuple[Toleration, ...]), str(spec.get("topologyName") or ""),
+    )  # fmt: skip
 
 
 def _quotas(spec: Mapping[str, Any], at: str) -> dict[Key, QueueQuota]:

@@ -56,18 +56,13 @@ class Asking:
     #: With fair sharing: whether a workload that its queue's own quota would hold may take from all that borrow.
     entitles: bool = True
 
-    def fits(self, *, borrowing: bool = True) -> bool:
+    def fits(self, *, borrowing: bool = True, counted: bool = False) -> bool:
+        """Return whether the workload fits; ``counted``: its own usage is counted already, so what is available falls by it."""
         for key, amount in self.requests.items():
             if not borrowing and self.queue.borrowing_with(key, amount):
                 return False
-            if amount > self.queue.free(key):
+            if (amount and self.queue.available(key) < 0) if counted else amount > self.queue.free(key):
                 return False
-        return not self.places or find_places(self.places, self.trees)[1] is None
-
-    def fits_counted(self) -> bool:
-        """Return whether the workload fits where its own usage is already counted: what is available falls by what is used."""
-        if any(amount and self.queue.available(key) < 0 for key, amount in self.requests.items()):
-            return False
         return not self.places or find_places(self.places, self.trees)[1] is None
 
     def allows(self, candidate: Workload, policy: str) -> bool:
@@ -404,7 +399,7 @@ class Turns:
         """Take the next candidate of a queue. Return whether the workload then fits."""
         one = self.waiting[queue.name].pop(0)
         targets.append(Victim(one, self.asking.take(one), reason))
-        if self.asking.fits_counted():
+        if self.asking.fits(counted=True):
             return True
         node: QuotaNode = queue
         for parent in queue.ancestors():  # their shares have changed, and each was the next one of its line

@@ -166,12 +166,6 @@ class QuotaNode:
                 node._share = node._over = None
             node = node.parent if upward else None
 
-    def shift(self, key: Key, amount: int) -> None:
-        """Change the usage of this node alone."""
-        self.tick()
-        self._share = self._over = None
-        self.usage[key] = self.usage.get(key, 0) + amount
-
     def borrowing_with(self, key: Key, more: int = 0) -> bool:
         """Return whether the usage, with ``more``, is above what the node has of its own."""
         return self.subtree.get(key, 0) < self.usage.get(key, 0) + more
@@ -201,7 +195,7 @@ class QuotaNode:
         return next((node for node in self.ancestors() if node.parent is None), self)
 
     def all_queues(self) -> Iterator[ClusterQueueNode]:
-        raise NotImplementedError
+        yield from ()
 
     def share(self) -> DominantShare:
         """Return the dominant resource share."""

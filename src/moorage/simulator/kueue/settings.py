@@ -253,13 +253,10 @@ def _pods_ready(rules: _PodsReady | None, old: bool) -> PodsReadyRules | None:
         return None
     strategy, blocks = rules.requeuing_strategy or _Requeuing(), rules.block_admission
     return PodsReadyRules(
-        seconds_at(rules.timeout, "Configuration: waitForPodsReady.timeout"),
-        old if blocks is None else blocks,
-        strategy.timestamp == "Eviction",
-        strategy.backoff_limit_count,
-        strategy.backoff_base_seconds,
+        seconds_at(rules.timeout, "Configuration: waitForPodsReady.timeout"), old if blocks is None else blocks,
+        strategy.timestamp == "Eviction", strategy.backoff_limit_count, strategy.backoff_base_seconds,
         strategy.backoff_max_seconds,
-    )
+    )  # fmt: skip
 
 
 def _answers(meta: Mapping[str, Any]) -> CheckAnswers:

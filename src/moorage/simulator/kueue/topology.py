@@ -362,13 +362,11 @@ class _Search:
 
     # -- the level at which it fits
 
-    def _sorted(self, domains: Iterable[Domain]) -> list[Domain]:
+    def _sorted(self, domains: Iterable[Domain], *, led: bool = False) -> list[Domain]:
         sign = 1 if self._least_free else -1
+        if led:
+            return sorted(domains, key=lambda one: (-one.leaders, sign * one.slices_led, one.pods_led, one.values))
         return sorted(domains, key=lambda one: (sign * one.slices, one.pods, one.values))
-
-    def _sorted_led(self, domains: Iterable[Domain]) -> list[Domain]:
-        sign = 1 if self._least_free else -1
-        return sorted(domains, key=lambda one: (-one.leaders, sign * one.slices_led, one.pods_led, one.values))
 
     def _best(self, domains: Sequence[Domain], needed: int, leaders: int, *, slices: bool = True) -> Domain:
         """Return the first domain with the least room that is enough; the first of all if none is."""
@@ -380,7 +378,7 @@ class _Search:
         domains = self._tree.level(level)
         if not domains:
             return f"no topology domains at level: {self._tree.levels[level]}"
-        ordered = self._sorted_led(domains)
+        ordered = self._sorted(domains, led=True)
         top, leaders, needed = ordered[0], self._leaders, self._asked.count // self._slice
         if self._least_free:
             for one in ordered:
@@ -505,7 +503,10 @@ class _Search:
     def _no_fit(self, level: int, fits: int, needed: int) -> str:
         if len(self._inner):
             text = f'topology "{self._tree.name}" doesn\'t allow to fit'
-            best = min(self._tree.level(level), key=lambda one: (-one.slices, self._id(one)))
+            is_host = self._tree.of_hosts and level + 1 == len(self._tree.levels)
+            best = min(
+                self._tree.level(level), key=lambda one: (-one.slices, one.values[-1] if is_host else ",".join(one.values))
+            )
             for layer in self._asked.layers:
                 target = self._tree.level_of(layer.topology)
                 if target is not None:
@@ -519,9 +520,6 @@ class _Search:
             whys = ", ".join(sorted(f"{why}: {number}" for why, number in self._excluded.items()))
             text += f". Total nodes: {self._nodes}; excluded: {whys}"
         return text
-
-    def _id(self, one: Domain) -> str:
-        return one.values[-1] if self._tree.of_hosts and len(one.values) == len(self._tree.levels) else ",".join(one.values)
 
 
 def _slices_below(domain: Domain, level: int, target: int, size: int) -> int:

@@ -254,19 +254,12 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         )
     priority = int(spec.get("priority") or 0)
     workload = Workload(
-        namespace=str(meta.get("namespace", "default")),
-        name=str(meta.get("name", "")),
-        uid=str(meta.get("uid", "")),
-        queue_name=str(spec.get("queueName", "")),
-        priority=priority,
-        created=created,
-        order_time=created,
-        pod_sets=tuple(sets),
-        shape=intern(json.dumps([priority, shapes], sort_keys=True, default=str)),
-        labels=meta.get("labels") or {},
-        active=spec.get("active") is not False,
+        namespace=str(meta.get("namespace", "default")), name=str(meta.get("name", "")), uid=str(meta.get("uid", "")),
+        queue_name=str(spec.get("queueName", "")), priority=priority, created=created, order_time=created,
+        pod_sets=tuple(sets), shape=intern(json.dumps([priority, shapes], sort_keys=True, default=str)),
+        labels=meta.get("labels") or {}, active=spec.get("active") is not False,
         owner=next(((str(one.get("kind")), str(one.get("name"))) for one in meta.get("ownerReferences") or ()), None),
-    )
+    )  # fmt: skip
     if faults:
         all_faults = faults[0] if len(faults) == 1 else f"[{', '.join(dict.fromkeys(faults))}]"
         workload.invalid = f"resources validation failed: {all_faults}"

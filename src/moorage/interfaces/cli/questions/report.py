@@ -40,7 +40,8 @@ def report(**given: Any) -> int:
         documents = read_queues(asked.changed_input, None)
         if has_queues(documents):
             queues = queued_cluster(asked.changed_input, documents)
-            found = with_values(found, queues=queues.played(asked.cluster.options) if given["play"] else queues.now())
+            played = queues.run(asked.cluster.options)[1] if given["play"] else None
+            found = with_values(found, queues=queues.now() if played is None else queues.report(played.ended_s))
         elif given["play"]:
             raise InputError("--play: the input has no ClusterQueue, so there is nothing to play")
         if given["csv_directory"] is not None:

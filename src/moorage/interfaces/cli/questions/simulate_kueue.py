@@ -12,11 +12,10 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.questions.gate_options import SimulationGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
 from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.pod_books import SimulatedAttempt
-from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 
 
@@ -70,9 +69,7 @@ def run_queued(
     if measure is not None:
         run = measure.run(jobs.cluster, options, on_attempt, queues=jobs)
     else:
-        prepared = prepare(options, on_attempt)
-        jobs.attach(prepared[0])
-        _, run = simulate_cluster(jobs.cluster, options, prepared=prepared, titles=jobs.titles)
+        _, run = jobs.run(options, on_attempt)
     report = jobs.report(run.ended_s)
     notes = () if text else tuple(InputNote("Kueue", note) for note in report.notes())
     return replace(run, queues=report, notes=(*run.notes, *notes))

@@ -16,7 +16,7 @@ from moorage.api.core import Object, ObjectMeta, Pod, PodTemplateSpec
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
-from moorage.simulator.autoscalers.karpenter.scene import part
+from moorage.simulator.autoscalers.karpenter.scene import conditions_of, part
 
 #: The priority of pods that hold room free.
 _LOWEST: Final = -(1 << 31)
@@ -82,7 +82,12 @@ def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> 
         name, spec = _name(held_), part(held_, "spec")
         weight, price = int(spec.get("weight") or 0), str(spec.get("price") or spec.get("priceAdjustment") or "")
         capacity = amounts(spec.get("capacity") or {}, f"NodeOverlay {name}: spec.capacity")
-        _check(price, name)
+        try:
+            if price and not isfinite(float(price.removesuffix("%"))):
+                raise ValueError(price)
+        except ValueError:
+            text = f"NodeOverlay {name}: {price!r} is neither a price nor a change such as -10% or +0.05"
+            raise InputError(text) from None
         asked = keys.of_data(spec.get("requirements") or ())
         found = [(of, rows) for every in of_types for of in every if (rows := of.selected(asked, prices.well_known))]
         if any(
@@ -110,14 +115,6 @@ def _name(held: Mapping[str, Any]) -> str:
     return str(part(held, "metadata").get("name", ""))
 
 
-def _check(price: str, name: str) -> None:
-    try:
-        if price and not isfinite(float(price.removesuffix("%"))):
-            raise ValueError(price)
-    except ValueError:
-        raise InputError(f"NodeOverlay {name}: {price!r} is neither a price nor a change such as -10% or +0.05") from None
-
-
 def adjusted(price: float, change: str) -> float:
     """Return a price as an overlay changes it: another price, or one that is added, or a share."""
     if change[:1] not in {"+", "-"}:
@@ -137,8 +134,7 @@ def buffer_pods(documents: Iterable[Mapping[str, Any]], objects: Sequence[Object
         if held.get("kind") != "CapacityBuffer":
             continue
         meta, status, name = part(held, "metadata"), part(held, "status"), _name(held)
-        conditions = {one_.get("type"): one_.get("status") for one_ in status.get("conditions") or ()}
-        ready = conditions.get("ReadyForProvisioning") == "True"
+        ready = conditions_of(held).get("ReadyForProvisioning", {}).get("status") == "True"
         count, space = int(status.get("replicas") or 0), str(meta.get("namespace", ""))
         if not ready or count <= 0:
             continue

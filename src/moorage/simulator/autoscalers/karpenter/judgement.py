@@ -75,11 +75,11 @@ class ClaimFacts(NamedTuple):
     @classmethod
     def read(cls, claim: Mapping[str, Any]) -> ClaimFacts:
         """Read a NodeClaim."""
-        status, ready, drifted = scene.part(claim, "status"), _condition(claim, "Initialized"), _condition(claim, "Drifted")
-        seen = (status.get("lastPodEventTime") or ready.get("lastTransitionTime")) if _holds_true(ready) else None
+        held = {kind: one for kind, one in scene.conditions_of(claim).items() if one.get("status") == "True"}
+        ready, drifted = held.get("Initialized"), held.get("Drifted")
+        seen = None if ready is None else scene.part(claim, "status").get("lastPodEventTime") or ready.get("lastTransitionTime")
         return cls(
-            _holds_true(_condition(claim, "Consolidatable")), seconds(seen),
-            seconds(drifted.get("lastTransitionTime")) if _holds_true(drifted) else None,
+            "Consolidatable" in held, seconds(seen), None if drifted is None else seconds(drifted.get("lastTransitionTime")),
             scene.part(claim, "spec").get("terminationGracePeriod") is not None,
         )  # fmt: skip
 
@@ -114,10 +114,14 @@ class Karpenter:
         prices, overlaid = with_overlays(prices, documents)
         workloads = [*given.deployments, *given.stateful_sets, *given.replica_sets, *given.others]
         virtual, unknown = buffer_pods(documents, workloads)
-        nodes = [_node_of(node, bound.get(node.name, ()), by_node.get(node.name)) for node in given.nodes]
-        nodes += [
-            scene.ExistingNode(scene.known_by_claim(None, held), (), leaving=_is_deleted(held), coming=True) for held in coming
-        ]
+        nodes = []
+        for node in given.nodes:
+            claim, pods = by_node.get(node.name), bound.get(node.name, ())
+            leaving = node.metadata.deletion_timestamp is not None if claim is None else _is_deleted(claim)
+            known = node if claim is None else scene.known_by_claim(node, claim)
+            nodes.append(scene.ExistingNode(known, pods, leaving=leaving))
+        unseen = [(scene.known_by_claim(None, held), _is_deleted(held)) for held in coming]
+        nodes += [scene.ExistingNode(node, (), leaving=leaving, coming=True) for node, leaving in unseen]
         cluster = scene.PoolCluster(
             nodes, scene.read_node_pools(documents), prices, scene.daemons_of(given.daemon_sets),
             claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
@@ -244,11 +248,12 @@ class Karpenter:
             return f'Disruption is blocked through the "{_DO_NOT_DISRUPT}" annotation', {}
         if held.pool not in self._pools:
             return f"NodePool not found (NodePool={held.pool})", {}
-        holding = held.remembered("holding", self._holding_key(held), lambda: self._holding(held))
-        return next(iter(holding.values()), ""), holding
 
-    def _holding(self, held: scene.ExistingNode) -> dict[str, str]:
-        return {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
+        def find() -> dict[str, str]:
+            return {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
+
+        holding = held.remembered("holding", self._holding_key(held), find)
+        return next(iter(holding.values()), ""), holding
 
     def _holding_key(self, held: scene.ExistingNode) -> tuple[float, list[int]]:
         """Return what decides which pods hold a node, beside them: the budgets, and the time if a pod is protected for long."""
@@ -293,16 +298,14 @@ class Karpenter:
         for held in self.cluster.nodes:
             if held.managed and held.initialized:
                 members[held.pool].append(held)
-        found: dict[str, dict[str, int]] = {}
-        for reason in _REASONS:
-            found[reason] = {}
-            for pool in self._pools.values():
-                nodes = members[pool.name]
-                limits = [
-                    self._allowed(one, len(nodes)) for one in pool.budgets if one.reasons is None or reason in one.reasons
-                ]
-                going = sum(held.leaving or not _is_ready(held.node) for held in nodes)
-                found[reason][pool.name] = max(min(limits, default=_UNLIMITED) - going, 0)
+        found: dict[str, dict[str, int]] = {reason: {} for reason in _REASONS}
+        for pool in self._pools.values():
+            nodes = members[pool.name]
+            for reason, left in found.items():
+                own = (one for one in pool.budgets if one.reasons is None or reason in one.reasons)
+                limits = [self._allowed(one, len(nodes)) for one in own]
+                going = sum(held.leaving or not held.ready for held in nodes)
+                left[pool.name] = max(min(limits, default=_UNLIMITED) - going, 0)
         return found
 
     def _allowed(self, limit: scene.DisruptionLimit, nodes: int) -> int:
@@ -337,21 +340,17 @@ class Karpenter:
     @cached_property
     def _disruptor(self) -> consolidation.Disruptor:
         totals: dict[str, tuple[float, float]] = {}
+        closed = set()
         for held in self.cluster.nodes:
             if held.pool in self._pools:
                 one = self._candidates.get(held.name) or consolidation.candidate_of(self.cluster, held, self._pools[held.pool])
                 # The price of a pool is that of its candidates; what they disturb is counted for all its nodes.
                 price, cost = totals.get(held.pool, (0.0, 0.0))
                 totals[held.pool] = price + (one.price if held.name in self._candidates else 0.0), cost + one.cost
-        return consolidation.Disruptor(self.cluster, totals, spot_to_spot=self._spot_to_spot, closed=frozenset(self._closed()))
-
-    def _closed(self) -> Iterator[str]:
-        """Yield the nodes that had a pod come or go within consolidateAfter."""
-        for held in self.cluster.nodes:
-            pool, seen_s = self._pools.get(held.pool), self._facts.get(held.name, UNKNOWN).seen_s
-            after_s = pool.consolidate_after_s if pool is not None else None
-            if after_s and self.now_s and seen_s and self.now_s - seen_s < after_s:
-                yield held.name
+                after_s, seen_s = one.pool.consolidate_after_s, self._facts.get(held.name, UNKNOWN).seen_s
+                if after_s and self.now_s and seen_s and self.now_s - seen_s < after_s:
+                    closed.add(held.name)
+        return consolidation.Disruptor(self.cluster, totals, spot_to_spot=self._spot_to_spot, closed=frozenset(closed))
 
 
 def facts_of(documents: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, ClaimFacts]:
@@ -372,26 +371,9 @@ def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> 
     return {name: held for name, held in found if held is not None}
 
 
-def _node_of(node: Node, pods: Sequence[Pod], claim: Mapping[str, Any] | None) -> scene.ExistingNode:
-    if claim is None:
-        return scene.ExistingNode(node, pods, leaving=node.metadata.deletion_timestamp is not None)
-    return scene.ExistingNode(scene.known_by_claim(node, claim), pods, leaving=_is_deleted(claim))
-
-
 def _is_deleted(claim: Mapping[str, Any]) -> bool:
-    return bool(scene.part(claim, "metadata").get("deletionTimestamp")) or _holds_true(_condition(claim, "InstanceTerminating"))
-
-
-def _condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((one for one in scene.part(document, "status").get("conditions") or () if one.get("type") == kind), {})
-
-
-def _holds_true(condition: Mapping[str, Any]) -> bool:
-    return condition.get("status") == "True"
-
-
-def _is_ready(node: Node) -> bool:
-    return any(held.type == "Ready" and held.status == "True" for held in node.status.conditions)
+    terminating = scene.conditions_of(claim).get("InstanceTerminating", {}).get("status") == "True"
+    return terminating or bool(scene.part(claim, "metadata").get("deletionTimestamp"))
 
 
 def _evicts_unready(budget: PodDisruptionBudget, pod: Pod) -> bool:

@@ -103,6 +103,11 @@ def part(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return data
 
 
+def conditions_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the conditions of an object by type."""
+    return {str(one_.get("type")): one_ for one_ in part(document, "status").get("conditions") or ()}
+
+
 def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
     name = str(part(document, "metadata").get("name", ""))
     where = f"nodepool/{name}"
@@ -112,15 +117,14 @@ def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
     policy = disruption.get("consolidationPolicy") or "WhenEmptyOrUnderutilized"
     if policy not in _POLICIES:
         raise InputError(f"{where}: spec.disruption.consolidationPolicy: {policy!r} is none of {', '.join(_POLICIES)}")
-    conditions = {one_.get("type"): one_.get("status") for one_ in part(document, "status").get("conditions") or ()}
-    limits = spec.get("limits")
-    budgets = disruption.get("budgets")
+    ready = conditions_of(document).get("Ready", {}).get("status", "True") == "True"
+    limits, budgets, after = spec.get("limits"), disruption.get("budgets"), str(disruption.get("consolidateAfter", "0s"))
     try:
         return ProvisioningPool(
             name, _requirements(name, spec), _taints(template, "taints"),
             None if not limits else amounts(limits, f"{where}: spec.limits"),
-            int(spec.get("weight") or 0), spec.get("replicas") is not None, conditions.get("Ready", "True") == "True", policy,
-            _seconds(disruption.get("consolidateAfter", "0s")),
+            int(spec.get("weight") or 0), spec.get("replicas") is not None, ready, policy,
+            None if after == "Never" else duration_seconds(after),
             tuple(map(_limit, budgets)) if budgets else (DisruptionLimit("10%"),),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError, DurationError, msgspec.ValidationError) as error:
@@ -140,10 +144,6 @@ def _requirements(name: str, spec: Mapping[str, Any]) -> dict[str, keys.KeyRequi
 
 def _taints(template: Mapping[str, Any], name: str) -> tuple[Taint, ...]:
     return msgspec.convert(template.get(name) or (), tuple[Taint, ...])
-
-
-def _seconds(text: Any) -> float | None:
-    return None if text == "Never" else duration_seconds(str(text))
 
 
 def _limit(given: Mapping[str, Any]) -> DisruptionLimit:
@@ -174,10 +174,6 @@ _EPHEMERAL: Final = frozenset({
 })  # fmt: skip
 
 
-def _owned_by(pod: Pod, kind: str) -> bool:
-    return any(owner.kind == kind for owner in pod.metadata.owner_references)
-
-
 def is_daemon(pod: Pod) -> bool:
     """Return True for a pod of a DaemonSet."""
     return _owned_by(pod, "DaemonSet")
@@ -186,6 +182,10 @@ def is_daemon(pod: Pod) -> bool:
 def is_mirror(pod: Pod) -> bool:
     """Return True for a static pod, which its node owns."""
     return _owned_by(pod, "Node")
+
+
+def _owned_by(pod: Pod, kind: str) -> bool:
+    return any(owner.kind == kind for owner in pod.metadata.owner_references)
 
 
 def is_reschedulable(pod: Pod) -> bool:
@@ -248,6 +248,7 @@ class ExistingNode:
         self.node, self.pods, self.name, self.labels = node, pods, node.name, node.metadata.labels
         self.leaving, self.coming, self.nominated = leaving, coming, nominated
         self.managed = keys.NODE_POOL in self.labels
+        self.ready = any(held.type == "Ready" and held.status == "True" for held in node.status.conditions)
         self.initialized = not self.managed or self.labels.get(INITIALIZED) == "true"
         self.pool = self.labels.get(keys.NODE_POOL, "")
         self.host = self.labels.get(keys.HOSTNAME) or self.name

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -299,11 +301,14 @@ def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) ->
                 spaces.setdefault(pod.namespace, []).append(pod)
     due: dict[str, Pod] = {}
     for pods in spaces.values():
+        #: The distinct constraints, each with the first pod that has it.
         spreads: list[tuple[_Spread, Pod]] = []
         for pod in pods:
             for given in pod.spec.topology_spread_constraints:
-                if given.when_unsatisfiable in allowed:
-                    _add(spreads, given, pod)
+                with suppress(SelectorError):
+                    spread = _Spread.of(given, pod)
+                    if given.when_unsatisfiable in allowed and all(spread != other for other, _ in spreads):
+                        spreads.append((spread, pod))
         for spread, pod in spreads:
             fits = args.topology_balance_node_fit is not False
             due |= {one.metadata.uid: one for one in _excess(run, spread, pod, pods, nodes, fits)}
@@ -311,15 +316,6 @@ def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) ->
     for pod in due.values():
         if pod.spec.node_name not in full and run.pre_eviction_filter(pod) and run.evict(pod) is EvictionOutcome.LIMITED:
             full.add(pod.spec.node_name)
-
-
-def _add(spreads: list[tuple[_Spread, Pod]], given: TopologySpreadConstraint, pod: Pod) -> None:
-    try:
-        spread = _Spread.of(given, pod)
-    except SelectorError:
-        return
-    if all(spread != other for other, _ in spreads):
-        spreads.append((spread, pod))
 
 
 def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], nodes: Sequence[Node], fits: bool) -> list[Pod]:
@@ -339,13 +335,11 @@ def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], n
     ranked = go_sorted([(name, _movable_last(run, held)) for name, held in domains.items()], lambda a, b: len(a[1]) < len(b[1]))
     small = {name for name, held in ranked if len(held) < average}
     open_nodes = [node for node in eligible if node.labels.get(key) in small]
-    able: dict[str, bool] = {}
+    by_uid = {pod.metadata.uid: pod for held in domains.values() for pod in held}
+    fits_of = cache(lambda uid: run.scene.fits_elsewhere(by_uid[uid], open_nodes))
 
     def can_move(pod: Pod) -> bool:
-        uid = pod.metadata.uid
-        if uid not in able:
-            able[uid] = run.scene.fits_elsewhere(pod, open_nodes)
-        return able[uid]
+        return bool(fits_of(pod.metadata.uid))
 
     found: list[Pod] = []
     low, high = 0, len(ranked) - 1
@@ -368,25 +362,21 @@ def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], n
 
 def _movable_last(run: PluginRun, pods: Iterable[Pod]) -> list[Pod]:
     """Return a domain's pods: protected ones, those with a node selector or affinity, then by falling priority."""
-    evictable: dict[int, bool] = {}
-
-    def can_go(pod: Pod) -> bool:
-        if id(pod) not in evictable:
-            evictable[id(pod)] = run.filter(pod)
-        return evictable[id(pod)]
+    held = list(pods)
+    can_go = {id(pod): run.filter(pod) for pod in held}
 
     def binds(pod: Pod) -> bool:
         return bool(pod.spec.node_selector) or (pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None)
 
     def less(one: Pod, other: Pod) -> bool:
-        if not can_go(one) or not can_go(other):
-            return not (can_go(one) and not can_go(other))
+        if not can_go[id(one)] or not can_go[id(other)]:
+            return not (can_go[id(one)] and not can_go[id(other)])
         if binds(one) != binds(other):
             return binds(one)
         a, b = one.spec.priority, other.spec.priority
         return a is None and b is not None if a is None or b is None else a <= b
 
-    return go_sorted(pods, less)
+    return go_sorted(held, less)
 
 
 # -- cycle -------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -89,22 +90,22 @@ class DefaultEvictor:
         self._threshold = _threshold(args, scene.priority_classes)
         pvc = args.pod_protections.config.pods_with_pvc if args.pod_protections.config is not None else None
         self._classes = frozenset(one.name for one in pvc.protected_storage_classes) if pvc is not None else frozenset()
-        self._nodes: list[Node] | None = None
 
     def filter(self, pod: Pod) -> bool:
         return not self.why_not(pod)
 
     def pre_eviction_filter(self, pod: Pod) -> bool:
         """Return False for a pod that fits on no other node (nodeFit), or whose namespace is not selected."""
-        if self._args.node_fit:
-            if self._nodes is None:
-                self._nodes = self._scene.ready_nodes(self._args.node_selector)
-            if not self._scene.fits_elsewhere(pod, self._nodes):
-                return False
+        if self._args.node_fit and not self._scene.fits_elsewhere(pod, self._nodes):
+            return False
         if self._spaces is None or self._spaces.is_empty:
             return True
         labels = self._scene.namespaces.get(pod.namespace)
         return labels is not None and self._spaces.matches(labels)
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        return self._scene.ready_nodes(self._args.node_selector)
 
     def why_not(self, pod: Pod) -> str:
         """Return the first reason why a pod is protected, in the descheduler's words; "" if it may be evicted."""
@@ -179,7 +180,7 @@ def _threshold(args: PluginArgs, classes: Mapping[str, int]) -> int:
         return SYSTEM_CRITICAL
     if given.value is None and given.name not in classes:
         raise InputError(f'DefaultEvictor: priorityThreshold.name: the input has no PriorityClass "{given.name}"')
-    found = classes[given.name] if given.value is None else given.value
+    found = int(classes[given.name] if given.value is None else given.value)
     if found > SYSTEM_CRITICAL:
         raise InputError(f"DefaultEvictor: priority threshold can't be greater than {SYSTEM_CRITICAL}")
     return found

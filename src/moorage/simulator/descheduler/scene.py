@@ -8,6 +8,7 @@ Source  descheduler 0.36, pkg/descheduler/node/node.go, pkg/descheduler/pod/pods
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -98,13 +99,9 @@ class Scene:
         return found
 
     @cached_property
-    def replicas(self) -> dict[str, int]:
+    def replicas(self) -> Counter[str]:
         """The number of pods by UID of an owner."""
-        found: dict[str, int] = {}
-        for pod in self.pods:
-            for owner in pod.metadata.owner_references:
-                found[owner.uid] = found.get(owner.uid, 0) + 1
-        return found
+        return Counter(owner.uid for pod in self.pods for owner in pod.metadata.owner_references)
 
     def running(self, node: str) -> list[Pod]:
         """Return the pods of a node that have not finished."""
@@ -132,10 +129,9 @@ class Scene:
         """Return the requests of a node's pods that have not finished, and their number."""
         if node not in self._used:
             pods = self.running(node)
-            found = {"pods": len(pods)}
+            found = Counter({"pods": len(pods)})
             for pod in pods:
-                for name, asked in requested(pod).items():
-                    found[name] = found.get(name, 0) + asked
+                found.update(requested(pod))
             self._used[node] = found
         return self._used[node]
 
@@ -175,12 +171,11 @@ class Scene:
 
     def _is_avoided(self, pod: Pod, node: Node) -> bool:
         """Return True if the pod's own anti-affinity matches a pod of the node; the topology key must exist, no more."""
-        for term, selector, spaces in anti_affinity(pod):
-            if term.topology_key in node.metadata.labels:
-                for other in self.running(node.name):
-                    if other.name != pod.name and other.namespace in spaces and selector.matches(other.metadata.labels):
-                        return True
-        return False
+        return any(
+            other.name != pod.name and other.namespace in spaces and selector.matches(other.metadata.labels)
+            for term, selector, spaces in anti_affinity(pod) if term.topology_key in node.labels
+            for other in self.running(node.name)
+        )  # fmt: skip
 
 
 def requested(pod: Pod) -> Mapping[str, int]:
@@ -208,12 +203,9 @@ def selects(pod: Pod, node: Node) -> bool:
 def preference(pod: Pod, node: Node) -> int:
     """Return the weight that a pod's preferred node affinity gives to a node."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    total = 0
-    for one in () if affinity is None else affinity.preferred_during_scheduling_ignored_during_execution:
-        term = compile_node_term(one.preference)
-        if term is not None and term.matches(node.metadata.labels, node.name):
-            total += one.weight
-    return total
+    terms = () if affinity is None else affinity.preferred_during_scheduling_ignored_during_execution
+    compiled = ((one.weight, compile_node_term(one.preference)) for one in terms)
+    return sum(weight for weight, term in compiled if term is not None and term.matches(node.labels, node.name))
 
 
 def tolerates_all(pod: Pod, taints: Iterable[Taint], effects: frozenset[str] | None = None) -> bool:
@@ -258,14 +250,13 @@ def by_priority(pods: Iterable[Pod]) -> list[Pod]:
 
 def _qos(pod: Pod) -> int:
     """Return 0 for a best-effort pod, 1 for a burstable one, 2 for a guaranteed one."""
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
-    guaranteed = True
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        for total, given in ((requests, container.resources.requests), (limits, container.resources.limits)):
-            for name in ("cpu", "memory"):
-                asked = amount(name, given.get(name, 0))
-                if asked:
-                    total[name] = total.get(name, 0) + asked
-        guaranteed &= all(amount(name, container.resources.limits.get(name, 0)) for name in ("cpu", "memory"))
-    return 0 if not requests and not limits else 2 if guaranteed and requests == limits else 1
+    requests, limits, guaranteed = Counter[str](), Counter[str](), True
+    for one in (*pod.spec.containers, *pod.spec.init_containers):
+        asked, most = (
+            {name: amount(name, given.get(name, 0)) for name in ("cpu", "memory")}
+            for given in (one.resources.requests, one.resources.limits)
+        )
+        requests.update(asked)
+        limits.update(most)
+        guaranteed &= all(most.values())
+    return 0 if not any((*requests.values(), *limits.values())) else 2 if guaranteed and requests == limits else 1

@@ -178,19 +178,15 @@ class Disruptor:
             moving=uids.keys(), below=below,
         )  # fmt: skip
         errors = {f"{uids[uid].namespace}/{uids[uid].name}": told for uid, told in found.errors.items() if uid in uids}
-        errors.update(self._on_starting_nodes(found))
+        starting = (name for name in found.placed if not self._scene.nodes[self._scene.row_of[name]].initialized)
+        errors |= {
+            f"{pod.namespace}/{pod.name}": f"would schedule against uninitialized node/{name}"
+            for name in starting for pod in found.placed[name] if pod.metadata.uid not in self._displaced
+        }  # fmt: skip
         listed = " ".join(f"{name} => {told}" for name, told in list(errors.items())[:5])
         more = f" and {len(errors) - 5} other(s)" if len(errors) > 5 else ""
         why = f"Not all pods would schedule, {listed}{more}" if errors else ""
         return DisruptionCommand(held, why, () if errors else found.claims, found, errors)
-
-    def _on_starting_nodes(self, found: LaunchPlan) -> dict[str, str]:
-        nodes = self._scene.nodes
-        return {
-            f"{pod.namespace}/{pod.name}": f"would schedule against uninitialized node/{name}"
-            for name, pods in found.placed.items() if not nodes[self._scene.row_of[name]].initialized for pod in pods
-            if pod.metadata.uid not in self._displaced
-        }  # fmt: skip
 
     def _replaced(self, held: tuple[DisruptionCandidate, ...], found: LaunchPlan, claim: LaunchClaim) -> DisruptionCommand:
         price = sum(one_.price for one_ in held)
@@ -277,17 +273,14 @@ class Disruptor:
         prices: dict[str, float] = {}
         for held in command.candidates:
             assert held.type is not None
-            labels = of_labels(held.node.labels)
-            offered = [of.price for of in held.type.offerings if _offers(labels, of.requirements)]
+            labels = of_labels(held.node.labels).items()
+            offered = [of.price for of in held.type.offerings if of.requirements.items() <= labels]
             prices[held.type.name] = min(prices.get(held.type.name, inf), *offered, inf)
         limit = min((prices[one_.name] for one_ in claim.types if one_.name in prices), default=inf)
         command.why = self._below(claim, limit)
 
     def _single(self, candidates: Sequence[DisruptionCandidate], budget: Mapping[str, int]) -> DisruptionCommand | None:
-        pools: dict[str, list[DisruptionCandidate]] = {}
-        for held in candidates:
-            pools.setdefault(held.pool.name, []).append(held)
-        for row in zip_longest(*pools.values()):
+        for row in zip_longest(*_by_pool(candidates).values()):
             for held in row:
                 if held is not None and budget.get(held.pool.name, 0) > 0 and self.may_pass(held):
                     found = self.compute([held], briefly=True)
@@ -304,18 +297,19 @@ class Disruptor:
 
     def approves(self, command: DisruptionCommand) -> bool:
         """Return True if every Balanced pool of a command saves enough for its disruption."""
-        saved = command.savings(self._undefined)
+        saved, pools = command.savings(self._undefined), _by_pool(command.candidates)
         whole = sum(held.price for held in command.candidates)
-        pools: dict[str, list[DisruptionCandidate]] = {}
-        for held in command.candidates:
-            pools.setdefault(held.pool.name, []).append(held)
         for name, members in pools.items():
-            if members[0].pool.policy == "Balanced":
-                share = sum(held.price for held in members) / whole if whole > 0 and len(pools) > 1 else 1.0
-                if not savings_pass(saved * share, sum(held.cost for held in members), *self._totals.get(name, (0.0, 0.0))):
-                    return False
+            price, cost = sum(held.price for held in members), sum(held.cost for held in members)
+            share = price / whole if whole > 0 and len(pools) > 1 else 1.0
+            balanced = members[0].pool.policy == "Balanced"
+            if balanced and not savings_pass(saved * share, cost, *self._totals.get(name, (0.0, 0.0))):
+                return False
         return True
 
 
-def _offers(labels: Mapping[str, object], requirements: Mapping[str, object]) -> bool:
-    return all(labels.get(key) == asked for key, asked in requirements.items())
+def _by_pool(candidates: Iterable[DisruptionCandidate]) -> dict[str, list[DisruptionCandidate]]:
+    pools: dict[str, list[DisruptionCandidate]] = {}
+    for held in candidates:
+        pools.setdefault(held.pool.name, []).append(held)
+    return pools

@@ -56,12 +56,12 @@ def _without_heaviest(part: Literal["pod_affinity", "pod_anti_affinity", "node_a
 
 def _without_spread(pod: Pod) -> tuple[Pod, str] | None:
     held = list(pod.spec.topology_spread_constraints)
-    for at, asked in enumerate(held):
-        if asked.when_unsatisfiable == "ScheduleAnyway":
-            held[at] = held[-1]  # the last takes its place, as upstream
-            spec = replace(pod.spec, topology_spread_constraints=tuple(held[:-1]))
-            return replace(pod, spec=spec), f"a spread constraint on {asked.topology_key}"
-    return None
+    at = next((at for at, asked in enumerate(held) if asked.when_unsatisfiable == "ScheduleAnyway"), None)
+    if at is None:
+        return None
+    dropped, held[at] = held[at], held[-1]  # the last takes its place, as upstream
+    spec = replace(pod.spec, topology_spread_constraints=tuple(held[:-1]))
+    return replace(pod, spec=spec), f"a spread constraint on {dropped.topology_key}"
 
 
 _STEPS: Final[tuple[_Step, ...]] = (

@@ -17,9 +17,10 @@ from typing import Final
 
 import numpy as np
 
-from moorage.api.core import Pod, Taint
+from moorage.api.core import Pod
 from moorage.api.node_selectors import find_untolerated
 from moorage.api.quantity import shown_amount
+from moorage.framework.changes import taint_text
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import relaxed
@@ -47,6 +48,8 @@ class _Asking:
         self.strict = keys.of_pod(pod.spec, strict=True)
         self.volumes = scene.volume_alternatives(pod) or [{}]
         self.key, self.resources = frozenset(self.requirements.values()), scene.resources
+        needs, meta = self.needs, pod.metadata
+        self.rank = -needs.get("cpu", 0), -needs.get("memory", 0), meta.creation_timestamp or "", meta.uid
 
     @classmethod
     def of(cls, scene: PoolCluster, pod: Pod) -> _Asking:
@@ -103,26 +106,20 @@ def solve(
 
     Raises  HopelessError as soon as there cannot be one; only with ``below``
     """
-    return _Solver(scene, pods, scene.leaving.union(without), frozenset(closed), frozenset(moving), below).run()
+    return _Solver(scene, pods, scene.leaving.union(without), closed, moving, below).run()
 
 
 class _Solver:
     def __init__(
-        self,
-        scene: PoolCluster,
-        pods: Sequence[Pod],
-        without: frozenset[str],
-        closed: frozenset[str],
-        moving: frozenset[str],
-        below: float | None,
-    ) -> None:
+        self, scene: PoolCluster, pods: Sequence[Pod], without: frozenset[str], closed: Collection[str],
+        moving: Collection[str], below: float | None,
+    ) -> None:  # fmt: skip
         self._scene, self._pods, self._moving = scene, pods, moving
         self._undefined = scene.prices.well_known
         self._free = scene.free.copy()
-        alive = np.ones(len(scene.nodes), dtype=np.bool_)
-        alive[[scene.row_of[name] for name in without if name in scene.row_of]] = False
-        self._alive = alive
-        self._open = alive.copy()
+        self._alive = np.ones(len(scene.nodes), dtype=np.bool_)
+        self._alive[[scene.row_of[name] for name in without if name in scene.row_of]] = False
+        self._open = self._alive.copy()
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
         self._held: dict[int, keys.Requirements] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
@@ -140,7 +137,7 @@ class _Solver:
     def run(self) -> LaunchPlan:
         for pod in self._pods:
             self._topology.own(pod)
-        queue = deque(sorted((_Asking.of(self._scene, pod) for pod in self._pods), key=_by_size))
+        queue = deque(sorted((_Asking.of(self._scene, pod) for pod in self._pods), key=lambda asking: asking.rank))
         seen: dict[str, int] = {}
         errors = self._solution.errors
         while queue and seen.get(queue[0].pod.metadata.uid) != len(queue):
@@ -294,7 +291,7 @@ class _Solver:
         pod = asking.pod
         taint = find_untolerated(claim.pool.taints, pod.spec.tolerations)
         if taint is not None:
-            raise NoPlaceError(lambda: f"did not tolerate taint (taint={_taint(taint)})")
+            raise NoPlaceError(lambda: f"did not tolerate taint (taint={taint_text(taint)})")
         self._check(claim.requirements, asking.requirements, "incompatible requirements, ")
         base = _both(claim.requirements, asking.requirements)
         last: NoPlaceError | None = None
@@ -373,17 +370,8 @@ def _both(held: keys.Requirements, more: keys.Requirements) -> keys.Requirements
     return held if not more or more is held else keys.merged(held, more)
 
 
-def _by_size(asking: _Asking) -> tuple[int, int, str, str]:
-    meta = asking.pod.metadata
-    return -asking.needs.get("cpu", 0), -asking.needs.get("memory", 0), meta.creation_timestamp or "", meta.uid
-
-
 def _clash(asked: Iterable[HostPort], held: Collection[HostPort]) -> bool:
     return any(mine.clashes(its) for mine in asked for its in held)
-
-
-def _taint(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _short(short: Mapping[str, int]) -> str:

@@ -118,9 +118,12 @@ class _Group:
 
     def record(self, domains: Iterable[str]) -> None:
         for domain in domains:
-            held = self.counts.get(domain, 0)
-            self.filled += not held
-            self.counts[domain] = held + 1
+            self.add(domain, 1)
+
+    def add(self, domain: str, pods: int) -> None:
+        held = self.counts.get(domain, 0)
+        self.filled += not held
+        self.counts[domain] = held + pods
 
     def allowed(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         """Return the domains where the pod may go."""
@@ -348,8 +351,7 @@ class Topology:
         leaving = Counter(tally.pod_domain[uid] for uid in self._excluded if uid in tally.pod_domain)
         for domain, pods in tally.pods.items():
             if pods > leaving[domain]:
-                group.filled += not group.counts.get(domain)
-                group.counts[domain] = group.counts.get(domain, 0) + pods - leaving[domain]
+                group.add(domain, pods - leaving[domain])
 
     def _invert(self, pod: Pod, labels: Mapping[str, str]) -> None:
         for term in PodInfo(pod).required_anti_affinity:

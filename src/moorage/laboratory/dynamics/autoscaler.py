@@ -21,7 +21,7 @@ from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics import node_pools
-from moorage.laboratory.dynamics.node_scalers import NodeScaler
+from moorage.laboratory.dynamics.node_scalers import NodeScaler, PaidNode
 from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
@@ -83,7 +83,6 @@ class ClusterAutoscaler(NodeScaler):
             self.flags = replace(self.flags, expander=read_flags([f"--expander={expander}"]).expander)
 
     def start(self, simulation: Simulation) -> None:
-        self._simulation = simulation
         table = simulation.table
         self._pools = node_pools.pool_states(self._given, [table.nodes[row] for row in table.arrival.view.argsort().tolist()])
         self._random = simulation.random(self._name)
@@ -94,29 +93,13 @@ class ClusterAutoscaler(NodeScaler):
         self._known: dict[str, Object] = {}
         self._done: tuple[object, ...] = ()
         self._next_s = -inf
+        self._begin(simulation, self._pools)
         for pool in self._pools.values():
-            pool.account(simulation.now_s)
+            self._paid |= {name: PaidNode(pool.pool.name, pool.pool.price, simulation.now_s) for name in pool.members}
             if pool.size < pool.pool.min:
                 self._order(pool, pool.pool.min - pool.size)
-        self._note_prices()
+        self._note_rate()
         simulation.every(self.flags.scan_interval, self._scan)
-
-    # -- what it did -----------------------------------------------------------------------------------------------------
-
-    def sizes(self) -> dict[str, int]:
-        """Return the number of nodes of each pool, without those on order."""
-        return {name: len(pool.members) for name, pool in self._pools.items()}
-
-    def node_hours(self) -> dict[str, float]:
-        """Return the node hours of each pool: the hours that its nodes existed, added up."""
-        return {name: pool.node_hours(self._simulation.now_s) for name, pool in self._pools.items()}
-
-    def costs(self) -> dict[str, float]:
-        """Return the node hours of each pool times its price."""
-        return {name: self._pools[name].pool.price * hours for name, hours in self.node_hours().items()}
-
-    def _note_prices(self) -> None:
-        self._note_rate(sum(len(pool.members) * pool.pool.price for pool in self._pools.values()))
 
     # -- rounds ----------------------------------------------------------------------------------------------------------
 
@@ -207,10 +190,9 @@ class ClusterAutoscaler(NodeScaler):
     def _join(self, state: node_pools.PoolState, name: str) -> None:
         simulation = self._simulation
         node = state.upcoming.pop(name)
-        state.account(simulation.now_s)
         state.members[name] = None
         self._note("ready", state.pool.name, [name])
-        self._note_prices()
+        self._pay(name, state.pool.name, state.pool.price)
         policies = policies_of(simulation.aside.values())
         simulation.tell(Seen(node), *map(Seen, daemon_pods([node], policies)))
 
@@ -282,9 +264,8 @@ class ClusterAutoscaler(NodeScaler):
     def _remove(self, name: str) -> None:
         """Delete a node, with the pods bound to its existence (DaemonSet and mirror pods)."""
         state = next(pool for pool in self._pools.values() if name in pool.members)
-        state.account(self._simulation.now_s)
         state.members.pop(name, None)
         self._loop.gone(name)
         self._note("down", state.pool.name, [name])
-        self._note_prices()
+        self._end(name)
         node_pools.delete_node(self._simulation, name)

@@ -21,7 +21,7 @@ from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.node_pools import delete_node, empty_node, taint_node
-from moorage.laboratory.dynamics.node_scalers import NodeScaler
+from moorage.laboratory.dynamics.node_scalers import NodeScaler, PaidNode
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponential, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
@@ -49,12 +49,10 @@ MONDAY_S: Final = 1_786_924_800.0
 
 @dataclass
 class _Machine:
-    """A node that was launched or existed: its pool, what an hour costs, and since when it is paid."""
+    """A node that was launched or existed, and its pool."""
 
     node: Node
     pool: str
-    price: float
-    since_s: float
     joined: bool = True
     leaving: bool = False
 
@@ -93,11 +91,9 @@ class KarpenterProcess(NodeScaler):
         self._spot_to_spot, self._start_s, self._name = spot_to_spot, start_s, name
 
     def start(self, simulation: Simulation) -> None:
-        self._simulation = simulation
+        self._begin(simulation, [pool.name for pool in self._pools])
         self._random = simulation.random(self._name)
         self._machines: dict[str, _Machine] = {}
-        self._spent: dict[str, float] = {pool.name: 0.0 for pool in self._pools}
-        self._hours: dict[str, float] = dict(self._spent)
         self._pending: frozenset[str] = frozenset()
         self._since_s, self._solved_s = inf, -inf
         self._solved: tuple[Any, ...] = ()
@@ -117,44 +113,17 @@ class KarpenterProcess(NodeScaler):
         self._virtual, unknown = buffer_pods(self._documents, tuple(simulation.aside.values()))
         self._lost = bool(self._virtual)
         self.missing = (*self._judge().missing, *self._overlaid, *unknown)
-        self._note_prices()
+        self._note_rate()
         simulation.every(_IDLE_S, self._batch)
         simulation.every(_POLL_S, self._disrupt)
 
     # -- what it did -----------------------------------------------------------------------------------------------------
-
-    def sizes(self) -> dict[str, int]:
-        """Return the number of nodes of each NodePool, without those that are coming."""
-        held = [machine.pool for machine in self._machines.values() if machine.joined]
-        return {pool.name: held.count(pool.name) for pool in self._pools}
-
-    def node_hours(self) -> dict[str, float]:
-        """Return the hours of each NodePool's nodes, added up."""
-        self._account()
-        return dict(self._hours)
-
-    def costs(self) -> dict[str, float]:
-        """Return what the nodes of each NodePool cost so far."""
-        self._account()
-        return dict(self._spent)
 
     def why_not_added(self, pod: PodInfo) -> str:
         """Return why Karpenter launches no node for a pending pod; "" if it does."""
         if self._told[0] != (state := self._simulation.engine.scheduler.state.facts):
             self._told = state, self._judge(self._waiting()).plan.errors
         return self._told[1].get(pod.uid, "").partition(", requirements=")[0]
-
-    def _account(self) -> None:
-        now_s = self._simulation.now_s
-        for machine in self._machines.values():
-            hours = (now_s - machine.since_s) / _HOUR_S
-            if machine.pool in self._hours:
-                self._hours[machine.pool] += hours
-                self._spent[machine.pool] += hours * machine.price
-            machine.since_s = now_s
-
-    def _note_prices(self) -> None:
-        self._note_rate(sum(machine.price for machine in self._machines.values()))
 
     # -- the cluster as Karpenter sees it ----------------------------------------------------------------------------------
 
@@ -228,10 +197,9 @@ class KarpenterProcess(NodeScaler):
         self._made += 1
         name = f"{claim.pool.name}-{self._made:04d}"
         node = launched(held, offering, _registered_later(claim), name, claim.pool.taints)
-        self._account()
-        self._machines[node.name] = _Machine(node, claim.pool.name, price, self._simulation.now_s, joined=False)
+        self._machines[node.name] = _Machine(node, claim.pool.name, joined=False)
         self._note("up", claim.pool.name, [node.name])
-        self._note_prices()
+        self._pay(node.name, claim.pool.name, price, joined=False)
         self._later(self._delay.draw(self._random), partial(self._join, node.name))
         return node.name
 
@@ -240,7 +208,7 @@ class KarpenterProcess(NodeScaler):
         meta = machine.node.metadata
         labels = {**meta.labels, scene.REGISTERED: "true", scene.INITIALIZED: "true"}
         machine.node = replace(machine.node, metadata=replace(meta, labels=labels))
-        machine.joined = True
+        machine.joined = self._paid[name].joined = True
         self._nominated[name] = simulation.now_s + _NOMINATED_S
         self._note("ready", machine.pool, [name])
         policies = policies_of(simulation.aside.values())
@@ -254,7 +222,8 @@ class KarpenterProcess(NodeScaler):
             return
         held = self.prices.of_node(labels)
         price = held.price_in(labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")) if held is not None else None
-        self._machines[node.name] = _Machine(node, labels[NODE_POOL], price or 0.0, self._simulation.now_s)
+        self._machines[node.name] = _Machine(node, labels[NODE_POOL])
+        self._paid[node.name] = PaidNode(labels[NODE_POOL], price or 0.0, self._simulation.now_s)
         self._interrupt_later(node.name)
 
     # -- interruptions and disruption --------------------------------------------------------------------------------------
@@ -333,14 +302,13 @@ class KarpenterProcess(NodeScaler):
             empty_node(self._simulation, name, pods, _DISRUPTED, partial(self._remove, name))
 
     def _remove(self, name: str) -> None:
-        self._account()
         machine = self._machines.pop(name, None)
         if machine is None:
             return
         self._seen.pop(name, None)
         self._existed.pop(name, None)
         self._note("down", machine.pool, [name])
-        self._note_prices()
+        self._end(name)
         delete_node(self._simulation, name)
 
     def _later(self, after_s: float, call: Callable[[], None]) -> None:

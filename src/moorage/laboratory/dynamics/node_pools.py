@@ -53,7 +53,6 @@ class PoolState:
         self.members = dict.fromkeys(members)
         self.upcoming: dict[str, Node] = {}
         self._made = 0
-        self._node_s, self._since_s = 0.0, 0.0
 
     @property
     def size(self) -> int:
@@ -69,16 +68,6 @@ class PoolState:
     def sketch(self, number: int) -> Node:
         """Return a node like those that could be ordered, for an estimate."""
         return self.offer.node(1_000_000 + number)
-
-    def account(self, now_s: float) -> None:
-        """Add the node hours since the last call; call this before the number of nodes changes."""
-        self._node_s += len(self.members) * (now_s - self._since_s)
-        self._since_s = now_s
-
-    def node_hours(self, now_s: float) -> float:
-        """Return the hours that the pool's nodes existed, added up."""
-        self.account(now_s)
-        return self._node_s / 3600
 
 
 def read_pools(path: str) -> list[NodePool]:

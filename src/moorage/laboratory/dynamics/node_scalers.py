@@ -6,8 +6,9 @@ the differences of pairs are small beside the runs' own.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
@@ -31,7 +32,17 @@ class ScalingEvent(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
-class NodeScaler(ABC):
+@dataclass
+class PaidNode:
+    """A node of a pool that is paid: what an hour costs, and since when it is not accounted. ``joined``: it is there."""
+
+    pool: str
+    price: float
+    since_s: float
+    joined: bool = True
+
+
+class NodeScaler:
     """What every autoscaler in virtual time tells: what it did, and what the nodes of its pools cost over time.
 
     ``events``    what happened, in order; ``rates``: seconds, and what all nodes cost from then on, in an hour
@@ -44,18 +55,49 @@ class NodeScaler(ABC):
         self.currency, self.missing = currency, tuple(missing)
         self.events: list[ScalingEvent] = []
         self.rates: list[tuple[float, float]] = []
+        self._paid: dict[str, PaidNode] = {}
+        self._hours: dict[str, float] = {}
+        self._spent: dict[str, float] = {}
 
-    @abstractmethod
     def sizes(self) -> dict[str, int]:
         """Return the number of nodes of each pool, without those on order."""
+        held = Counter(one.pool for one in self._paid.values() if one.joined)
+        return {pool: held[pool] for pool in self._hours}
 
-    @abstractmethod
     def node_hours(self) -> dict[str, float]:
-        """Return the hours that the nodes of each pool existed, added up."""
+        """Return the hours that the nodes of each pool were paid, added up."""
+        self._account()
+        return dict(self._hours)
 
-    @abstractmethod
     def costs(self) -> dict[str, float]:
         """Return what the nodes of each pool cost so far."""
+        self._account()
+        return dict(self._spent)
+
+    def _begin(self, simulation: Simulation, pools: Iterable[str]) -> None:
+        """Begin a run without nodes that are paid."""
+        self._simulation, self._paid = simulation, {}
+        self._hours = dict.fromkeys(pools, 0.0)
+        self._spent = dict(self._hours)
+
+    def _account(self) -> None:
+        now_s = self._simulation.now_s
+        for one in self._paid.values():
+            hours, one.since_s = (now_s - one.since_s) / 3600, now_s
+            if one.pool in self._hours:
+                self._hours[one.pool] += hours
+                self._spent[one.pool] += hours * one.price
+
+    def _pay(self, name: str, pool: str, price: float, *, joined: bool = True) -> None:
+        """Pay a node from now on."""
+        self._paid[name] = PaidNode(pool, price, self._simulation.now_s, joined)
+        self._note_rate()
+
+    def _end(self, name: str) -> None:
+        """Pay a node no longer."""
+        self._account()
+        self._paid.pop(name, None)
+        self._note_rate()
 
     def cost(self) -> float:
         """Return what all nodes of the pools cost so far."""
@@ -66,8 +108,8 @@ class NodeScaler(ABC):
         spans = zip(self.rates, [time_s for time_s, _ in self.rates[1:]] + [inf], strict=True)
         return sum(rate * max(min(end, to_s) - max(begun, from_s), 0.0) for (begun, rate), end in spans) / 3600
 
-    def _note_rate(self, rate: float) -> None:
-        self.rates.append((self._simulation.now_s, rate))
+    def _note_rate(self) -> None:
+        self.rates.append((self._simulation.now_s, sum(one.price for one in self._paid.values())))
 
     def _note(self, action: str, pool: str, names: Iterable[str]) -> None:
         self.events.append(ScalingEvent(self._simulation.now_s, action, pool, tuple(names)))

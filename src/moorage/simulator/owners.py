@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, LabelSelector, ObjectMeta, OwnerReference, Pod
 from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
-from moorage.api.workloads import Job, ReplicaSet
+from moorage.api.workloads import DaemonSet, Job, ReplicaSet
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
@@ -36,6 +36,16 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
 def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerReference:
     """Return the owner reference to a controller."""
     return OwnerReference(api_version=api_version, kind=kind, name=metadata.name, uid=metadata.uid, controller=True)
+
+
+def daemon_of(daemon: DaemonSet) -> Pod:
+    """Return a pod of a DaemonSet, as its template says."""
+    meta, template = daemon.metadata, daemon.spec.template
+    made = ObjectMeta(
+        name=meta.name, namespace=meta.namespace, uid=f"daemon of {meta.namespace}/{meta.name}",
+        labels=template.metadata.labels, owner_references=(owner_reference("apps/v1", "DaemonSet", meta),),
+    )  # fmt: skip
+    return Pod(metadata=made, spec=template.spec)
 
 
 def is_active(pod: Pod) -> bool:

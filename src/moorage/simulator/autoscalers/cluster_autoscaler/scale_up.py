@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Node, ObjectMeta, Pod
+from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.cluster.controllers.workloads.daemon_set import runs_on
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED, is_daemon_pod, is_ready
@@ -27,7 +27,7 @@ from moorage.simulator.autoscalers.cluster_autoscaler.expanders import Expander,
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
 from moorage.simulator.autoscalers.instance_types import amounts
-from moorage.simulator.owners import controller_of, is_mirror, owner_reference
+from moorage.simulator.owners import controller_of, daemon_of, is_mirror
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount, pod_requests
 
@@ -164,16 +164,6 @@ def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[Daem
     return NodeTemplate(made, tuple(found))
 
 
-def daemon_of(daemon: DaemonSet) -> Pod:
-    """Return a pod of a DaemonSet, as its template says."""
-    meta, template = daemon.metadata, daemon.spec.template
-    made = ObjectMeta(
-        name=meta.name, namespace=meta.namespace, uid=f"daemon of {meta.namespace}/{meta.name}",
-        labels=template.metadata.labels, owner_references=(owner_reference("apps/v1", "DaemonSet", meta),),
-    )  # fmt: skip
-    return Pod(metadata=made, spec=template.spec)
-
-
 # -- estimates ---------------------------------------------------------------------------------------------------------
 
 
@@ -282,11 +272,10 @@ class ResourceBounds:
     """
 
     def __init__(self, nodes: Iterable[Node], flags: AutoscalerFlags, *, lowest: bool) -> None:
-        sizes = [_cores_and_memory(node) for node in nodes]
-        memory = tuple(amount << 30 for amount in flags.memory_total)
-        bounds = (flags.cores_total, memory)
-        used = (sum(size[0] for size in sizes), sum(size[1] for size in sizes))
-        self.left = [max(have - low if lowest else high - have, 0) for have, (low, high) in zip(used, bounds, strict=True)]
+        sizes = [(0, 0), *map(_cores_and_memory, nodes)]
+        bounds = (flags.cores_total, tuple(gib << 30 for gib in flags.memory_total))
+        pairs = zip(map(sum, zip(*sizes, strict=True)), bounds, strict=True)
+        self.left = [max(have - low if lowest else high - have, 0) for have, (low, high) in pairs]
 
     def allowed(self, node: Node, count: int) -> tuple[int, tuple[str, ...]]:
         """Return how many of ``count`` such nodes the bounds allow, and the resources that they exceed."""

@@ -25,7 +25,7 @@ from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
 from moorage.simulator.autoscalers.karpenter.topology import Bools, Census, Ints
-from moorage.simulator.owners import is_active
+from moorage.simulator.owners import daemon_of, is_active
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 
@@ -536,22 +536,13 @@ def _offer(known: dict[str, list[tuple[Taint, ...]]], value: str, taints: tuple[
 
 def daemons_of(sets: Iterable[DaemonSet]) -> list[Pod]:
     """Return a pod of each DaemonSet, as its template says: what it limits and does not request, it requests."""
-    return [
-        Pod(
-            metadata=ObjectMeta(
-                name=held.name, namespace=held.namespace, uid=f"daemon of {held.namespace}/{held.name}",
-                labels=held.spec.template.metadata.labels,
-            ),
-            spec=structs.replace(
-                held.spec.template.spec,
-                containers=tuple(map(_requesting, held.spec.template.spec.containers)),
-                init_containers=tuple(map(_requesting, held.spec.template.spec.init_containers)),
-            ),
-        )
-        for held in sets
-    ]  # fmt: skip
 
+    def asking(held: Container) -> Container:
+        requests = {**held.resources.limits, **held.resources.requests}
+        return structs.replace(held, resources=structs.replace(held.resources, requests=requests))
 
-def _requesting(held: Container) -> Container:
-    given = held.resources
-    return structs.replace(held, resources=structs.replace(given, requests={**given.limits, **given.requests}))
+    found = []
+    for pod in map(daemon_of, sets):
+        containers, first = tuple(map(asking, pod.spec.containers)), tuple(map(asking, pod.spec.init_containers))
+        found.append(structs.replace(pod, spec=structs.replace(pod.spec, containers=containers, init_containers=first)))
+    return found

@@ -53,6 +53,11 @@ def is_active(pod: Pod) -> bool:
     return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
+def is_owned_by(pod: Pod, kind: str) -> bool:
+    """Return True if an object of this kind owns a pod, as its controller or not."""
+    return any(owner.kind == kind for owner in pod.metadata.owner_references)
+
+
 def is_mirror(pod: Pod) -> bool:
     """Return True for a mirror pod, which a kubelet created for a static pod."""
     return _MIRROR in pod.metadata.annotations

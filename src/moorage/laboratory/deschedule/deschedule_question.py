@@ -31,6 +31,7 @@ from moorage.simulator.descheduler.cycle import run_cycle
 from moorage.simulator.descheduler.evictor import DefaultEvictor, Evictor
 from moorage.simulator.descheduler.policy import DeschedulerPolicy, DeschedulerProfile
 from moorage.simulator.descheduler.scene import PodReport, Scene
+from moorage.simulator.owners import is_owned_by
 from moorage.simulator.pod_books import State
 
 _TERMINATING = "1970-01-01T00:00:00Z"
@@ -81,7 +82,7 @@ class _Run:
         self._first: dict[str, Pod] = {}
         self._paths: dict[str, list[str]] = {}
         self._before = self._pending()
-        self._daemons = frozenset(pod.metadata.uid for pod in course.simulation.pods.values() if _is_daemon(pod))
+        self._daemons = frozenset(pod.metadata.uid for pod in course.simulation.pods.values() if is_owned_by(pod, "DaemonSet"))
         self._busy_before = self._busy()
         self._protected: Counter[str] = Counter()
         self.cycles: list[moves.CycleReport] = []
@@ -240,7 +241,3 @@ def read_pod_reports(files: Iterable[str], *, recursive: bool = False) -> dict[s
             if uid:
                 found[uid] = msgspec.convert(tree.get("status") or {}, PodReport)
     return found
-
-
-def _is_daemon(pod: Pod) -> bool:
-    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)

@@ -21,7 +21,7 @@ from moorage.api.selectors import compile_label_selector
 from moorage.errors import InputError
 from moorage.simulator.descheduler.policy import SYSTEM_CRITICAL, PluginArgs, protections
 from moorage.simulator.descheduler.scene import NO_EVICTION, Scene
-from moorage.simulator.owners import is_mirror
+from moorage.simulator.owners import is_mirror, is_owned_by
 
 _EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 _SOURCE: Final = "kubernetes.io/config.source"
@@ -138,7 +138,7 @@ class DefaultEvictor:
             one.empty_dir is not None or one.host_path is not None for one in volumes
         ):
             yield "pod has local storage and is protected against eviction"
-        if "DaemonSetPods" in self._protects and any(one.kind == "DaemonSet" for one in owners):
+        if "DaemonSetPods" in self._protects and is_owned_by(pod, "DaemonSet"):
             yield "daemonset pods are protected against eviction"
         if "PodsWithPVC" in self._protects:
             yield from self._claims(pod)

@@ -27,7 +27,7 @@ from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, wit
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import is_active
+from moorage.simulator.owners import is_active, is_owned_by
 
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 _DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
@@ -108,7 +108,7 @@ class Karpenter:
             bound[pod.spec.node_name].append(pod)
         waiting = [
             pod for pod in bound.pop("", ())
-            if is_active(pod) and not pod.spec.scheduling_gates and not scene.is_daemon(pod) and not scene.is_mirror(pod)
+            if is_active(pod) and not pod.spec.scheduling_gates and scene.is_evicted(pod)
             and not pod.status.nominated_node_name
         ]  # fmt: skip
         prices, overlaid = with_overlays(prices, documents)
@@ -266,7 +266,7 @@ class Karpenter:
             return ""
         if self._is_protected(pod):
             return f'Pod has "{_DO_NOT_DISRUPT}" annotation (Pod={pod.namespace}/{pod.name})'
-        if scene.is_mirror(pod) or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
+        if is_owned_by(pod, "Node") or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
             return ""
         names = [one for one in self._budgets if covers(one, pod)]
         keys = " ".join(f"{one.namespace}/{one.name}" for one in names)

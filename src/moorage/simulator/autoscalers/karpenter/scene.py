@@ -25,7 +25,7 @@ from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
 from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
 from moorage.simulator.autoscalers.karpenter.topology import Bools, Census, Ints
-from moorage.simulator.owners import daemon_of, is_active
+from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 
@@ -174,24 +174,15 @@ _EPHEMERAL: Final = frozenset({
 })  # fmt: skip
 
 
-def is_daemon(pod: Pod) -> bool:
-    """Return True for a pod of a DaemonSet."""
-    return _owned_by(pod, "DaemonSet")
-
-
-def is_mirror(pod: Pod) -> bool:
-    """Return True for a static pod, which its node owns."""
-    return _owned_by(pod, "Node")
-
-
-def _owned_by(pod: Pod, kind: str) -> bool:
-    return any(owner.kind == kind for owner in pod.metadata.owner_references)
+def is_evicted(pod: Pod) -> bool:
+    """Return False for a pod that belongs to its node: of a DaemonSet, or static."""
+    return not is_owned_by(pod, "DaemonSet") and not is_owned_by(pod, "Node")
 
 
 def is_reschedulable(pod: Pod) -> bool:
     """Return True for a pod that needs a place if its node goes."""
-    leaving = pod.metadata.deletion_timestamp is not None and _owned_by(pod, "StatefulSet")
-    return (is_active(pod) or leaving) and not is_daemon(pod) and not is_mirror(pod)
+    leaving = pod.metadata.deletion_timestamp is not None and is_owned_by(pod, "StatefulSet")
+    return (is_active(pod) or leaving) and is_evicted(pod)
 
 
 def needs_of(pod: Pod) -> dict[str, int]:
@@ -363,7 +354,7 @@ class PoolCluster:
             if pod.status.phase not in ENDED_PHASES:
                 needs = self.vector(needs_of(pod))
                 left -= needs
-                running += needs if is_daemon(pod) else 0
+                running += needs if is_owned_by(pod, "DaemonSet") else 0
         wanted = self.vector({})
         known = keys.of_labels(held.labels)
         for pod in self.daemons:

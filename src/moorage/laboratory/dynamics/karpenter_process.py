@@ -31,7 +31,7 @@ from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, wit
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.judgement import UNKNOWN, Karpenter, facts_of
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
-from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE, KeyRequirement
+from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
 from moorage.state.pod_info import PodInfo
 
 #: --batch-idle-duration and --batch-max-duration; how often Karpenter looks for nodes to disrupt, and how long it then waits.
@@ -196,7 +196,9 @@ class KarpenterProcess(NodeScaler):
         price, _, held, offering = min(offers, key=lambda one: one[:2])
         self._made += 1
         name = f"{claim.pool.name}-{self._made:04d}"
-        node = launched(held, offering, _registered_later(claim), name, claim.pool.taints)
+        # A node is registered later.
+        asked = {key: one for key, one in claim.requirements.items() if key not in {scene.REGISTERED, scene.INITIALIZED}}
+        node = launched(held, offering, asked, name, claim.pool.taints)
         self._machines[node.name] = _Machine(node, claim.pool.name, joined=False)
         self._note("up", claim.pool.name, [node.name])
         self._pay(node.name, claim.pool.name, price, joined=False)
@@ -313,8 +315,3 @@ class KarpenterProcess(NodeScaler):
 
     def _later(self, after_s: float, call: Callable[[], None]) -> None:
         self._simulation.call_at(self._simulation.now_s + after_s, call)
-
-
-def _registered_later(claim: LaunchClaim) -> dict[str, KeyRequirement]:
-    """Return what a claim requires of a node before it is registered."""
-    return {key: asked for key, asked in claim.requirements.items() if key not in {scene.REGISTERED, scene.INITIALIZED}}

@@ -59,11 +59,6 @@ class AutoscalerFlags(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
 
 
-def _bounds(text: str) -> Bounds:
-    low, _, high = text.partition(":")
-    return int(low), int(high)
-
-
 def _expander(text: str) -> str:
     read_expander(",".join(one for one in text.split(",") if one != "priority") or "random")
     return text
@@ -71,7 +66,8 @@ def _expander(text: str) -> str:
 
 #: How the text of a flag is read, by the type of its field.
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "str": _expander, "int": int, "float": float, "bool": parse_bool, "Seconds": duration_seconds, "Bounds": _bounds,
+    "str": _expander, "int": int, "float": float, "bool": parse_bool, "Seconds": duration_seconds,
+    "Bounds": lambda text: tuple(map(int, text.partition(":")[::2])),
 }  # fmt: skip
 #: Flags that say nothing about decisions.
 _SILENT: Final = frozenset({

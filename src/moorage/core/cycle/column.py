@@ -374,8 +374,8 @@ class KeyColumn:
         """Run PreFilter and PreScore again after nodes were updated. Return False if they answer otherwise than before."""
         if self._others and [version(snapshot.table) for version in self._others] != self._versions:
             return False
-        if not self.steps.pre_filter and not self.steps.pre_score:
-            return True
+        if self._rule is not None or not (self.steps.pre_filter or self.steps.pre_score):
+            return True  # plugins with a rule answer in the same way whatever the nodes are
         judges, plan = Judges(self.steps, pod, snapshot), self.plan
         if not judges.found.agrees_with(self.found):
             return False

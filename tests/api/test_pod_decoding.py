@@ -41,6 +41,19 @@ def document(number: int = 0, node: str = "", token: str = "bcdfg", **spec: Any)
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("given_first", [False, True])
+def test_how_a_spec_is_encoded_does_not_depend_on_earlier_pods(given_first):
+    default = {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}], "tolerations": [{"key": "a"}]}
+    given = {
+        "containers": [{"name": "c", "ports": [{"containerPort": 80, "protocol": "TCP"}], "imagePullPolicy": "Always"}],
+        "restartPolicy": "Always", "schedulerName": "default-scheduler", "tolerations": [{"key": "a", "operator": "Equal"}],
+    }  # fmt: skip
+    decoder = PodDecoder()
+    for spec in (given, default) if given_first else (default, given):
+        text = msgspec.json.encode({"metadata": document()["metadata"], "spec": spec})
+        assert msgspec.json.encode(decoder.decode(text).spec) == msgspec.json.encode(PLAIN(text).spec)
+
+
 @pytest.mark.parametrize("indent", [None, 4])
 def test_copies_share_all_that_is_equal(indent):
     decoder = PodDecoder()
@@ -160,4 +173,6 @@ def test_random_pods_equal_those_decoded_one_by_one(parts):
     for number, (spec, status, order) in enumerate(parts):
         whole = {"metadata": document(number)["metadata"], "spec": spec, "status": status}
         text = msgspec.json.encode({name: whole[name] for name in order})
-        assert decoder.decode(text) == plain(text)
+        decoded, alone = decoder.decode(text), plain(text)
+        assert decoded == alone
+        assert msgspec.json.encode(decoded.spec) == msgspec.json.encode(alone.spec)

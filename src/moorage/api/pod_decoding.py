@@ -12,10 +12,11 @@ pods with that text are decoded as they are.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import fields, force_setattr, replace
 
 from moorage.api.core import ContainerStatus, Object, ObjectMeta, OwnerReference, Pod, PodCondition, PodSpec, PodStatus, Volume
 
@@ -65,7 +66,7 @@ class PodDecoder:
         self._conditions: dict[bytes, tuple[PodCondition, ...]] = {}
         self._labels: dict[bytes, tuple[dict[str, str], tuple[OwnerReference, ...]]] = {}
         self._words: dict[str, str] = {}
-        self._parts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._parts: dict[bytes, tuple[Any, ...]] = {}
 
     def text_of(self, text: bytes | msgspec.Raw) -> PodText:
         """Return a pod with its metadata decoded.
@@ -127,14 +128,18 @@ class PodDecoder:
             self._share_words(one)
         for holder, name in ((spec, "tolerations"), *[(container, "ports") for container in spec.containers]):
             if part := getattr(holder, name):
-                force_setattr(holder, name, parts.get(part) or _remembered(parts, part, part))
+                force_setattr(holder, name, parts.get(key := _encode(part)) or _remembered(parts, key, part))
         return spec
 
     def _share_words(self, part: msgspec.Struct, *names: str) -> None:
-        """Replace strings, and those in dictionaries, by equal ones of earlier objects, in these fields or in all."""
-        for name in names or part.__struct_fields__:
+        """Replace strings, and those in dictionaries, by equal ones of earlier objects, in these fields or in all.
+
+        A default stays the object that it is, because that is how an encoder knows what to leave out.
+        """
+        defaults = _defaults(type(part))
+        for name in names or defaults:
             value = getattr(part, name)
-            if type(value) is str and value:
+            if type(value) is str and value is not defaults[name]:
                 force_setattr(part, name, self._words.setdefault(value, value))
             elif type(value) is dict:
                 force_setattr(part, name, self._with_known_words(value))
@@ -199,6 +204,11 @@ class PodDecoder:
         self._share_words(metadata, "namespace", "generate_name", "creation_timestamp")
         if not metadata.annotations:
             force_setattr(metadata, "annotations", _NOTHING)
+
+
+@lru_cache
+def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {one.name: one.default for one in fields(kind)}
 
 
 def _remembered(table: dict[K, V], key: K, value: V) -> V:

@@ -15,7 +15,7 @@ import moorage
 from moorage.laboratory.compare.queue_runs import queue_metrics
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.batch_jobs import queued_cluster
-from moorage.simulator.kueue.trace_works import works_of_trace
+from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import capacity_of
 

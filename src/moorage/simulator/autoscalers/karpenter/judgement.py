@@ -162,14 +162,11 @@ class Karpenter:
         if not self.now_s:
             yield "the time: the input does not say when it was taken, so consolidateAfter and budgets' schedules do not count"
         managed = [held for held in self.cluster.nodes if held.managed]
-        without = sum(held.name not in self._facts and not held.coming for held in managed)
-        if without:
+        if without := sum(held.name not in self._facts and not held.coming for held in managed):
             yield f"NodeClaims of {without} of {len(managed)} nodes: they count as consolidatable"
-        unknown = sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed if prices.of_node(held.labels) is None})
-        if unknown:
+        if unknown := sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed if prices.of_node(held.labels) is None}):
             yield f"instance types that the file does not have: {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}"
-        unready = sorted(held.pool.name for held in self.cluster.templates if held.told)
-        for name in unready:
+        for name in sorted(held.pool.name for held in self.cluster.templates if held.told):
             yield f'types of NodePool "{name}": its requirements leave none of the file'
 
     # -- new nodes -------------------------------------------------------------------------------------------------------

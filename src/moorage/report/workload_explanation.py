@@ -17,9 +17,7 @@ from moorage.report.queue_report import amount_text, time_text
 from moorage.report.style import cells, columns, item, paragraph, together
 
 _STATES: Final = {
-    "started": "runs",
-    "nodes": "has quota and waits for nodes",
-    "checks": "has quota and waits for admission checks",
+    "started": "runs", "nodes": "has quota and waits for nodes", "checks": "has quota and waits for admission checks",
     "quota": "waits for quota",
     "topology": "waits for room in the topology of its nodes",
     "turn": "waits behind others of its queue",
@@ -27,7 +25,7 @@ _STATES: Final = {
     "pods ready": "waits until the pods of other jobs are ready",
     "queue": "waits for a queue that cannot admit it",
     "given up": "was given up",
-}
+}  # fmt: skip
 
 
 class NeededQuota(Struct, frozen=True, rename="camel"):

@@ -19,13 +19,12 @@ from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assig
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, QuotaNode
-from moorage.simulator.kueue.refusals import refusal_for
 from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
 from moorage.simulator.kueue.settings import GATES, STRATEGIES, UsageRules
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
-from moorage.simulator.kueue.waiting import FairOrder, QueueEntry, Requeue, Waiting, classical_order
+from moorage.simulator.kueue.waiting import FairOrder, QueueEntry, Requeue, Waiting, classical_order, refusal_for
 from moorage.simulator.kueue.workloads import Amounts, Key, ScanState, Workload
 
 _WAITING: Final = "WaitingForQuota"

@@ -171,16 +171,11 @@ class Assignment:
         return "; ".join(parts)
 
     def admission(self) -> tuple[Assigned, ...]:
+        chosen = self.flavors_by_pod_set()
+        used = [{resource: one.requests.get(resource, 0) for resource in one.flavors} for one in self.pod_sets]
         return tuple(
-            Assigned(
-                one.name,
-                one.count,
-                {resource: chosen.flavor for resource, chosen in one.flavors.items()},
-                {resource: one.requests.get(resource, 0) for resource in one.flavors},
-                one.placed,
-                one.delayed,
-            )
-            for one in self.pod_sets
+            Assigned(one.name, one.count, chosen[one.name], usage, one.placed, one.delayed)
+            for one, usage in zip(self.pod_sets, used, strict=True)
         )
 
     def flavors_by_pod_set(self) -> dict[str, dict[str, str]]:
@@ -215,16 +210,9 @@ def requested(workload: Workload, counts: Sequence[int] | None = None) -> list[t
 
 
 def assign_flavors(
-    workload: Workload,
-    queue: ClusterQueue,
-    flavors: Mapping[str, Flavor],
-    oracle: Oracle,
-    cycle: int,
-    *,
-    fair: bool = False,
-    counts: Sequence[int] | None = None,
-    trees: Mapping[str, TopologyTree] = MappingProxyType({}),
-) -> Assignment:
+    workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], oracle: Oracle, cycle: int, *,
+    fair: bool = False, counts: Sequence[int] | None = None, trees: Mapping[str, TopologyTree] = MappingProxyType({}),
+) -> Assignment:  # fmt: skip
     """Choose flavors, and places in their topologies, for the workload, reduced to ``counts`` pods if they are given."""
     assignment = Assignment(ScanState([], queue.generation, cycle, workload.shape))
     search = _Search(workload, queue, flavors, oracle, fair, assignment, trees)
@@ -392,14 +380,10 @@ class _Search:
         if total <= free:
             return Possibility.FIT, height, "", ""
         text = lacking_text(key, total - free)
-        if self.queue.quota(key).nominal >= total or may_reclaim or self._preempts_while_borrowing():
+        if may_reclaim or may_ask(self.queue, key, total, fair=self.fair):
             possibility, height = self.oracle(key, total)
             return possibility, height, text, ""
         return Possibility.NO_FIT, height, text, Reason.WAITING
-
-    def _preempts_while_borrowing(self) -> bool:
-        rules = self.queue.preemption
-        return rules.borrow != "Never" or (self.fair and rules.reclaim != "Never")
 
     def _stops(self, grade: Grade) -> bool:
         if grade.possibility in {Possibility.NO_FIT, Possibility.NO_CANDIDATES}:
@@ -487,6 +471,12 @@ def _place(assignment: Assignment, workload: Workload, queue: ClusterQueue, tree
         else:
             for request in (each for requests in asked.values() for each in requests):
                 assignment.set_mode(Mode.PREEMPT, request.name)
+
+
+def may_ask(queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:
+    """Return whether a search asks for victims because of the amount or the rules of the queue, wherever it would borrow."""
+    rules = queue.preemption
+    return queue.quota(key).nominal >= amount or rules.borrow != "Never" or (fair and rules.reclaim != "Never")
 
 
 def lacking_text(key: Key, missing: int) -> str:

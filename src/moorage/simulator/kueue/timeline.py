@@ -95,14 +95,9 @@ class QueueTimeline:
     """Drives an admission and a simulated cluster together. ``zero_s`` is the time of the admission at the beginning."""
 
     def __init__(
-        self,
-        simulation: SimulatedCluster,
-        admission: QueueAdmission,
-        works: Iterable[QueuedWork],
-        settings: Settings,
-        zero_s: float,
-        titles: dict[str, str],
-    ) -> None:
+        self, simulation: SimulatedCluster, admission: QueueAdmission, works: Iterable[QueuedWork], settings: Settings,
+        zero_s: float, titles: dict[str, str],
+    ) -> None:  # fmt: skip
         self.admission = admission
         self.works = [TimedWork(work, work.arrival_s) for work in works]
         self.nowhere: list[TimedWork] = []
@@ -157,16 +152,6 @@ class QueueTimeline:
             self._ask_for_cycles()
         else:
             self.nowhere.append(one)
-
-    def _note_end_of_work(self) -> None:
-        """Queue works again that were set aside until now, or all of them if no other is left that could end."""
-        self._ends += 1
-        last = not self._holding
-        for one, (_, due) in list(self._set_aside.items()):
-            if one.work.workload.reserved_at is None and (last or due <= self._ends):
-                del self._set_aside[one]
-                self.admission.add(one.work.workload, self._zero_s + self._now)
-                self._ask_for_cycles()
 
     def _ask_for_cycles(self) -> None:
         if not self._cycles_due:
@@ -412,7 +397,12 @@ class QueueTimeline:
         self._changes += 1
         self._close(one, "")
         self.admission.release(one.work.workload)
-        self._note_end_of_work()
+        self._ends += 1
+        for other, (_, due) in list(self._set_aside.items()):  # if none is left that could end, all are queued again
+            if other.work.workload.reserved_at is None and (not self._holding or due <= self._ends):
+                del self._set_aside[other]
+                self.admission.add(other.work.workload, self._zero_s + self._now)
+                self._ask_for_cycles()
         self._ask_to_wake()
 
     def _close(self, one: TimedWork, reason: str) -> None:
@@ -440,14 +430,14 @@ class QueueTimeline:
         if rules.by_eviction:
             workload.order_time = self._zero_s + self._now
         self._evict(one, "PodsReadyTimeout")
-        self._simulation.at(self._now + wait_s, lambda: self._retry(one))
 
-    def _retry(self, one: TimedWork) -> None:
-        workload = one.work.workload
-        workload.requeue_at = None
-        if not one.holds and not one.deactivated and one not in self._set_aside:
-            self.admission.add(workload, self._zero_s + self._now)
-            self._ask_for_cycles()
+        def retry() -> None:
+            workload.requeue_at = None
+            if not one.holds and not one.deactivated and one not in self._set_aside:
+                self.admission.add(workload, self._zero_s + self._now)
+                self._ask_for_cycles()
+
+        self._simulation.at(self._now + wait_s, retry)
 
     def _deactivate(self, one: TimedWork, why: str) -> None:
         if one.holds:
@@ -465,6 +455,7 @@ class QueueTimeline:
             text = f"evicted again and again, last because of {reason}, while no other job arrives or ends"
             self._set_aside[one] = text, self._ends + min(2**one.asides, _MOST_ENDS)
             one.asides += 1
+        leaving: list[Seen] = []
         for uid in list(one.pods):
             pod, record = self._simulation.pods.get(uid), self._simulation.records.get(uid)
             if pod is None or not pod.spec.node_name:
@@ -476,10 +467,10 @@ class QueueTimeline:
             record = self._record(pod)
             self._lose(one, record)
             record.state, record.preempted_by = State.PREEMPTED, by
-            leaving = self._simulation.leaving(pod)
+            leaving.append(Seen(self._simulation.leaving(pod)))
             own = pod.spec.termination_grace_period_seconds
-            self._simulation.tell([Seen(leaving)])
             self._simulation.at(self._now + (30 if own is None else own), partial(self._drop, uid))
+        self._simulation.tell(leaving)
         one.placed.clear()
         if not one.work.until_gone:
             one.pods.clear()

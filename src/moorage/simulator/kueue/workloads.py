@@ -27,15 +27,9 @@ Amounts = dict[Key, int]
 
 #: Fields of a pod that tell one workload from another for the queue, beside its containers.
 _SHAPE: Final = (
-    "nodeSelector",
-    "affinity",
-    "tolerations",
-    "runtimeClassName",
-    "priority",
-    "topologySpreadConstraints",
-    "overhead",
+    "nodeSelector", "affinity", "tolerations", "runtimeClassName", "priority", "topologySpreadConstraints", "overhead",
     "resourceClaims",
-)
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -196,11 +190,7 @@ class Workload:
         held = self.admission[at]
         usage = {resource: amount // held.count * count for resource, amount in held.usage.items()}
         less = {(held.flavors[resource], resource): amount - usage[resource] for resource, amount in held.usage.items()}
-        self.admission = (
-            *self.admission[:at],
-            replace(held, count=count, usage=usage),
-            *self.admission[at + 1 :],
-        )
+        self.admission = (*self.admission[:at], replace(held, count=count, usage=usage), *self.admission[at + 1 :])
         for key, amount in less.items():
             self.usage[key] -= amount
         return less

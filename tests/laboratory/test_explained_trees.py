@@ -78,6 +78,27 @@ def test_a_tree_that_runs_and_a_group_that_never_fits(cpu, state):
     assert explained(a_cluster(cpu), "podgroup/a").state == state
 
 
+@pytest.mark.parametrize(
+    ("cpu", "room", "said"),
+    [
+        (0, 0, "can never start here: the cluster holds none of the 4 pods that it needs, even without other pods."),
+        (3, 1, "can never start here: the cluster holds at most 3 of the 4 pods that it needs, even without other pods."),
+        (6, 0, "cannot start: none of the 4 pods that it needs fit together."),
+        (6, 3, "cannot start: 3 of the 4 pods that it needs fit together."),
+    ],
+)
+def test_the_pods_that_fit_are_those_that_are_tried_first(cpu, room, said):
+    request = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu - room)}}}]}
+    other = {"metadata": {"name": "other", "namespace": "x"}, "spec": {**request, "nodeName": "n1"}}
+    objects = [a_node("n1", str(cpu), "r1"), a_group("a", 4), *pods_of("a", 4)]
+    objects += [{"apiVersion": "v1", "kind": "Pod", **other}] if cpu > room else []
+    answer = explained(moorage.Cluster.from_objects(*objects, feature_gates=GATES, release="1.37"), "podgroup/a")
+    assert answer.summary == f"x/a {said}"
+    assert "  as kube-scheduler 1.37.1, by its source, not compared" in answer.text().splitlines()
+    fits = [part.pods for part in answer.parts if part.state == "fits"]
+    assert fits == [tuple(f"a-{at}" for at in range(room))][: bool(room)]
+
+
 def test_without_the_gate_there_is_no_tree():
     answer = explained(a_cluster("3", GATES), "podgroup/a")
     assert answer.state == "scheduled"

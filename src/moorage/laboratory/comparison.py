@@ -357,7 +357,7 @@ def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | Non
     if setting.queues is not None:
         inputs = [with_fields(inputs[at - len(inputs)], queues=queued) for at, queued in enumerate(setting.queues)]
     names = [
-        name or f"{one.where}, kube-scheduler {held.release}"
+        name or f"{one.where}, kube-scheduler {held.release}{held.gates.emulated.basis}"
         for name, one, held in zip(setting.names, options, loaded, strict=True)
     ]
     places = [NodePlaces.of(one.nodes) for one in inputs]

@@ -191,8 +191,8 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     def _before_and_after(self) -> list[str]:
         changes = self.request.question.get("changes", ())
-        release = self.request.release
-        lines = [f"as kube-scheduler {release}"] if self.NAMES_RELEASE and RELEASES.get(release, CURRENT) is not CURRENT else []
+        release = RELEASES.get(self.request.release, CURRENT)
+        lines = [f"as kube-scheduler {release}{release.basis}"] if self.NAMES_RELEASE and release is not CURRENT else []
         lines += [f"before: {self.before.summary}"] if self.before is not None else []
         lines += [f"with the changes: {' · '.join(changes)}"] if changes else []
         lines += [stopped_text(self.stopped)] if self.stopped is not None else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from moorage.api.releases import CURRENT, RELEASES
 from moorage.basis.printable import one_line, some
 from moorage.report.claims_and_groups import claim_tables, group_table
 from moorage.report.obstacles import EVERY, Narrowing, obstacle_lines
@@ -78,7 +79,8 @@ def headline(run: Run) -> str:
 
 
 def _styled_headline(run: Run, style: Style) -> str:
-    semantics = f"(kube-scheduler {run.release} semantics, seed {run.seed})"
+    basis = RELEASES.get(run.release, CURRENT).basis
+    semantics = f"(kube-scheduler {run.release} semantics{basis}, seed {run.seed})"
     is_long = style.fits and len(_counts(run, PLAIN)) + len(semantics) >= style.width
     return f"{_counts(run, style)}{f'{chr(10)}  ' if is_long else ' '}{style.dim(semantics)}"
 

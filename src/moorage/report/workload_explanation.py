@@ -272,10 +272,10 @@ class GangExplanation(Answer, frozen=True, kw_only=True):
             blocks.append("\n".join(["What starts it (any one of these):", *self._way_lines(wide)]))
         elif self.state in {"waiting", "never"}:
             blocks.append("No change that starts it was found.")
-        tried = (
-            "The engine tried each of these. " if self.proof.runs else "All of its pods are equal: these hold by arithmetic. "
-        )
-        if self.state == "waiting" and not any(one.kind == "room" for one in self.ways):
+        has_room = any(one.kind == "room" for one in self.ways)
+        equal = f"All of its pods are equal: these hold by arithmetic{'; the engine placed the others' if has_room else ''}. "
+        tried = "The engine tried each of these. " if self.proof.runs else equal
+        if self.state == "waiting" and not has_room:
             tried = "No set of other pods was found that may leave, by budgets and priorities, and makes room. "
         if self.ways and self.state != "incomplete":
             blocks.append(paragraph(f"{tried}{'' if wide else 'Commands and all names: -o wide'}".rstrip()))

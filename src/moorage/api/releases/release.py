@@ -62,8 +62,8 @@ class Release:
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     #: The versions of ``scheduling.k8s.io`` in which pod groups and workloads are served.
     group_versions: tuple[str, ...] = ("v1alpha2",)
-    #: Its decisions were compared with kube-scheduler's of this release; if False, they only follow its source code.
-    compared: bool = True
+    #: What texts add to its name if its decisions only follow its source code; "": they were compared with kube-scheduler's.
+    basis: str = ""
     #: It has the plugins, algorithm providers and configuration rules of 1.19 to 1.21.
     legacy_flags: bool = False
     #: It has kube-scheduler's flags for plain HTTP ports and for a Policy.

@@ -255,8 +255,7 @@ class Loaded:
     @property
     def heading(self) -> str:
         """Return a line that names the release and the source of the configuration."""
-        how = "" if self.gates.emulated.compared else ", by its source, not compared"
-        return f"rules of Kubernetes {self.release}{how} ({self.source})"
+        return f"rules of Kubernetes {self.release}{self.gates.emulated.basis} ({self.source})"
 
 
 def load_any(text: bytes, where: str, rules: ReleaseRules, emulate: str | None = None) -> Loaded:

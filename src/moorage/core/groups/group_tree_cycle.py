@@ -96,9 +96,7 @@ class TreeCycle:
 
     # -- one group ------------------------------------------------------------------------------------------------------
 
-    def _try(
-        self, node: GroupNode, within: NodeView | None, results: _Results, kept: list[AssumedMember]
-    ) -> Asking[_Result]:  # fmt: skip
+    def _try(self, node: GroupNode, within: NodeView | None, results: _Results, kept: list[AssumedMember]) -> Asking[_Result]:
         """Try a group within these nodes. ``results`` gets what became of it and of those below; what fits stays assumed."""
         if isinstance(node.group, CompositePodGroup):
             result = yield from self._by_placement(node, within, results, kept)
@@ -120,7 +118,7 @@ class TreeCycle:
 
     def _by_placement(
         self, node: GroupNode, within: NodeView | None, results: _Results, kept: list[AssumedMember]
-    ) -> Asking[_Result]:  # fmt: skip
+    ) -> Asking[_Result]:
         whole, group = self._whole, self._group(node)
         placements = run_placement_generate(group.profile, group.info, whole.cluster.snapshot, within)
         if isinstance(placements, Status):

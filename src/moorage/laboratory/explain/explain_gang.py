@@ -54,7 +54,7 @@ _SUMMARIES: Final = {
     "preempting": "starts once the pods that it preempts have left",
     "fits": "waits, although the {needed} pods that it needs fit together now",
     "tree": "waits for other groups of its tree, {root}: the {needed} pods that it needs fit together now",
-    "never": "can never start here: {where} holds at most {ever} of the {needed} pods that it needs, even without other pods",
+    "never": "can never start here: {holds} of the {needed} pods that it needs, even without other pods",
     "waiting": "cannot start: {largest} of the {needed} pods that it needs fit together",
 }
 
@@ -128,6 +128,7 @@ class _Gang:
         for pod in () if self.members is None else self.members.unscheduled:
             why = self._held_by(pod)
             (self.held.setdefault(why, []) if why else self.waiting).append(pod)
+        self.waiting.sort(key=self._turn)
         self.least = (None if self.group is None else self.group.min_count) or 1
         self.absent = max(0, self.least - len(self.placed) - len(self.waiting))
         self.needed = max(0, self.least - len(self.placed))
@@ -135,6 +136,11 @@ class _Gang:
         self.topology = next(iter(keys), None)
         root = self.group and self.cluster.scheduler.gates.serves("CompositePodGroup") and root_of(self.group, snapshot)
         self.tree = below(root, snapshot) if isinstance(root, CompositePodGroup) else None
+
+    def _turn(self, pod: PodInfo) -> tuple[float, ...]:
+        """Sort key of the waiting pods: as they are tried."""
+        queued = self.cluster.scheduler.queue.get(pod.uid)
+        return (-pod.priority, *((queued.initial_attempt or 0.0, queued.initial_order) if queued else ()))
 
     def _held_by(self, pod: PodInfo) -> str:
         scheduler = self.cluster.scheduler
@@ -171,7 +177,8 @@ class _Gang:
         }  # fmt: skip
         if self.probes and state in {"waiting", "never", "incomplete"}:  # last: a trial may replace the state
             self._search(state, room, now, ever, usable, wanted)
-        return self._answer(request, state, {"largest": largest, "needed": wanted, "ever": limit, "where": named}, fields)
+        holds = f"{named} holds {f'at most {limit}' if limit else 'none'}"
+        return self._answer(request, state, {"largest": largest or "none", "needed": wanted, "holds": holds}, fields)
 
     def _state(self, largest: int, limit: int, wanted: int) -> str:
         if not self.needed:
@@ -238,7 +245,6 @@ class _Gang:
         scheduler, (namespace, _, name) = self.cluster.scheduler, self.key.partition("/")
         state, profile = scheduler.state, scheduler.profiles[self.waiting[0].spec.scheduler_name]
         found = [one for pod in self.waiting if (one := scheduler.queue.get(pod.uid)) is not None]
-        found.sort(key=lambda one: (-one.pod.priority, one.initial_attempt or 0.0, one.initial_order))  # as they are tried
         group = QueuedGroup(GroupInfo(namespace, name, tuple(one.pod for one in found)), profile, tuple(found))
         self.runs += 1
         with self.cluster.transaction():

@@ -212,29 +212,28 @@ class GangRoom:
 
     # -- filling ---------------------------------------------------------------------------------------------------------
 
-    def now(self, wanted: Sequence[int] | None = None) -> Filling:
+    def now(self) -> Filling:
         """Return how many pods fit now."""
-        return self.filled(self.free, [one.open_now for one in self.classes], wanted)
+        return self.filled(self.free, [one.open_now for one in self.classes])
 
     def ever(self) -> Filling:
         """Return how many pods fit once all others but those that stay are gone: more never fit."""
         return self.filled(self.free_ever, [one.open_ever for one in self.classes])
 
-    def filled(self, free: IntArray, open_rows: Sequence[BoolArray], wanted: Sequence[int] | None = None) -> Filling:
+    def filled(self, free: IntArray, open_rows: Sequence[BoolArray]) -> Filling:
         """Return how many pods fit into what is free, in the best of several orders of classes and rows."""
-        wanted = self.wanted if wanted is None else wanted
         counts = np.zeros((len(self.domains), len(self.classes)), dtype=np.int64)
         left = free.copy()
         for order, rows in self._orders(free):
-            found, rest = self._fill(free, open_rows, order, rows, wanted)
+            found, rest = self._fill(free, open_rows, order, rows)
             better = found.sum(axis=1) > counts.sum(axis=1)
             counts[better] = found[better]
             chosen = np.isin(self.domain, np.flatnonzero(better))
             left[chosen] = rest[chosen]
-        most = np.maximum(self._most(free, open_rows, wanted), counts.sum(axis=1))
+        most = np.maximum(self._most(free, open_rows), counts.sum(axis=1))
         if len(self.classes) > 1:
             for at in np.flatnonzero(most > counts.sum(axis=1)).tolist():
-                best = self._exactly(at, free, open_rows, wanted)
+                best = self._exactly(at, free, open_rows)
                 if best is not None:
                     counts[at], most[at] = best, sum(best)
         return Filling(counts, most, left)
@@ -260,7 +259,7 @@ class GangRoom:
         return np.where(open_rows & (self.domain >= 0), most, 0)
 
     def _fill(
-        self, free: IntArray, open_rows: Sequence[BoolArray], order: Sequence[int], rows: IntArray, wanted: Sequence[int]
+        self, free: IntArray, open_rows: Sequence[BoolArray], order: Sequence[int], rows: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Fill every domain with the classes in order, on rows in order. Return the counts and what stays free."""
         left = free.copy()
@@ -272,55 +271,53 @@ class GangRoom:
             fits = self.capacity(at, left, open_rows[at])[rows]
             before = np.concatenate(([0], np.cumsum(fits)))
             begun = before[starts][of_domain] if len(self.domains) else before[:-1]
-            taken = np.clip(wanted[at] - (before[:-1] - begun), 0, fits)
+            taken = np.clip(self.wanted[at] - (before[:-1] - begun), 0, fits)
             taken[of_domain < 0] = 0
             left[rows] -= taken[:, None] * self.needs[at]
             np.add.at(counts[:, at], of_domain[of_domain >= 0], taken[of_domain >= 0])
         return counts, left
 
-    def _most(self, free: IntArray, open_rows: Sequence[BoolArray], wanted: Sequence[int]) -> IntArray:
+    def _most(self, free: IntArray, open_rows: Sequence[BoolArray]) -> IntArray:
         """Return an upper bound for each domain: by the rows of each class, and by the sums of each resource."""
         number, held = len(self.domains), self.domain >= 0
         by_class = np.zeros(number, dtype=np.int64)
         any_open = np.zeros(len(free), dtype=bool)
         for at, mask in enumerate(open_rows):
-            fits = np.minimum(self.capacity(at, free, mask), wanted[at])
+            fits = np.minimum(self.capacity(at, free, mask), self.wanted[at])
             sums = np.bincount(self.domain[held], weights=fits[held], minlength=number).astype(np.int64)
-            by_class += np.minimum(sums, wanted[at])
+            by_class += np.minimum(sums, self.wanted[at])
             any_open |= fits > 0
         among = held & any_open
         most = by_class
         for at in range(len(self.resources)):
             total = np.bincount(self.domain[among], weights=np.clip(free[among, at], 0, None), minlength=number)
-            asked = np.sort(np.repeat(self.needs[:, at], wanted))
+            asked = np.sort(np.repeat(self.needs[:, at], self.wanted))
             most = np.minimum(most, np.searchsorted(np.cumsum(asked), total, side="right"))
         return most
 
-    def _exactly(
-        self, domain: int, free: IntArray, open_rows: Sequence[BoolArray], wanted: Sequence[int]
-    ) -> tuple[int, ...] | None:
+    def _exactly(self, domain: int, free: IntArray, open_rows: Sequence[BoolArray]) -> tuple[int, ...] | None:
         """Return the largest part of a domain by trying every split over its rows; None if that takes too long."""
         rows = np.flatnonzero(self.domain == domain).tolist()
-        if len(rows) > _MOST_ROWS or sum(wanted) > _MOST_PODS:
+        if len(rows) > _MOST_ROWS or sum(self.wanted) > _MOST_PODS:
             return None
-        reached: set[tuple[int, ...]] = {(0,) * len(wanted)}
+        reached: set[tuple[int, ...]] = {(0,) * len(self.wanted)}
         steps = 0
         for row in rows:
-            limits = [self._on_row(at, free[row], bool(mask[row]), wanted[at]) for at, mask in enumerate(open_rows)]
+            limits = [self._on_row(at, free[row], bool(mask[row])) for at, mask in enumerate(open_rows)]
             every = np.array(list(product(*(range(limit + 1) for limit in limits))), dtype=np.int64)
             splits = every[(every @ self.needs <= np.clip(free[row], 0, None)).all(axis=1)].tolist()
             steps += len(reached) * len(splits)
             if steps > _MOST_STEPS:
                 return None
             reached = {
-                tuple(min(count + more, most) for count, more, most in zip(counts, split, wanted, strict=True))
+                tuple(min(count + more, most) for count, more, most in zip(counts, split, self.wanted, strict=True))
                 for counts in reached
                 for split in splits
             }
         return max(reached, key=sum)
 
-    def _on_row(self, at: int, free: IntArray, is_open: bool, wanted: int) -> int:
-        asked = self.needs[at] > 0
+    def _on_row(self, at: int, free: IntArray, is_open: bool) -> int:
+        asked, wanted = self.needs[at] > 0, self.wanted[at]
         fits = int((np.clip(free[asked], 0, None) // self.needs[at][asked]).min(initial=wanted)) if is_open else 0
         return min(fits, 1 if self.classes[at].pods[0].host_ports else fits, wanted)
 

@@ -146,6 +146,7 @@ def explain(**given: Any) -> int:
     kinds = (*jobs_named, *kinds_of_autoscaler(given))
     begun = BEGUN.get(ClusterToRead(given["kubeconfig"], given["context"]))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
+        progress.say("explaining …")
         jobs = (explain_groups(given, asked) or explain_jobs(given, asked)) if jobs_named else None
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)

@@ -168,6 +168,7 @@ class DynamicResources(
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
             derived_attributes=gates.serves("DRADerivedAttributes"),
+            node_resources=gates.serves("DRANodeAllocatableResources"),
             takes_shares_again=self.rules.takes_shares_again,
             undoes_refusals=self.rules.undoes_refusals,
             shares_counters=self.rules.shares_counters,

@@ -68,7 +68,6 @@ class TreeCycle:
 
     def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
         """Try to place the tree, then undo it all. No pod preempts by itself, whatever ``post_filter``."""
-        del post_filter
         results: _Results = {}
         kept: list[AssumedMember] = []
         try:

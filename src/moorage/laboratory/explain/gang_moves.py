@@ -21,7 +21,7 @@ from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.explain.gang_room import Filling, GangRoom
 from moorage.state.pod_groups import group_key
-from moorage.state.view import BoolArray, IntArray, PodInfo
+from moorage.state.view import IntArray, PodInfo
 
 #: Among up to so many pods, every set is tried.
 _FEW: Final = 14
@@ -145,10 +145,8 @@ class RoomSearch:
         return None
 
     def _filled(self, units: Iterable[_Unit]) -> Filling:
-        return self.room.filled(self.room.without(one for unit in units for one in unit), self._open())
-
-    def _open(self) -> list[BoolArray]:
-        return [one.open_ever for one in self.room.classes]
+        open_rows = [one.open_ever for one in self.room.classes]
+        return self.room.filled(self.room.without(one for unit in units for one in unit), open_rows)
 
     # -- every set -------------------------------------------------------------------------------------------------------
 

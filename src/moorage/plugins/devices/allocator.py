@@ -413,7 +413,8 @@ class DeviceSearch:
         shared = self._options.consumable_capacity and offer.shared
         if self._in_use(ask, claim, offer) and not (ask.admin and shared):
             return False
-        has_counters = shared and self._options.shares_counters and self._is_shared_already(offer)
+        shares = shared and self._options.shares_counters
+        has_counters = shares and (self._ledger.consumed(offer.id) is not None or offer.id in self._sharing)
         reserves = bool(offer.device.consumes_counters) and not has_counters
         if reserves and not (self._options.partitions and self._counters.take(candidate)):
             return False
@@ -429,6 +430,9 @@ class DeviceSearch:
                 taking.discard(claim)
             self._put_back(candidate, reserves)
             return False
+        if self._options.node_resources and offer.device.node_allocatable_resource_mappings:
+            text = f"device {'/'.join(offer.id)} stands for resources of its node (gate DRANodeAllocatableResources)"
+            raise AskError(f", request {ask.name}: {text}, which are not counted here", claim)
         self._undo[claim].append((reserves, offer.id in self._sharing))
         consumed = consumed_by(ask.capacity, offer.device.capacity) if shared else None
         if consumed is not None:
@@ -437,9 +441,6 @@ class DeviceSearch:
                 totals[name] = totals.get(name, 0) + amount.nano
         self._devices[claim].append(DeviceChoice(ask, offer, consumed))
         return True
-
-    def _is_shared_already(self, offer: SliceDevice) -> bool:
-        return self._ledger.consumed(offer.id) is not None or offer.id in self._sharing
 
     def _put_back(self, candidate: DeviceCandidate, reserves: bool) -> None:
         """Release the counters of a refused device; up to 1.36.2 they stay consumed for the rest of the search."""

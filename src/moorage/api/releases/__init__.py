@@ -33,7 +33,7 @@ def _release(name: str) -> Release:
     )
     gates = gates_of(found.series)
     deciding = {**gates.deciding, **{gate: gate_of(step) for gate, step in row.get("gates", {}).items()}}
-    closed = {gate: False for gate in (_release(TODAY).gates if name != TODAY else ()) if gate not in deciding}
+    closed = {gate: False for of in ("1.36", Release(TODAY).series) for gate in gates_of(of).deciding if gate not in deciding}
     return replace(
         found,
         own_flags=found.own_flags - {*row.get("without_own_flags", ())},

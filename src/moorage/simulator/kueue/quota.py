@@ -158,10 +158,10 @@ class QuotaNode:
 
     def turn(self, *, upward: bool = True) -> None:
         """Exchange, from here to the root, what is in use with what is left once the victims of the cycle are gone."""
-        self.tick()
         node: QuotaNode | None = self
         while node is not None:
             if node.left is not node.usage:
+                self.tick()
                 node.usage, node.left = node.left, node.usage
                 node._share = node._over = None
             node = node.parent if upward else None

@@ -92,6 +92,11 @@ def text_width() -> int:
     return _width.get()
 
 
+def are_tables_fitted() -> bool:
+    """Return whether tables are made as narrow as the lines."""
+    return _fits.get()
+
+
 @contextmanager
 def lines_of(width: int | None, end: str = "") -> Iterator[None]:
     """Lay out texts in lines of this width while the block runs, and tables without the ``end`` that names of nodes share.

@@ -24,7 +24,7 @@ from moorage.report.answer import Stopped, plain, stopped_text
 from moorage.report.comparison import interval_text
 from moorage.report.gates import MetricComparison, amount_text, difference_text, json_number, kind_of, title_of
 from moorage.report.run_document import API_VERSION
-from moorage.report.style import columns, item, lines_of, text_width
+from moorage.report.style import are_tables_fitted, columns, item, lines_of, text_width
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 # The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
@@ -286,7 +286,8 @@ def sweep_text(found: SweepResult) -> str:
     if found.stopped is not None:
         parts[0] += "\n" + item(stopped_text(found.stopped))
     tables = {name: _table(name, groups, found, baseline) for name in names}
-    if any(len(line) > text_width() for table in tables.values() for line in table.splitlines()):
+    lines = (line for table in tables.values() for line in table.splitlines())
+    if are_tables_fitted() and any(len(line) > text_width() for line in lines):
         tables = {name: _table(name, groups, found, baseline, is_short=True) for name in names}
         parts.append("\n".join(_legend(found, baseline)))
     parts += [f"{title_of(name)}\n{table}" for name, table in tables.items()]

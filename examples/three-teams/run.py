@@ -51,7 +51,7 @@ def play(trace, documents):
     """Return the report on the queues after the trace."""
     cluster = ClusterInput(nodes=trace.nodes)
     queued = queued_cluster(cluster, documents, lambda objects: works_of_trace(trace, objects, documents))
-    return queued.played(Options())
+    return queued.report(queued.run(Options())[1].ended_s)
 
 
 def main():

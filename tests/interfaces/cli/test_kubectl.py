@@ -20,6 +20,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli import live_reading
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
+from moorage.interfaces.cli.man import man_pages
 from moorage.interfaces.cli.questions import explain as explain_module
 from moorage.laboratory.redact import live_cache
 from moorage.live.client.rest import Rest
@@ -297,6 +298,18 @@ def test_the_cluster_is_read_while_the_command_is_loaded(words, read, monkeypatc
     with suppress(click.ClickException, click.exceptions.Exit, MoorageError):
         kubectl.main(words, standalone_mode=False)
     assert begun == ([] if read is None else [live_reading.ClusterToRead(*read)])
+
+
+def test_a_command_that_names_a_job_keeps_its_short_option_for_help(monkeypatch):
+    monkeypatch.setattr(explain_module.explain, "_help_option", None)  # click keeps it, with the names of the first context
+
+    def refuse(source, words):
+        raise InputError("no cluster")
+
+    monkeypatch.setattr(live_reading, "begin_reading", refuse)
+    with suppress(InputError):
+        kubectl.main(["explain", "job/a"], standalone_mode=False)
+    assert r"\-h, \-\-help" in dict(man_pages())["moorage-explain"]
 
 
 def test_what_fails_in_the_thread_fails_in_the_command(tmp_path):

@@ -41,7 +41,7 @@ class _KubectlCommands(Commands):
             from moorage.interfaces.cli.live_reading import ClusterToRead, begin_reading  # what loads before the command does
 
             kubeconfig, context = (_value(args, f"--{name}") or ctx.params[name] for name in ("kubeconfig", "context"))
-            kinds = _kinds(args)
+            kinds = _kinds(ctx, args)
             begun = begin_reading(ClusterToRead(kubeconfig, context, kinds, is_kept=not kinds), sys.argv[1:])
             if (known := begun.known.result()) is not None:  # as soon as that is known
                 print_styled(known[0])
@@ -55,13 +55,14 @@ class _KubectlCommands(Commands):
         return command
 
 
-def _kinds(args: list[str]) -> tuple[str, ...]:
+def _kinds(ctx: click.Context, args: list[str]) -> tuple[str, ...]:
     """Return the kinds that a command reads because of the names of jobs among its words."""
     if args[0] != "explain" or not any("/" in word for word in args):
         return ()
     from moorage.interfaces.cli.questions.explain import explain, kinds_of_jobs  # only these need the command now
 
-    return kinds_of_jobs(explain.make_parser(click.Context(explain)).parse_args(args[1:])[0].get("pods") or ())
+    parser = explain.make_parser(click.Context(explain, ctx))  # a command keeps the -h of the first context
+    return kinds_of_jobs(parser.parse_args(args[1:])[0].get("pods") or ())
 
 
 def _value(words: Sequence[str], option: str) -> str | None:

@@ -76,13 +76,17 @@ _PLAIN: Final = frozenset({
     "together", "validate", "with_queue",
 })  # fmt: skip
 
+#: The files of Moorage that an answer depends on: modules and tables.
+_CODE: Final = frozenset({".py", ".toml", ".json"})
+
 
 class BegunReading:
     """A reading in a thread for a question, the words of a command. ``known``: the text of the answer and the exit status."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        code = (Path(folder, one) for folder, _, files in os.walk(folder_of("moorage")) for one in files if one.endswith(".py"))
-        newest = max((one.stat().st_mtime_ns for one in code), default=0)  # in a checkout, the code changes within a version
+        found = (Path(folder, one) for folder, _, files in os.walk(folder_of("moorage")) for one in files)
+        parts = (one.stat().st_mtime_ns for one in found if one.suffix in _CODE)
+        newest = max(parts, default=0)  # in a checkout, the code changes within a version
         self._question = repr((words, output_style(), newest))
         self._cache: LiveCache | None = None
         self._state = self._taken_at = ""

@@ -45,8 +45,9 @@ from moorage.plugins.volumes.csi_volumes import (
     CsiVolume,
     PodCsiVolumes,
     needed_volumes,
+    volume_of_claim,
 )
-from moorage.plugins.volumes.pod_claims import class_of_claim, uses_claim, volume_signature
+from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.pod_requests import amount
@@ -184,37 +185,8 @@ def volumes_of(
     """Return the CSI volumes of a pod on a node that has migrated these in-tree plugins."""
     claims = snapshot.objects(PersistentVolumeClaim)
     named = (claims.get(use.key) for use in pod.volumes.claims if not use.ephemeral) if pod.volumes is not None else ()
-    found = (_volume_of(claim, plugins, migration, snapshot) for claim in named if claim is not None)
+    found = (volume_of_claim(claim, snapshot, plugins, migration.translate) for claim in named if claim is not None)
     return frozenset(volume for volume in found if volume is not None)
-
-
-def _volume_of(
-    claim: PersistentVolumeClaim, plugins: frozenset[str], migration: csi_migration.Migration, snapshot: Snapshot
-) -> CsiVolume | None:
-    volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
-    if volume is None:
-        return _volume_to_be_made(claim, plugins, snapshot)
-    if volume.spec.csi is not None:
-        driver, handle = volume.spec.csi.driver, volume.spec.csi.volume_handle
-        return CsiVolume(driver, handle) if driver and handle else None
-    if csi_migration.in_tree_plugin(volume.spec) not in plugins:
-        return None
-    try:
-        known = migration.translate(volume)
-    except csi_migration.MigrationError:
-        return None
-    return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
-
-
-def _volume_to_be_made(claim: PersistentVolumeClaim, plugins: frozenset[str], snapshot: Snapshot) -> CsiVolume | None:
-    """Return the volume that the claim's class will provision; None if it is unknown or does not count."""
-    storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
-    if storage_class is None:
-        return None
-    driver: str | None = storage_class.provisioner
-    if csi_migration.is_in_tree_plugin(storage_class.provisioner):
-        driver = csi_migration.driver_of(storage_class.provisioner) if storage_class.provisioner in plugins else None
-    return CsiVolume(driver, "", claim.key) if driver else None
 
 
 # -- 1.22 and later ----------------------------------------------------------------------------------------------------

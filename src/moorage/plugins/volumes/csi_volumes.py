@@ -65,7 +65,7 @@ def needed_volumes(
             return PodCsiVolumes(missing=f"looking up PVC {use.key}: {claim_not_found(use.name)}")
         if use.ephemeral and not is_owned_by(claim, pod):
             return PodCsiVolumes(fault=not_owned(claim, pod))
-        volume = _volume_of(claim, snapshot, migrated=migrated)
+        volume = volume_of_claim(claim, snapshot, migrated)
         if volume is not None:
             found[volume] = None
     try:
@@ -87,23 +87,31 @@ def _inline(pod: PodInfo, migrated: Collection[str]) -> Iterator[CsiVolume]:
             yield CsiVolume(known.driver, known.handle)
 
 
-def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: Collection[str]) -> CsiVolume | None:
+def volume_of_claim(
+    claim: PersistentVolumeClaim, snapshot: Snapshot, migrated: Collection[str],
+    translate: Callable[[PersistentVolume], csi_migration.MigratedVolume | None] = csi_migration.translated,
+) -> CsiVolume | None:  # fmt: skip
+    """Return the volume of a claim as its driver sees it; None if it does not count.
+
+    ``migrated``   the in-tree plugins that have migrated
+    ``translate``  how their volumes are translated
+    """
     volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
-        return _volume_to_be_made(claim, snapshot, migrated=migrated)
+        return _volume_to_be_made(claim, snapshot, migrated)
     csi = volume.spec.csi
     if csi is not None:
         return CsiVolume(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
     if csi_migration.in_tree_plugin(volume.spec) not in migrated:
         return None
     try:
-        known = csi_migration.translated(volume)
+        known = translate(volume)
     except csi_migration.MigrationError:
         return None
     return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
 
 
-def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: Collection[str]) -> CsiVolume | None:
+def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, migrated: Collection[str]) -> CsiVolume | None:
     """Return the volume that the claim's class will provision; None if it is unknown or does not count."""
     storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
     if storage_class is None:

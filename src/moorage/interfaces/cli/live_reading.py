@@ -77,16 +77,15 @@ _PLAIN: Final = frozenset({
 })  # fmt: skip
 
 #: The files of Moorage that an answer depends on: modules and tables.
-_CODE: Final = frozenset({".py", ".toml", ".json"})
+_CODE: Final = (".py", ".toml", ".json")
 
 
 class BegunReading:
     """A reading in a thread for a question, the words of a command. ``known``: the text of the answer and the exit status."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        found = (Path(folder, one) for folder, _, files in os.walk(folder_of("moorage")) for one in files)
-        parts = (one.stat().st_mtime_ns for one in found if one.suffix in _CODE)
-        newest = max(parts, default=0)  # in a checkout, the code changes within a version
+        code = (f"{folder}/{one}" for folder, _, files in os.walk(folder_of("moorage")) for one in files if one.endswith(_CODE))
+        newest = max((os.stat(one).st_mtime_ns for one in code), default=0)  # in a checkout, the code changes within a version
         self._question = repr((words, output_style(), newest))
         self._cache: LiveCache | None = None
         self._state = self._taken_at = ""

@@ -54,6 +54,15 @@ def test_how_a_spec_is_encoded_does_not_depend_on_earlier_pods(given_first):
         assert msgspec.json.encode(decoder.decode(text).spec) == msgspec.json.encode(PLAIN(text).spec)
 
 
+@pytest.mark.parametrize("status", [{}, {"status": {}}, {"status": {"phase": "Pending"}}], ids=["none", "empty", "pending"])
+def test_a_pod_is_encoded_as_without_sharing(status):
+    """The digest of an input in JSON is that of the same input in YAML, which is decoded without sharing."""
+    decoder = PodDecoder()
+    for one in ({"status": {}}, status):
+        text = msgspec.json.encode({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}, **one})
+        assert msgspec.json.encode(decoder.decode(text)) == msgspec.json.encode(PLAIN(text))
+
+
 @pytest.mark.parametrize("indent", [None, 4])
 def test_copies_share_all_that_is_equal(indent):
     decoder = PodDecoder()

@@ -42,6 +42,8 @@ _WITHOUT_NODE: Final = re.compile(rb",\s*\0|\0(?:\s*,\s*)?")
 _PROBE: Final = "probe."
 #: Every empty dictionary: the decoder makes one for each field.
 _NOTHING: Final[dict[str, Any]] = {}
+#: The status of every pod whose text has none. An encoder leaves out this object alone, not an equal one.
+_NO_STATUS: Final[PodStatus] = Pod().status
 _encode: Final = msgspec.msgpack.Encoder().encode
 _read_spec: Final = msgspec.json.Decoder(PodSpec).decode
 _read_status: Final = msgspec.json.Decoder(PodStatus).decode
@@ -51,7 +53,7 @@ class PodText(Object):
     """A pod whose spec and status are not decoded yet."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw()
 
 
 class PodDecoder:
@@ -164,6 +166,8 @@ class PodDecoder:
         Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
         """
         text = bytes(read.status)
+        if not text:
+            return _NO_STATUS
         if len(text) > _SHORT_STATUS:
             return self._long_status(text)
         status = self._short_statuses.get(text)

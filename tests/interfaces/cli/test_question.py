@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from moorage.api.core import Node
 from moorage.api.meta import ObjectMeta
@@ -148,6 +149,14 @@ def test_the_digest_depends_on_objects_alone(tmp_path):
     assert input_digest(cluster) == input_digest(again)
     fewer = ClusterInput(nodes=cluster.nodes[1:], pods=cluster.pods)
     assert input_digest(fewer) != input_digest(ClusterInput(nodes=cluster.nodes, pods=cluster.pods))
+
+
+def test_the_digest_is_that_of_the_same_objects_in_json(tmp_path):
+    waiting = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
+    documents = [waiting, {**waiting, "metadata": {"name": "b"}, "status": {}}]
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump_all(documents))
+    (tmp_path / "a.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+    assert input_digest(read([tmp_path / "a.yaml"])) == input_digest(read([tmp_path / "a.json"]))
 
 
 def test_a_text_says_when_the_cluster_was_read_and_what_was_not(moorage, tmp_path):

@@ -11,8 +11,8 @@ from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gat
 from moorage.basis import table_of
 
 __all__ = [
-    "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release", "find_release",
-    "why_unknown",
+    "AFTER_1_36", "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release",
+    "find_release", "why_unknown",
 ]  # fmt: skip
 
 #: The release that is emulated by default.
@@ -20,13 +20,14 @@ TODAY: Final = "1.36"
 #: Fields whose items a row of the table adds to those of the release that it is like.
 _ADDED: Final = ("lacks", "lacks_flags", "own_flags")
 
-_ROWS: Final[dict[str, Mapping[str, Any]]] = table_of("moorage.api.releases", "releases.toml")
+_ROWS: Final[dict[str, Mapping[str, Any]]] = dict(table_of("moorage.api.releases", "releases.toml"))
+_READ_BY_DEFAULT: Final = _ROWS.pop("default")
 
 
 @cache
 def _release(name: str) -> Release:
     """Return the release of a row of ``releases.toml``."""
-    row = _ROWS[name]
+    row = {**_ROWS[name], **(_READ_BY_DEFAULT if name == TODAY else {})}
     base = _release(row["like"]) if "like" in row else Release(name)
     found = replace(
         base, name=name, **{field.name: _value(row, field.name, base) for field in fields(base) if field.name in row}
@@ -67,8 +68,11 @@ EARLIER: Final = _ORDER[_ORDER.index(CURRENT) - 1 : len(LEGACY) - 1 : -1]
 #: The releases after ``CURRENT``, which only ``--emulate`` selects, oldest first.
 LATER: Final = _ORDER[_ORDER.index(CURRENT) + 1 :]
 
+#: The releases after 1.36, whose variants name the release in which a rule begins, oldest first.
+AFTER_1_36: Final = _ORDER[_ORDER.index(RELEASES["1.36"]) + 1 :]
+
 #: Version → the listed release with the same scheduler.
-_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.3": TODAY}
+_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.3": "1.36"}
 
 
 def find_release(version: str) -> Release | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from moorage.api.releases import CURRENT, Release
+from moorage.api.releases import AFTER_1_36, CURRENT, Release
 from moorage.basis import table_of
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_plugins import default_plugins
@@ -26,10 +26,10 @@ _TRAITS: Final = tuple((trait, *row) for trait, row in _TABLE["traits"].items())
 
 
 def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
-    """Yield what the plugins of a profile do differently in 1.36 than in ``release``."""
+    """Yield what the plugins of a profile do differently in the default release than in ``release``."""
     devices = "DynamicResources"
     if devices in profile.points.get("filter", ()) and devices not in profile.points.get("score", ()):
-        yield f"{devices} scores in the default profile of 1.36, with weight 2, and not in this profile"
+        yield f"{devices} scores in the default profile of {CURRENT.series}, with weight 2, and not in this profile"
     yield from (f"{name} {text}" for name, _, text in _changed(profile, release, CURRENT))
 
 
@@ -69,7 +69,7 @@ def _changed_traits(older: Release, newer: Release) -> Iterator[str]:
 def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterator[tuple[str, str, str]]:
     """Yield a plugin, the last release with an old rule, and what the plugin does in later releases."""
     running = {name for names in profile.points.values() for name in names}
-    is_later = _number(newer.name) > _number(CURRENT.name)
+    is_later = newer in AFTER_1_36
     varying = {*older.variants, *(newer.variants if is_later else ()), *(() if older.counts_sidecar_ports else ("NodePorts",))}
     for name, changes in _CHANGES.items():
         for ended, text in changes.items():
@@ -86,19 +86,19 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def gained_plugins(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[str]:
-    """Yield a line for each default plugin of 1.36 that neither the profile nor the release's default profile runs."""
+    """Yield a line for each plugin of the default profile that neither the profile nor the release's default profile runs."""
     running = {name for names in profile.points.values() for name in names}
     before = {plugin.name for plugin in default_plugins(gates)}
     for plugin in default_plugins(FeatureGates()):
         if plugin.name not in before and plugin.name not in running:
-            yield f"{plugin.name} is a default plugin of 1.36 and does not run in this profile"
+            yield f"{plugin.name} is a default plugin of {CURRENT.series} and does not run in this profile"
 
 
 def without_refused(args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments of a profile's plugins without those that 1.36 refuses, and a note for each one removed."""
+    """Return the arguments of a profile's plugins without those that the default release refuses, and a note for each."""
     strategy = args.get(_FIT, {}).get(_STRATEGY, {})
     if strategy.get("type") == _RATIO or strategy.get("requestedToCapacityRatio") is None:
         return args, []
     plain = {name: value for name, value in strategy.items() if name != "requestedToCapacityRatio"}
-    note = f"{_FIT}: requestedToCapacityRatio has no effect with type {strategy.get('type')}, and 1.36 refuses it"
+    note = f"{_FIT}: requestedToCapacityRatio has no effect with type {strategy.get('type')}, and {CURRENT.series} refuses it"
     return {**args, _FIT: {**args[_FIT], _STRATEGY: plain}}, [note]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
+from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
 from moorage.api.quantity import is_decimal_integer, parse_int64
 from moorage.api.requirements import NODE_OPERATORS, Requirement, aggregate, invalid, not_supported, requirement_faults
 from moorage.errors import Fault
@@ -93,6 +93,12 @@ _EXACT: Final = frozenset(["", "Equal", "Exists"])
 # -- node selectors ----------------------------------------------------------------------------------------------------
 
 _FIELD_OPERATORS = ("In", "NotIn")
+
+
+def required_nodes(spec: PodSpec) -> NodeSelector | None:
+    """Return a pod's required node affinity; None if it has none."""
+    affinity = spec.affinity and spec.affinity.node_affinity
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
 
 @dataclass(frozen=True, slots=True)

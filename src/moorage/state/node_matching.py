@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.core import Node, NodeSelector, Taint, Toleration
-from moorage.api.node_selectors import find_untolerated, tolerance
+from moorage.api.node_selectors import find_untolerated, required_nodes, tolerance
 from moorage.api.selectors import NodeSelectorMatcher, NodeTerm, Requirement, compile_node_selector
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -53,8 +53,7 @@ class RequiredNodeAffinity(NamedTuple):
 
 def required_node_affinity(pod: PodInfo) -> RequiredNodeAffinity:
     """Return the pod's nodeSelector and its required node affinity, compiled. Parse errors stay with their terms."""
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    required = required_nodes(pod.spec)
     return RequiredNodeAffinity(pod.spec.node_selector, _compiled(required) if required else None)
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from moorage.api.core import NodeSelectorRequirement, PodSpec
+from moorage.api.core import NodeSelectorRequirement, Pod, PodSpec, Toleration
+from moorage.api.node_selectors import required_nodes
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -159,54 +160,44 @@ def exists(key: str) -> KeyRequirement:
     return KeyRequirement(key, complement=True)
 
 
-def add_to(held: dict[str, KeyRequirement], more: Iterable[KeyRequirement]) -> None:
-    """Narrow requirements by others."""
+def add_to(held: dict[str, KeyRequirement], more: Iterable[KeyRequirement]) -> dict[str, KeyRequirement]:
+    """Narrow requirements by others, and return them."""
     for asked in more:
         known = held.get(asked.key)
         held[asked.key] = asked if known is None else asked.intersection(known)
+    return held
 
 
 def merged(held: Requirements, *more: Requirements) -> dict[str, KeyRequirement]:
     """Return requirements narrowed by others."""
-    found = dict(held)
-    for others in more:
-        add_to(found, others.values())
-    return found
+    return add_to(dict(held), (asked for others in more for asked in others.values()))
 
 
 def of_labels(labels: Mapping[str, str]) -> dict[str, KeyRequirement]:
     """Return what labels require: each its value."""
-    found: dict[str, KeyRequirement] = {}
-    add_to(found, (one(key, "In", (value,)) for key, value in labels.items()))
-    return found
+    return add_to({}, (one(key, "In", (value,)) for key, value in labels.items()))
 
 
 def of_expressions(expressions: Iterable[NodeSelectorRequirement]) -> dict[str, KeyRequirement]:
     """Return what expressions require, all together."""
-    found: dict[str, KeyRequirement] = {}
-    add_to(found, (one(asked.key, asked.operator, asked.values) for asked in expressions))
-    return found
+    return add_to({}, (one(asked.key, asked.operator, asked.values) for asked in expressions))
 
 
 def of_data(given: Iterable[Mapping[str, Any]]) -> dict[str, KeyRequirement]:
     """Return what expressions in plain data require: key, operator, values, and minValues of NodePools."""
-    found: dict[str, KeyRequirement] = {}
-    for one_ in given:
-        values = tuple(map(str, one_.get("values") or ()))
-        add_to(found, (one(str(one_["key"]), str(one_["operator"]), values, one_.get("minValues")),))
-    return found
+    return add_to({}, (
+        one(str(held["key"]), str(held["operator"]), tuple(map(str, held.get("values") or ())), held.get("minValues"))
+        for held in given
+    ))  # fmt: skip
 
 
 def of_pod(spec: PodSpec, *, strict: bool = False) -> dict[str, KeyRequirement]:
     """Return what a pod asks of nodes: its selector, the first required term, and unless ``strict`` its heaviest preference."""
     found = of_labels(spec.node_selector)
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    if affinity is None:
-        return found
-    if not strict and (preferred := affinity.preferred_during_scheduling_ignored_during_execution):
+    affinity, required = spec.affinity and spec.affinity.node_affinity, required_nodes(spec)
+    if not strict and affinity and (preferred := affinity.preferred_during_scheduling_ignored_during_execution):
         heaviest = max(preferred, key=lambda term: term.weight)
         add_to(found, of_expressions(heaviest.preference.match_expressions).values())
-    required = affinity.required_during_scheduling_ignored_during_execution
     if required is not None and required.node_selector_terms:
         add_to(found, of_expressions(required.node_selector_terms[0].match_expressions).values())
     return found
@@ -263,3 +254,72 @@ def text_of(requirements: Requirements | Sequence[KeyRequirement]) -> str:
     """Return requirements as Karpenter prints them in events: sorted, without the host name."""
     listed = requirements.values() if isinstance(requirements, Mapping) else requirements
     return ", ".join(sorted(str(asked) for asked in listed if asked.key != HOSTNAME))
+
+
+# -- preferences -------------------------------------------------------------------------------------------------------
+# Relax a pod that fits nowhere: drop one preference after the other, in Karpenter's order.
+#
+# Source  karpenter, pkg/controllers/provisioning/scheduling/preferences.go
+
+#: Returns a pod without a preference, and what was dropped; None if it has none.
+_Step: TypeAlias = Callable[[Pod], tuple[Pod, str] | None]
+_PREFER: Final = Toleration(operator="Exists", effect="PreferNoSchedule")
+
+
+def relaxed(pod: Pod, *, tolerate: bool) -> tuple[Pod, str] | None:
+    """Return a pod without its next preference, and what was dropped; None if it has none left.
+
+    ``tolerate``  a pool has a PreferNoSchedule taint: the last step tolerates these
+    """
+    found = next((found for step in _STEPS if (found := step(pod)) is not None), None)
+    return tolerating_preferences(pod) if found is None and tolerate else found
+
+
+def without_first_term(pod: Pod) -> tuple[Pod, str] | None:
+    """Drop the first required node affinity term, but never the last."""
+    affinity, required = pod.spec.affinity, required_nodes(pod.spec)
+    if affinity is None or affinity.node_affinity is None or required is None or len(required.node_selector_terms) < 2:
+        return None
+    left = required.replace(node_selector_terms=required.node_selector_terms[1:])
+    node = affinity.node_affinity.replace(required_during_scheduling_ignored_during_execution=left)
+    made = pod.replace(spec=pod.spec.replace(affinity=affinity.replace(node_affinity=node)))
+    return made, "a required node affinity term"
+
+
+def _without_heaviest(part: Literal["pod_affinity", "pod_anti_affinity", "node_affinity"], dropped: str) -> _Step:
+    """Return the step that drops the preference with the largest weight."""
+
+    def step(pod: Pod) -> tuple[Pod, str] | None:
+        affinity = pod.spec.affinity
+        held = getattr(affinity, part, None)
+        if affinity is None or held is None or not held.preferred_during_scheduling_ignored_during_execution:
+            return None
+        terms = sorted(held.preferred_during_scheduling_ignored_during_execution, key=lambda term: -term.weight)
+        held = held.replace(preferred_during_scheduling_ignored_during_execution=tuple(terms[1:]))
+        return pod.replace(spec=pod.spec.replace(affinity=affinity.replace(**{part: held}))), dropped
+
+    return step
+
+
+def _without_spread(pod: Pod) -> tuple[Pod, str] | None:
+    held = list(pod.spec.topology_spread_constraints)
+    at = next((at for at, asked in enumerate(held) if asked.when_unsatisfiable == "ScheduleAnyway"), None)
+    if at is None:
+        return None
+    dropped, held[at] = held[at], held[-1]  # the last takes its place, as upstream
+    spec = pod.spec.replace(topology_spread_constraints=tuple(held[:-1]))
+    return pod.replace(spec=spec), f"a spread constraint on {dropped.topology_key}"
+
+
+_STEPS: Final[tuple[_Step, ...]] = (
+    without_first_term, _without_heaviest("pod_affinity", "a preferred pod affinity"),
+    _without_heaviest("pod_anti_affinity", "a preferred pod anti-affinity"),
+    _without_heaviest("node_affinity", "a preferred node affinity term"), _without_spread,
+)  # fmt: skip
+
+
+def tolerating_preferences(pod: Pod) -> tuple[Pod, str] | None:
+    """Tolerate all taints with effect PreferNoSchedule; None if the pod does."""
+    if any(held.key == "" and held.operator == "Exists" and held.effect == _PREFER.effect for held in pod.spec.tolerations):
+        return None
+    return pod.replace(spec=pod.spec.replace(tolerations=(*pod.spec.tolerations, _PREFER))), "PreferNoSchedule taints"

@@ -14,6 +14,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Node, Pod, TopologySpreadConstraint
+from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import SelectorError
 from moorage.errors import InputError
 from moorage.simulator.descheduler import removals
@@ -276,13 +277,9 @@ class _Spread(NamedTuple):
 
     @classmethod
     def of(cls, given: TopologySpreadConstraint, pod: Pod) -> _Spread:
-        rule, held = (
-            compile_spread_constraint(given, pod.metadata.labels)._replace(min_domains=1, required=True),
-            pod.spec.affinity,
-        )
-        required = held and held.node_affinity and held.node_affinity.required_during_scheduling_ignored_during_execution
-        affinity = (pod.spec.node_selector, required) if rule.honors_affinity else None
-        return cls(rule._replace(min_domains=1, required=True), affinity, pod.spec.tolerations if rule.honors_taints else None)
+        rule = compile_spread_constraint(given, pod.metadata.labels)._replace(min_domains=1, required=True)
+        affinity = (pod.spec.node_selector, required_nodes(pod.spec)) if rule.honors_affinity else None
+        return cls(rule, affinity, pod.spec.tolerations if rule.honors_taints else None)
 
     def counts(self, node: Node, pod: Pod) -> bool:
         if self.rule.honors_affinity and not selects(pod, node):

@@ -12,10 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from moorage.api.core import Node, Pod, Taint
+from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import compile_label_selector
+from moorage.plugins.node_affinity import preferred_terms
 from moorage.simulator.descheduler import scene as rules
 from moorage.simulator.descheduler.evictor import EvictionOutcome, PluginRun
 from moorage.simulator.descheduler.policy import PluginArgs
+from moorage.state.pod_info import PodInfo
 
 #: Whether something is wrong with a pod on its node.
 Due: TypeAlias = Callable[[Pod, Node], bool]
@@ -159,9 +162,9 @@ def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
             spaces.setdefault(pod.namespace, {})[pod.name] = pod
 
     def is_broken(pod: Pod, node: Node) -> bool:
-        for term, selector, names in rules.anti_affinity(pod):
-            others = (other for space in names for other in spaces.get(space, {}).values() if other.name != pod.name)
-            nodes = [known[other.spec.node_name] for other in others if selector.matches(other.metadata.labels)]
+        for term in rules.anti_affinity(pod):
+            others = (other for space in term.namespaces for other in spaces.get(space, {}).values() if other.name != pod.name)
+            nodes = [known[other.spec.node_name] for other in others if term.selector.matches(other.metadata.labels)]
             value = node.labels.get(term.topology_key)
             if any(there is node or (value is not None and value == there.labels.get(term.topology_key)) for there in nodes):
                 return True
@@ -180,22 +183,23 @@ def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
 def violating_node_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
     """RemovePodsViolatingNodeAffinity: pods whose node affinity their node no longer meets, or another meets better."""
 
-    def is_misplaced(pod: Pod, node: Node, kind: str) -> bool:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-        if affinity is None:
-            return False
-        if kind == "requiredDuringSchedulingIgnoredDuringExecution":
-            return affinity.required_during_scheduling_ignored_during_execution is not None and not rules.selects(pod, node)
-        return (
-            kind == "preferredDuringSchedulingIgnoredDuringExecution"
-            and bool(affinity.preferred_during_scheduling_ignored_during_execution)
-            and max((0, *(rules.preference(pod, other) for other in nodes))) > rules.preference(pod, node)
-        )
+    def breaks_required(pod: Pod, node: Node) -> bool:
+        return required_nodes(pod.spec) is not None and not rules.selects(pod, node)
 
-    for kind in args.node_affinity_type:
+    def misses_preferred(pod: Pod, node: Node) -> bool:
+        terms = preferred_terms(PodInfo(pod))
+        there = (node, *nodes) if terms else ()
+        weights = {one.name: sum(weight for weight, term in terms if term.matches(one.labels, one.name)) for one in there}
+        return bool(terms) and max(weights.values()) > weights[node.name]
 
-        def is_due(pod: Pod, node: Node, kind: str = kind) -> bool:
-            return is_misplaced(pod, node, kind) and any(run.scene.fits(pod, other) for other in nodes)
+    kinds = {
+        "requiredDuringSchedulingIgnoredDuringExecution": breaks_required,
+        "preferredDuringSchedulingIgnoredDuringExecution": misses_preferred,
+    }
+    for broken in (kinds[kind] for kind in args.node_affinity_type if kind in kinds):
+
+        def is_due(pod: Pod, node: Node, broken: Due = broken) -> bool:
+            return broken(pod, node) and any(run.scene.fits(pod, other) for other in nodes)
 
         _evict_each(run, _due(run, args, nodes, is_due))
 

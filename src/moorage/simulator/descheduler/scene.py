@@ -18,9 +18,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from moorage.api.core import ENDED_PHASES, Node, Pod, PodAffinityTerm, Taint
-from moorage.api.node_selectors import compile_node_selector, compile_node_term, find_untolerated
-from moorage.api.selectors import Selector, compile_label_selector, parse_selector
+from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
+from moorage.api.node_selectors import find_untolerated, required_nodes
+from moorage.api.selectors import parse_selector
+from moorage.state.affinity_terms import AffinityTerm
+from moorage.state.node_matching import required_node_affinity
+from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 
 T = TypeVar("T")
@@ -151,9 +154,7 @@ class Scene:
         """Return the schedulable nodes that a pod selects and whose taints it tolerates; copies of a pod share the answer."""
         found = self._open_of.get(id(pod))
         if found is None:
-            spec = pod.spec
-            affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-            key = _encode((spec.node_selector, affinity, spec.tolerations))
+            key = _encode((pod.spec.node_selector, required_nodes(pod.spec), pod.spec.tolerations))
             if key not in self._open:
                 self._open[key] = frozenset(
                     node.name for node in self.nodes
@@ -172,8 +173,8 @@ class Scene:
     def _is_avoided(self, pod: Pod, node: Node) -> bool:
         """Return True if the pod's own anti-affinity matches a pod of the node; the topology key must exist, no more."""
         return any(
-            other.name != pod.name and other.namespace in spaces and selector.matches(other.metadata.labels)
-            for term, selector, spaces in anti_affinity(pod) if term.topology_key in node.labels
+            other.name != pod.name and other.namespace in term.namespaces and term.selector.matches(other.metadata.labels)
+            for term in anti_affinity(pod) if term.topology_key in node.labels
             for other in self.running(node.name)
         )  # fmt: skip
 
@@ -183,29 +184,15 @@ def requested(pod: Pod) -> Mapping[str, int]:
     return pod_requests(pod, _FROM_SPEC).requests
 
 
-def anti_affinity(pod: Pod) -> list[tuple[PodAffinityTerm, Selector, frozenset[str]]]:
-    """Return a pod's required anti-affinity terms with selectors and namespaces. Namespace selectors have no effect."""
-    affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
-    terms = () if affinity is None else affinity.required_during_scheduling_ignored_during_execution
-    return [(one, compile_label_selector(one.label_selector), frozenset(one.namespaces or (pod.namespace,))) for one in terms]
+def anti_affinity(pod: Pod) -> list[AffinityTerm]:
+    """Return a pod's required anti-affinity terms. Namespace selectors have no effect."""
+    own = frozenset((pod.namespace,))
+    return [term._replace(namespaces=term.namespaces or own) for term in PodInfo(pod).required_anti_affinity]
 
 
 def selects(pod: Pod, node: Node) -> bool:
     """Return True if a pod's node selector and required node affinity match a node."""
-    labels = node.metadata.labels
-    if not all(labels.get(key) == value for key, value in pod.spec.node_selector.items()):
-        return False
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    terms = None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
-    return terms is None or compile_node_selector(terms).matches(labels, node.name)
-
-
-def preference(pod: Pod, node: Node) -> int:
-    """Return the weight that a pod's preferred node affinity gives to a node."""
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    terms = () if affinity is None else affinity.preferred_during_scheduling_ignored_during_execution
-    compiled = ((one.weight, compile_node_term(one.preference)) for one in terms)
-    return sum(weight for weight, term in compiled if term is not None and term.matches(node.labels, node.name))
+    return required_node_affinity(PodInfo(pod)).matches(node)
 
 
 def tolerates_all(pod: Pod, taints: Iterable[Taint], effects: frozenset[str] | None = None) -> bool:

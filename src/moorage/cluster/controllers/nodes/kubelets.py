@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.names import check_dns1123_subdomain
-from moorage.api.node_selectors import compile_node_selector, find_untolerated
+from moorage.api.node_selectors import find_untolerated
 from moorage.api.quantity import QuantityError, sign
-from moorage.api.selectors import selector_from_map
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
@@ -31,6 +30,7 @@ from moorage.cluster.controllers.nodes.node_lifecycle import with_old_labels
 from moorage.cluster.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
 from moorage.errors import InputError
 from moorage.plugins import node_affinity, node_ports
+from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount, is_counted, pod_requests
 
@@ -88,7 +88,7 @@ def _counts(pod: Document) -> bool:
 
 def _rejections(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
     yield from _shortages(asked, node, others)
-    if not _affinity_matches(pod, node):
+    if not required_node_affinity(PodInfo(pod)).matches(node):
         yield _failed("NodeAffinity", node_affinity.REASON)
     if any(wanted.clashes(held) for wanted in asked.ports for other in others for held in other.ports):
         yield _failed("NodePorts", node_ports.REASON)
@@ -118,15 +118,6 @@ def _shortages(asked: _Requests, node: Node, others: list[_Requests]) -> Iterato
 def _out_of(name: str, wanted: int, used: int, has: int) -> tuple[str, str]:
     text = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {has}"
     return f"OutOf{name}", text
-
-
-def _affinity_matches(pod: Pod, node: Node) -> bool:
-    """Return True if the pod's node selector and required node affinity match the node."""
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if not selector_from_map(pod.spec.node_selector).matches(node.labels):
-        return False
-    return required is None or compile_node_selector(required).matches(node.labels, node.name)
 
 
 # -- kubelets ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage.api import core
 from moorage.api.decode import decode
-from moorage.api.node_selectors import compile_node_selector, find_untolerated
+from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
 from moorage.api.selectors import selector_from_map
 from moorage.api.workloads import DaemonSet
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
@@ -85,7 +85,7 @@ def runs_on(spec: core.PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callabl
     The pod must tolerate taints with one of ``effects``.
     """
     selector = selector_from_map(spec.node_selector)
-    required = _required(spec)
+    required = required_nodes(spec)
     matcher = None if required is None else compile_node_selector(required)
     tolerated: dict[tuple[core.Taint, ...], bool] = {}
     tolerations = daemon_tolerations(spec)
@@ -123,18 +123,12 @@ def pod_node(pod: core.Pod) -> str:
     """
     if pod.spec.node_name:
         return pod.spec.node_name
-    required = _required(pod.spec)
+    required = required_nodes(pod.spec)
     for term in required.node_selector_terms if required else ():
         for asked in term.match_fields:
             if asked.key == "metadata.name" and asked.operator == "In" and len(asked.values) == 1:
                 return asked.values[0]
     return ""
-
-
-def _required(spec: core.PodSpec) -> core.NodeSelector | None:
-    if spec.affinity is None or spec.affinity.node_affinity is None:
-        return None
-    return spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
 
 
 def nodes_in_need(daemon_set: DaemonSet, nodes: Iterable[core.Node], held: Iterable[core.Pod]) -> list[core.Node]:

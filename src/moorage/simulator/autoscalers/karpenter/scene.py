@@ -23,7 +23,6 @@ from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
-from moorage.simulator.autoscalers.karpenter.preferences import tolerating_preferences, without_first_term
 from moorage.simulator.autoscalers.karpenter.topology import Bools, Census, Ints
 from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
@@ -396,7 +395,7 @@ class PoolCluster:
 
         Source  karpenter, pkg/controllers/provisioning/scheduling/scheduler.go, isDaemonPodCompatible
         """
-        pod = (tolerating_preferences(daemon) or (daemon, ""))[0]
+        pod = (keys.tolerating_preferences(daemon) or (daemon, ""))[0]
         if find_untolerated(pool.taints, pod.spec.tolerations) is not None:
             return False
         left: Pod | None = pod
@@ -405,7 +404,7 @@ class PoolCluster:
             own = keys.is_compatible(pool.requirements, asked, self.prices.well_known)
             if own and not keys.first_clash(held.requirements, asked):
                 return True
-            left = (without_first_term(left) or (None,))[0]
+            left = (keys.without_first_term(left) or (None,))[0]
         return False
 
     def remaining(self, pool: ProvisioningPool, without: Collection[str] = ()) -> dict[str, int]:

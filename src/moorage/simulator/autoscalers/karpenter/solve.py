@@ -23,7 +23,6 @@ from moorage.api.quantity import shown_amount
 from moorage.framework.changes import taint_text
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
-from moorage.simulator.autoscalers.karpenter.preferences import relaxed
 from moorage.simulator.autoscalers.karpenter.scene import PoolCluster, Template, needs_of
 from moorage.simulator.autoscalers.karpenter.topology import Bools, Ints, NoPlaceError, Topology
 from moorage.state.pod_info import HostPort, PodInfo
@@ -180,7 +179,7 @@ class _Solver:
                 if dropped:
                     self._solution.relaxations[asking.pod.metadata.uid] = dropped
                 return None
-            found = relaxed(asking.pod, tolerate=self._tolerate)
+            found = keys.relaxed(asking.pod, tolerate=self._tolerate)
             if found is None:
                 return told
             dropped.append(found[1])

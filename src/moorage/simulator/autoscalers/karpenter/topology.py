@@ -12,20 +12,22 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import Node, Pod, Taint, Toleration, TopologySpreadConstraint
-from moorage.api.node_selectors import find_untolerated
+from moorage.api.core import Pod, Taint, Toleration, TopologySpreadConstraint
+from moorage.api.node_selectors import find_untolerated, required_nodes
 from moorage.api.selectors import Selector
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.owners import is_active
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.pod_info import PodInfo
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from moorage.simulator.autoscalers.karpenter.scene import ExistingNode
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _SPREAD: Final = "topology spread"
@@ -36,18 +38,6 @@ _UNLIMITED: Final = (1 << 31) - 1
 _LISTED: Final = 25
 #: Label → value → the sets of taints with which pools offer it.
 Domains = Mapping[str, Mapping[str, Sequence[tuple[Taint, ...]]]]
-
-
-class CountedNode(Protocol):
-    """What is read of a node and its pods."""
-
-    node: Node
-    pods: Sequence[Pod]
-    name: str
-    host: str
-    labels: dict[str, str]
-
-    def remembered(self, name: Hashable, key: Any, make: Callable[[], _T]) -> _T: ...
 
 
 class NoPlaceError(Exception):
@@ -75,14 +65,9 @@ class _NodeFilter:
 
 
 def _filter_of(pod: Pod, constraint: TopologySpreadConstraint) -> _NodeFilter:
-    selected = keys.of_labels(pod.spec.node_selector)
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    terms = [selected]
+    terms, required = [keys.of_labels(pod.spec.node_selector)], required_nodes(pod.spec)
     if required is not None:
-        terms = [dict(selected) for _ in required.node_selector_terms]
-        for held, term in zip(terms, required.node_selector_terms, strict=True):
-            keys.add_to(held, keys.of_expressions(term.match_expressions).values())
+        terms = [keys.merged(terms[0], keys.of_expressions(term.match_expressions)) for term in required.node_selector_terms]
     return _NodeFilter(
         tuple(frozenset(term.values()) for term in terms), constraint.node_taints_policy or "Ignore",
         constraint.node_affinity_policy or "Honor", pod.spec.tolerations,
@@ -191,7 +176,7 @@ def _only(domain: str, allowed: bool) -> frozenset[str]:
 class _Tally:
     """What a group counts on the nodes of a census: the domain of each node and pod, and how many each domain has."""
 
-    def __init__(self, group: _Group, nodes: Iterable[CountedNode]) -> None:
+    def __init__(self, group: _Group, nodes: Iterable[ExistingNode]) -> None:
         self.node_domain: dict[str, str] = {}
         self.pod_domain: dict[str, str] = {}
         for held in nodes:
@@ -202,7 +187,7 @@ class _Tally:
         self.nodes, self.pods = Counter(self.node_domain.values()), Counter(self.pod_domain.values())
 
     @staticmethod
-    def _of(group: _Group, held: CountedNode) -> tuple[str, tuple[str, ...]]:
+    def _of(group: _Group, held: ExistingNode) -> tuple[str, tuple[str, ...]]:
         """Return the domain of a node, and the pods on it that count; they do not change while the node is the same."""
         domain = held.labels.get(group.key) or (held.name if group.key == keys.HOSTNAME else None)
         known = keys.of_labels(held.labels) if group.nodes.terms else {}
@@ -217,7 +202,7 @@ class Census:
     ``domains``  what pools and types offer; ``distant``: the pods with anti-affinity, with their nodes
     """
 
-    def __init__(self, domains: Domains, nodes: Sequence[CountedNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, domains: Domains, nodes: Sequence[ExistingNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.domains, self.nodes, self.namespaces = domains, nodes, namespaces
         self.distant = [(pod, one) for one in nodes for pod in one.remembered("distant", None, partial(_distant, one))]
         self._tallies: dict[Hashable, _Tally] = {}
@@ -238,7 +223,7 @@ class Census:
         return self._columns[key]
 
 
-def _distant(held: CountedNode) -> list[Pod]:
+def _distant(held: ExistingNode) -> list[Pod]:
     return [pod for pod in held.pods if is_active(pod) and pod.spec.affinity and PodInfo(pod).required_anti_affinity]
 
 

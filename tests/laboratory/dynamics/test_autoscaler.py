@@ -20,7 +20,7 @@ from moorage.laboratory.dynamics import (
     StateRecorder,
     Unremovable,
 )
-from moorage.simulator.autoscalers.cluster_autoscaler.expanders import EXPANDERS, ExpansionOption
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import EXPANDERS, ExpansionOption
 from moorage.testing.builders import a_node, a_pod
 
 

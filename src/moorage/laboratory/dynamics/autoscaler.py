@@ -27,8 +27,13 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED
-from moorage.simulator.autoscalers.cluster_autoscaler.expanders import EXPANDERS, Expander, ExpansionOption
-from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
+    EXPANDERS,
+    AutoscalerFlags,
+    Expander,
+    ExpansionOption,
+    read_flags,
+)
 from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, Unremovable

@@ -27,9 +27,8 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.instance_types import PriceList, launched
 from moorage.simulator.autoscalers.karpenter import scene
-from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
-from moorage.simulator.autoscalers.karpenter.judgement import UNKNOWN, Karpenter, facts_of
+from moorage.simulator.autoscalers.karpenter.judgement import UNKNOWN, SceneJudge, buffer_pods, facts_of, with_overlays
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
 from moorage.state.pod_info import PodInfo
@@ -127,7 +126,7 @@ class KarpenterProcess(NodeScaler):
 
     # -- the cluster as Karpenter sees it ----------------------------------------------------------------------------------
 
-    def _judge(self, pending: Sequence[Pod] = ()) -> Karpenter:
+    def _judge(self, pending: Sequence[Pod] = ()) -> SceneJudge:
         simulation, now_s = self._simulation, self._simulation.now_s
         table, cluster = simulation.table, simulation.engine.scheduler.cluster
         nodes, facts = [], {}
@@ -150,7 +149,7 @@ class KarpenterProcess(NodeScaler):
         waiting = [*pending, *self._virtual]
         seen = scene.PoolCluster(nodes, self._pools, self.prices, daemons, pending=waiting, asked=self._asked)
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
-        return Karpenter.of_scene(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+        return SceneJudge(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
 
     def _existing(self, node: Node, pods: list[Pod], leaving: bool, nominated: bool) -> scene.ExistingNode:
         """Return a node as Karpenter sees it: the one of the last time, if nothing of it changed."""

@@ -23,14 +23,15 @@ from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import (
     unremovable_reason,
     utilisation,
 )
-from moorage.simulator.autoscalers.cluster_autoscaler.expanders import (
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
     EXPANDERS,
+    AutoscalerFlags,
     ExpansionOption,
     preferred_cpu,
     priority_expander,
     read_expander,
+    read_flags,
 )
-from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 

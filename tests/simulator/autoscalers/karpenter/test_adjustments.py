@@ -10,7 +10,7 @@ import yaml
 
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import KINDS, Karpenter, read_price_list
-from moorage.simulator.autoscalers.karpenter.adjustments import adjusted, with_overlays
+from moorage.simulator.autoscalers.karpenter.judgement import adjusted, with_overlays
 from moorage.simulator.cluster_reader import read
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples/karpenter"

@@ -19,8 +19,7 @@ from moorage.api.core import Pod
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import Replicas, is_daemon_pod, is_ready
-from moorage.simulator.autoscalers.cluster_autoscaler.expanders import read_expander
-from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
+from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_expander
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import AGAIN, Packer, unplaced
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, ScaleDownPlanner, cropped
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import RoundView, ScaleUp, least_sizes, scale_up

@@ -87,7 +87,7 @@ class PackingSnapshot:
     def __init__(self, scratch: SimulatedCluster) -> None:
         self.scratch = scratch
         self.order = [node.name for node in self._in_order()]
-        self._undo: list[tuple[list[Callable[[], None]], list[str]]] = []
+        self._undo: list[list[Callable[[], None]]] = []
         #: Where the last search ended.
         self._last = 0
         #: The order in which pods came to their nodes, by UID: changes that are taken back must not change it.
@@ -124,36 +124,27 @@ class PackingSnapshot:
 
     # -- changes -----------------------------------------------------------------------------------------------------------
 
-    def fork(self) -> None:
-        """Begin changes that ``revert`` takes back."""
-        self._undo.append(([], list(self.order)))
-
-    def revert(self) -> None:
-        """Take back everything since the last ``fork``."""
-        steps, self.order = self._undo.pop()
-        for step in reversed(steps):
-            step()
-
     @contextmanager
-    def trial(self) -> Iterator[None]:
-        """Take back at the end of a block what it changes."""
-        self.fork()
+    def trial(self) -> Iterator[Callable[[], None]]:
+        """Take back at the end of a block what it changes, unless the function that the block gets is called."""
+        steps, order, kept = list[Callable[[], None]](), list(self.order), list[bool]()
+        self._undo.append(steps)
         try:
-            yield
+            yield lambda: kept.append(True)
         finally:
-            self.revert()
-
-    def commit(self) -> None:
-        """Keep what was changed since the last ``fork``."""
-        steps, _ = self._undo.pop()
-        if self._undo:
-            self._undo[-1][0].extend(steps)
+            self._undo.pop()
+            if not kept:
+                self.order = order
+                for step in reversed(steps):
+                    step()
+            elif self._undo:
+                self._undo[-1].extend(steps)
 
     def _change(self, facts: Sequence[Seen | Gone], back: Sequence[Seen | Gone]) -> None:
         """Report changes, and remember what takes them back."""
         self.scratch.tell(facts)
         if self._undo:
-            self._undo[-1][0].append(lambda: self.scratch.tell(back))
+            self._undo[-1].append(lambda: self.scratch.tell(back))
 
     def place(self, pod: Pod, name: str) -> None:
         """Put a pod on a node."""
@@ -162,7 +153,7 @@ class PackingSnapshot:
         self._came[uid] = self._arrivals = self._arrivals + 1
         self._change([Seen(placed)], [Gone(placed)])
         if before is not None and self._undo:
-            self._undo[-1][0].append(lambda: self._came.update({uid: before}))
+            self._undo[-1].append(lambda: self._came.update({uid: before}))
 
     def take(self, pod: Pod) -> None:
         """Take a pod from its node."""

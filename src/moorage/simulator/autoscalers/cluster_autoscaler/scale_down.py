@@ -82,7 +82,6 @@ class ScaleDownPlanner:
         self._updated_s = now_s
         self.reasons = {}
         self._until = {name: until_s for name, until_s in self._until.items() if until_s > now_s and name in packed.order}
-        packed.fork()
         names = {node.name for node in view.nodes} - set(leaving)
         budgets = list(view.budgets)
         found: list[NodeRemoval] = []
@@ -101,18 +100,18 @@ class ScaleDownPlanner:
         parallel, interval_s = flags.max_scale_down_parallelism, max(self._interval_s, 1e-9)
         rounds = int(max(flags.scale_down_unneeded_time, interval_s) / interval_s)
         limit = min(len(self.unneeded) + 2 * parallel, parallel * rounds + parallel)
-        for node in eligible:
-            if len(found) >= limit:
-                break
-            removal = self._simulated(packed, node, names, budgets, now_s)
-            if isinstance(removal, Unremovable):
-                self.reasons[node.name] = removal
-                self._until[node.name] = now_s + flags.unremovable_node_recheck_timeout
-                continue
-            names.discard(node.name)
-            budgets = _left_by(removal.pods, budgets)
-            found.append(removal)
-        packed.revert()
+        with packed.trial():
+            for node in eligible:
+                if len(found) >= limit:
+                    break
+                removal = self._simulated(packed, node, names, budgets, now_s)
+                if isinstance(removal, Unremovable):
+                    self.reasons[node.name] = removal
+                    self._until[node.name] = now_s + flags.unremovable_node_recheck_timeout
+                    continue
+                names.discard(node.name)
+                budgets = _left_by(removal.pods, budgets)
+                found.append(removal)
         self.unneeded = {one.name: (self.unneeded.get(one.name, (now_s,))[0], one) for one in found}
         self._packer.forget_old()
 
@@ -139,19 +138,17 @@ class ScaleDownPlanner:
             pod, status = moves.blocking
             return Unremovable(f"BlockedByPod: {status.reason}", status.text, pod.key)
         pods = moves.pods
-        packed.fork()
-        # The node stays as a domain of topology spread, without pods, and closed to them.
-        for pod in packed.pods(node.name):
-            packed.take(pod)
-        packed.change(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, _TAINT))))
-        homeless = [unplaced(pod) for pod in pods]
-        found = self._packer.pack(packed, homeless, {*names} - {node.name}, all_or_nothing=True)
-        if len(found) != len(pods):
-            packed.revert()
-            stuck = next((pod.key for pod in pods if pod.metadata.uid not in found), "")
-            return Unremovable("NoPlaceToMovePods", f"can reschedule only {len(found)} out of {len(pods)} pods", stuck)
-        packed.remove(node.name)
-        packed.commit()
+        with packed.trial() as keep:
+            # The node stays as a domain of topology spread, without pods, and closed to them.
+            for pod in packed.pods(node.name):
+                packed.take(pod)
+            packed.change(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, _TAINT))))
+            found = self._packer.pack(packed, [*map(unplaced, pods)], {*names} - {node.name}, all_or_nothing=True)
+            if len(found) != len(pods):
+                stuck = next((pod.key for pod in pods if pod.metadata.uid not in found), "")
+                return Unremovable("NoPlaceToMovePods", f"can reschedule only {len(found)} out of {len(pods)} pods", stuck)
+            packed.remove(node.name)
+            keep()
         after = zip(budgets, _left_by(pods, budgets), strict=True)
         risky = any(left is not budget and left.status.disruptions_allowed < 0 for budget, left in after)
         return NodeRemoval(node.name, pods, tuple(moves.waiting), risky)

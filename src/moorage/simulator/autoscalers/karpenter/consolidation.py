@@ -145,15 +145,15 @@ class Disruptor:
             found = self._without(held, self._closed, sum(one_.price for one_ in held) if briefly else None)
         except HopelessError:
             return DisruptionCommand(held, "Can't replace with a cheaper node")
-        if found.why or not found.claims:
-            return found
         if len(found.claims) == 1:
-            return self._replaced(held, found.solution, found.claims[0])
-        uids = {pod.metadata.uid for one_ in held for pod in one_.pods} | self._displaced
-        for_others = sum(not any(pod.metadata.uid in uids for pod in claim.pods) for claim in found.claims)
-        told = f"Can't remove without creating {len(found.claims)} candidates"
-        told += f", {for_others} of them for pods that are pending anyway" if for_others else ""
-        return DisruptionCommand(held, told, solution=found.solution)
+            found.why = self._dearer(held, found.claims[0])
+        elif found.claims:
+            uids = {pod.metadata.uid for one_ in held for pod in one_.pods} | self._displaced
+            for_others = sum(not any(pod.metadata.uid in uids for pod in claim.pods) for claim in found.claims)
+            found.why = f"Can't remove without creating {len(found.claims)} candidates"
+            found.why += f", {for_others} of them for pods that are pending anyway" if for_others else ""
+        found.claims = () if found.why else found.claims
+        return found
 
     def drift(self, held: DisruptionCandidate) -> DisruptionCommand:
         """Return what replaces a drifted node: as many nodes as its pods need, at any price.
@@ -188,32 +188,28 @@ class Disruptor:
         why = f"Not all pods would schedule, {listed}{more}" if errors else ""
         return DisruptionCommand(held, why, () if errors else found.claims, found, errors)
 
-    def _replaced(self, held: tuple[DisruptionCandidate, ...], found: LaunchPlan, claim: LaunchClaim) -> DisruptionCommand:
-        price = sum(one_.price for one_ in held)
+    def _dearer(self, held: tuple[DisruptionCandidate, ...], claim: LaunchClaim) -> str:
+        """Keep the types of a claim that may replace nodes. Return why none is left."""
         kinds = claim.requirements.get(CAPACITY_TYPE) or exists(CAPACITY_TYPE)
         to_spot = all(one_.capacity_type == "spot" for one_ in held) and kinds.has("spot")
         if to_spot:
             if not self._spot_to_spot:
-                return DisruptionCommand(
-                    held, "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node", solution=found
-                )
+                return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
             add_to(claim.requirements, (_SPOT,))
             claim.types = [one_ for one_ in claim.types if one_.offered(claim.requirements, self._undefined)]
-        why = self._below(claim, price)
-        if why:
-            return DisruptionCommand(held, why, solution=found)
-        if to_spot and len(held) == 1:
+        why = self._below(claim, sum(one_.price for one_ in held))
+        if not why and to_spot and len(held) == 1:
             if len(claim.types) < _SPOT_TYPES:
-                return DisruptionCommand(
-                    held, f"SpotToSpotConsolidation requires {_SPOT_TYPES} cheaper instance type options than the current "
-                    f"candidate to consolidate, got {len(claim.types)}", solution=found,
-                )  # fmt: skip
+                return (
+                    f"SpotToSpotConsolidation requires {_SPOT_TYPES} cheaper instance type options than the current candidate "
+                    f"to consolidate, got {len(claim.types)}"
+                )
             needed, _ = missing_min_values(claim.types, claim.requirements)
             claim.types = claim.types[: max(_SPOT_TYPES, needed)]
-        elif kinds.has("spot") and kinds.has("on-demand"):
+        elif not why and kinds.has("spot") and kinds.has("on-demand"):
             # Prices were compared with spot: a launch that falls back to on-demand could cost more.
             add_to(claim.requirements, (_SPOT,))
-        return DisruptionCommand(held, claims=(claim,), solution=found)
+        return why
 
     def _below(self, claim: LaunchClaim, price: float) -> str:
         """Keep the types that are launched below a price. Return why none is left."""

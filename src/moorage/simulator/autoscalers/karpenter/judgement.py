@@ -7,25 +7,27 @@ Source  karpenter, pkg/controllers/state/statenode.go, ValidateNodeDisruptable; 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self
+from math import isfinite
+from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from moorage.api.core import Node, Pod, Taint
+from moorage.api.core import Node, Object, ObjectMeta, Pod, PodTemplateSpec, Taint
 from moorage.api.cron import parse_schedule
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.node_selectors import tolerates
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
+from moorage.errors import InputError
+from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import covers
-from moorage.simulator.autoscalers.instance_types import PriceList
+from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
 from moorage.simulator.autoscalers.karpenter import consolidation, scene
-from moorage.simulator.autoscalers.karpenter.adjustments import buffer_pods, with_overlays
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
-from moorage.simulator.autoscalers.key_requirements import INSTANCE_TYPE
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, is_owned_by
 
@@ -87,66 +89,12 @@ class ClaimFacts(NamedTuple):
 UNKNOWN: Final = ClaimFacts()
 
 
-class Karpenter:
-    """A cluster as Karpenter judges it.
-
-    ``now_s``    Unix seconds; None: when the input was read from the cluster, if it says that
-    ``missing``  what the input does not say, and what is assumed instead
-    Raises  InputError for a NodePool that is not valid
-    """
+class SceneJudge:
+    """A scene as Karpenter judges it. ``facts``: of the NodeClaims, by node; ``now_s``: Unix seconds, 0 if unknown."""
 
     def __init__(
-        self, given: ClusterInput, prices: PriceList, *, now_s: float | None = None, spot_to_spot: bool = False
-    ) -> None:
-        documents = [dict(held.document) for held in given.custom]
-        claims = [held for held in documents if held.get("kind") == "NodeClaim"]
-        by_node = _claims_by_node(claims, given.nodes)
-        found = {id(claim) for claim in by_node.values()}
-        coming = [claim for claim in claims if id(claim) not in found and scene.part(claim, "status").get("providerID")]
-        bound: dict[str, list[Pod]] = defaultdict(list)
-        for pod in given.pods:
-            bound[pod.spec.node_name].append(pod)
-        waiting = [
-            pod for pod in bound.pop("", ())
-            if is_active(pod) and not pod.spec.scheduling_gates and scene.is_evicted(pod)
-            and not pod.status.nominated_node_name
-        ]  # fmt: skip
-        prices, overlaid = with_overlays(prices, documents)
-        workloads = [*given.deployments, *given.stateful_sets, *given.replica_sets, *given.others]
-        virtual, unknown = buffer_pods(documents, workloads)
-        nodes = []
-        for node in given.nodes:
-            claim, pods = by_node.get(node.name), bound.get(node.name, ())
-            leaving = node.metadata.deletion_timestamp is not None if claim is None else _is_deleted(claim)
-            known = node if claim is None else scene.known_by_claim(node, claim)
-            nodes.append(scene.ExistingNode(known, pods, leaving=leaving))
-        unseen = [(scene.known_by_claim(None, held), _is_deleted(held)) for held in coming]
-        nodes += [scene.ExistingNode(node, (), leaving=leaving, coming=True) for node, leaving in unseen]
-        cluster = scene.PoolCluster(
-            nodes, scene.read_node_pools(documents), prices, scene.daemons_of(given.daemon_sets),
-            claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
-            volumes={held.name: held for held in given.persistent_volumes},
-            classes={held.name: held for held in given.storage_classes},
-            namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=[*waiting, *virtual],
-        )  # fmt: skip
-        facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
-        time_s = now_s if now_s is not None else seconds(given.report.taken_at)
-        self._take(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot)
-        self.missing += (*overlaid, *unknown)
-
-    @classmethod
-    def of_scene(
-        cls, cluster: scene.PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget],
-        now_s: float, *, spot_to_spot: bool = False,
-    ) -> Self:  # fmt: skip
-        """Judge a scene that was built already. ``facts``: of the NodeClaims, by node."""
-        made = cls.__new__(cls)
-        made._take(cluster, facts, budgets, now_s, spot_to_spot)
-        return made
-
-    def _take(
         self, cluster: scene.PoolCluster, facts: Mapping[str, ClaimFacts], budgets: Sequence[PodDisruptionBudget], now_s: float,
-        spot_to_spot: bool,
+        *, spot_to_spot: bool = False,
     ) -> None:  # fmt: skip
         self.cluster, self._facts, self._budgets, self.now_s = cluster, facts, budgets, now_s
         self._spot_to_spot = spot_to_spot
@@ -164,7 +112,8 @@ class Karpenter:
         managed = [held for held in self.cluster.nodes if held.managed]
         if without := sum(held.name not in self._facts and not held.coming for held in managed):
             yield f"NodeClaims of {without} of {len(managed)} nodes: they count as consolidatable"
-        if unknown := sorted({held.labels.get(INSTANCE_TYPE, "") for held in managed if prices.of_node(held.labels) is None}):
+        unknown = sorted({held.labels.get(keys.INSTANCE_TYPE, "") for held in managed if prices.of_node(held.labels) is None})
+        if unknown:
             yield f"instance types that the file does not have: {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}"
         for name in sorted(held.pool.name for held in self.cluster.templates if held.told):
             yield f'types of NodePool "{name}": its requirements leave none of the file'
@@ -350,6 +299,54 @@ class Karpenter:
         return consolidation.Disruptor(self.cluster, totals, spot_to_spot=self._spot_to_spot, closed=frozenset(closed))
 
 
+class Karpenter(SceneJudge):
+    """A cluster that was read, as Karpenter judges it.
+
+    ``now_s``    Unix seconds; None: when the input was read from the cluster, if it says that
+    ``missing``  what the input does not say, and what is assumed instead
+    Raises  InputError for a NodePool that is not valid
+    """
+
+    def __init__(
+        self, given: ClusterInput, prices: PriceList, *, now_s: float | None = None, spot_to_spot: bool = False
+    ) -> None:
+        documents = [dict(held.document) for held in given.custom]
+        claims = [held for held in documents if held.get("kind") == "NodeClaim"]
+        by_node = _claims_by_node(claims, given.nodes)
+        found = {id(claim) for claim in by_node.values()}
+        coming = [claim for claim in claims if id(claim) not in found and scene.part(claim, "status").get("providerID")]
+        bound: dict[str, list[Pod]] = defaultdict(list)
+        for pod in given.pods:
+            bound[pod.spec.node_name].append(pod)
+        waiting = [
+            pod for pod in bound.pop("", ())
+            if is_active(pod) and not pod.spec.scheduling_gates and scene.is_evicted(pod)
+            and not pod.status.nominated_node_name
+        ]  # fmt: skip
+        prices, overlaid = with_overlays(prices, documents)
+        workloads = [*given.deployments, *given.stateful_sets, *given.replica_sets, *given.others]
+        virtual, unknown = buffer_pods(documents, workloads)
+        nodes = []
+        for node in given.nodes:
+            claim, pods = by_node.get(node.name), bound.get(node.name, ())
+            leaving = node.metadata.deletion_timestamp is not None if claim is None else _is_deleted(claim)
+            known = node if claim is None else scene.known_by_claim(node, claim)
+            nodes.append(scene.ExistingNode(known, pods, leaving=leaving))
+        unseen = [(scene.known_by_claim(None, held), _is_deleted(held)) for held in coming]
+        nodes += [scene.ExistingNode(node, (), leaving=leaving, coming=True) for node, leaving in unseen]
+        cluster = scene.PoolCluster(
+            nodes, scene.read_node_pools(documents), prices, scene.daemons_of(given.daemon_sets),
+            claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
+            volumes={held.name: held for held in given.persistent_volumes},
+            classes={held.name: held for held in given.storage_classes},
+            namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=[*waiting, *virtual],
+        )  # fmt: skip
+        facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
+        time_s = now_s if now_s is not None else seconds(given.report.taken_at)
+        super().__init__(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot=spot_to_spot)
+        self.missing += (*overlaid, *unknown)
+
+
 def facts_of(documents: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, ClaimFacts]:
     """Return what the NodeClaims among documents say of nodes."""
     claims = [held for held in documents if held.get("kind") == "NodeClaim"]
@@ -376,3 +373,156 @@ def _is_deleted(claim: Mapping[str, Any]) -> bool:
 def _evicts_unready(budget: PodDisruptionBudget, pod: Pod) -> bool:
     always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
     return always and any(held.type == "Ready" and held.status == "False" for held in pod.status.conditions)
+
+
+# -- overlays and buffers ----------------------------------------------------------------------------------------------
+# What NodeOverlays and CapacityBuffers change: prices and capacities of instance types, and pods that hold room free.
+#
+# Source  karpenter, pkg/controllers/nodeoverlay, pkg/cloudprovider/types.go (AdjustedPrice), pkg/state/virtualpods
+
+#: The priority of pods that hold room free.
+_LOWEST: Final = -(1 << 31)
+
+
+@dataclass(eq=False)
+class _Overlaid:
+    """A type as overlays change it for a NodePool: the changes of prices by offering, and capacities.
+
+    ``light``   by offering, the weight of the last overlay that selected it; ``last``: the same of capacities, with their names
+    """
+
+    kind: InstanceType
+    pool: str
+    labels: Mapping[str, str]
+    prices: dict[int, str] = field(default_factory=dict)
+    light: dict[int, int] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
+    last: tuple[int, Collection[str]] = (0, ())
+
+    def selected(self, asked: keys.Requirements, undefined: Collection[str]) -> list[int]:
+        """Return the offerings that an overlay is for."""
+        own = keys.merged(keys.of_labels({keys.NODE_POOL: self.pool}), keys.of_labels(self.labels), self.kind.requirements)
+        if not keys.is_compatible(own, asked):
+            return []
+        offerings = enumerate(self.kind.offerings)
+        return [at for at, held in offerings if keys.is_compatible(asked, held.requirements, undefined)]
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        return tuple(sorted(self.prices.items())), tuple(sorted(self.capacity.items()))
+
+    def made(self, pools: Collection[str]) -> InstanceType:
+        """Return the type for these NodePools; () if for all."""
+        offerings = tuple(
+            with_fields(held, price=adjusted(held.price, self.prices[at])) if at in self.prices else held
+            for at, held in enumerate(self.kind.offerings)
+        )
+        own = {keys.NODE_POOL: keys.one(keys.NODE_POOL, "In", pools)} if pools else {}
+        return with_fields(
+            self.kind, requirements={**self.kind.requirements, **own}, capacity={**self.kind.capacity, **self.capacity},
+            offerings=offerings,
+        )  # fmt: skip
+
+
+def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> tuple[PriceList, tuple[str, ...]]:
+    """Return the types as NodeOverlays change them, and what is not applied, as sentences.
+
+    Overlays apply by weight, the heaviest first. One that would change again, with the same weight, what another changed is
+    left out as a conflict. A type that is not the same for all NodePools becomes several, each for some of them.
+
+    Raises  InputError for a price or capacity that cannot be read
+    """
+    held = list(documents)
+    overlays = [one_ for one_ in held if one_.get("kind") == "NodeOverlay"]
+    if not overlays:
+        return prices, ()
+    labels = "spec", "template", "metadata", "labels"
+    pools = {_name(one_): scene.part(one_, *labels) for one_ in held if one_.get("kind") == "NodePool"}
+    of_types = [[_Overlaid(kind, *pool) for pool in (pools or {"": {}}).items()] for kind in prices.types]
+    told = []
+    overlays.sort(key=lambda one_: (int(scene.part(one_, "spec").get("weight") or 0), _name(one_)), reverse=True)
+    for held_ in overlays:
+        name, spec = _name(held_), scene.part(held_, "spec")
+        weight, price = int(spec.get("weight") or 0), str(spec.get("price") or spec.get("priceAdjustment") or "")
+        capacity = amounts(spec.get("capacity") or {}, f"NodeOverlay {name}: spec.capacity")
+        try:
+            if price and not isfinite(float(price.removesuffix("%"))):
+                raise ValueError(price)
+        except ValueError:
+            text = f"NodeOverlay {name}: {price!r} is neither a price nor a change such as -10% or +0.05"
+            raise InputError(text) from None
+        asked = keys.of_data(spec.get("requirements") or ())
+        found = [(of, rows) for every in of_types for of in every if (rows := of.selected(asked, prices.well_known))]
+        if any(
+            (price and any(of.light.get(row) == weight for row in rows))
+            or (of.last[0] == weight and not capacity.keys().isdisjoint(of.last[1])) for of, rows in found
+        ):  # fmt: skip
+            told.append(f"NodeOverlay {name}: it conflicts with another of its weight, and is not applied")
+            continue
+        for of, rows in found:
+            if price:
+                of.prices = {**dict.fromkeys(rows, price), **of.prices}
+                of.light |= dict.fromkeys(rows, weight)
+            if capacity:
+                of.capacity, of.last = {**capacity, **of.capacity}, (weight, capacity.keys())
+    types = []
+    for every in of_types:
+        forms: dict[Any, list[_Overlaid]] = {}
+        for of in every:
+            forms.setdefault(of.form, []).append(of)
+        types += [alike[0].made([of.pool for of in alike] if len(forms) > 1 else ()) for alike in forms.values()]
+    return PriceList(tuple(types), prices.currency, prices.date, prices.well_known), tuple(told)
+
+
+def _name(held: Mapping[str, Any]) -> str:
+    return str(scene.part(held, "metadata").get("name", ""))
+
+
+def adjusted(price: float, change: str) -> float:
+    """Return a price as an overlay changes it: another price, or one that is added, or a share."""
+    if change[:1] not in {"+", "-"}:
+        return float(change)
+    found = price * (1 + float(change[:-1]) / 100) if change.endswith("%") else price + float(change)
+    return max(found, 0.0)
+
+
+def buffer_pods(documents: Iterable[Mapping[str, Any]], objects: Sequence[Object]) -> tuple[list[Pod], tuple[str, ...]]:
+    """Return the pods for which CapacityBuffers keep room, and what the input does not say of others, as sentences.
+
+    A buffer counts if it is ready and its status says how many replicas it has. ``objects`` have its template or workload.
+    """
+    found: list[Pod] = []
+    told = []
+    for held in documents:
+        if held.get("kind") != "CapacityBuffer":
+            continue
+        meta, status, name = scene.part(held, "metadata"), scene.part(held, "status"), _name(held)
+        ready = scene.conditions_of(held).get("ReadyForProvisioning", {}).get("status") == "True"
+        count, space = int(status.get("replicas") or 0), str(meta.get("namespace", ""))
+        if not ready or count <= 0:
+            continue
+        template = _template(scene.part(held, "spec"), space, objects)
+        if template is None:
+            told.append(f"the pods of CapacityBuffer {space}/{name}: its template or workload; it keeps no room")
+            continue
+        kept = (one_ for one_ in template.spec.volumes if one_.persistent_volume_claim is None and one_.ephemeral is None)
+        spec = structs.replace(template.spec, node_name="", volumes=tuple(kept), priority=_LOWEST)
+        found += [
+            Pod(
+                metadata=ObjectMeta(
+                    name=f"capacity-buffer-{name}-{at}", namespace=space, uid=f"{meta.get('uid', name)}-{at}",
+                    labels=template.metadata.labels,
+                ),
+                spec=spec,
+            )
+            for at in range(1, count + 1)
+        ]  # fmt: skip
+    return found, tuple(told)
+
+
+def _template(spec: Mapping[str, Any], space: str, objects: Sequence[Object]) -> PodTemplateSpec | None:
+    given = {"kind": "PodTemplate", **spec["podTemplateRef"]} if spec.get("podTemplateRef") else spec.get("scalableRef") or {}
+    named = given.get("kind"), space, given.get("name")
+    held = next((one_ for one_ in objects if (type(one_).__name__, one_.namespace, one_.name) == named), None)
+    template = getattr(held, "template", None) or getattr(getattr(held, "spec", None), "template", None)
+    return template if isinstance(template, PodTemplateSpec) else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -78,13 +79,8 @@ class ProvisioningPool:
     budgets: tuple[DisruptionLimit, ...] = (DisruptionLimit("10%"),)
 
 
-def by_weight(pools: Iterable[ProvisioningPool]) -> list[ProvisioningPool]:
-    """Return pools in the order in which they are tried: by weight, then by name, both descending."""
-    return sorted(pools, key=lambda pool: (pool.weight, pool.name), reverse=True)
-
-
 def read_node_pools(documents: Sequence[Mapping[str, Any]]) -> list[ProvisioningPool]:
-    """Read all NodePools among documents, except those that are being deleted.
+    """Return the NodePools among documents in the order in which they are tried; not those that are being deleted.
 
     Raises  InputError that names the field
     """
@@ -92,7 +88,7 @@ def read_node_pools(documents: Sequence[Mapping[str, Any]]) -> list[Provisioning
         _pool(document) for document in documents
         if document.get("kind") == "NodePool" and not part(document, "metadata").get("deletionTimestamp")
     ]  # fmt: skip
-    return by_weight(found)
+    return sorted(found, key=lambda pool: (pool.weight, pool.name), reverse=True)
 
 
 def part(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
@@ -320,8 +316,7 @@ class PoolCluster:
         self.leaving = frozenset(held.name for held in self.nodes if held.leaving)
         #: The pods of nodes that are being deleted: they need a place like pending ones.
         self.displaced = [pod for held in self.nodes if held.leaving for pod in held.pods if is_reschedulable(pod)]
-        self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
-        self._meeting: dict[frozenset[keys.KeyRequirement], Bools] = {}
+        self._known: dict[Hashable, Bools] = {}
 
     @cached_property
     def resources(self) -> list[str]:
@@ -419,22 +414,16 @@ class PoolCluster:
 
     def tolerating(self, tolerations: tuple[Toleration, ...]) -> Bools:
         """Return the nodes whose taints a pod tolerates."""
-        known = self._tolerated.get(tolerations)
-        if known is None:
-            known = self._tolerated[tolerations] = np.array(
-                [find_untolerated(held.taints, tolerations) is None for held in self.nodes], dtype=np.bool_
-            )
-        return known
+        return self._nodes_that(tolerations, lambda held: find_untolerated(held.taints, tolerations) is None)
 
-    def meeting(self, key: frozenset[keys.KeyRequirement]) -> Bools:
-        """Return the nodes that meet requirements."""
-        known = self._meeting.get(key)
-        if known is None:
-            asked = {held.key: held for held in key}
-            known = self._meeting[key] = np.array(
-                [keys.is_compatible(held.requirements, asked) for held in self.nodes], dtype=np.bool_
-            )
-        return known
+    def meeting(self, key: Hashable, asked: keys.Requirements) -> Bools:
+        """Return the nodes that meet requirements; ``key`` stands for these."""
+        return self._nodes_that(key, lambda held: keys.is_compatible(held.requirements, asked))
+
+    def _nodes_that(self, key: Hashable, hold: Callable[[ExistingNode], bool]) -> Bools:
+        if key not in self._known:
+            self._known[key] = np.array(list(map(hold, self.nodes)), dtype=np.bool_)
+        return self._known[key]
 
     def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""
@@ -463,14 +452,10 @@ class PoolCluster:
             if pool.static or not pool.ready:
                 continue
             own = {key: held for key, held in pool.requirements.items() if key not in _OF_EVERY_POOL}
-            for held in (one_ for one_ in self.prices.types if one_.is_for(pool.name)):
-                for key, asked in keys.merged(own, held.requirements).items():
-                    for value in asked.values if key not in _OF_EVERY_POOL else ():
-                        _offer(found.setdefault(key, {}), value, pool.taints)
-            for key, asked in own.items():
-                if asked.operator == "In":
-                    for value in asked.values:
-                        _offer(found.setdefault(key, {}), value, pool.taints)
+            offered = [keys.merged(own, held.requirements).items() for held in self.prices.types if held.is_for(pool.name)]
+            for key, asked in chain(*offered, ((key, asked) for key, asked in own.items() if asked.operator == "In")):
+                for value in asked.values if key not in _OF_EVERY_POOL else ():
+                    _offer(found.setdefault(key, {}), value, pool.taints)
         return found
 
     @cached_property

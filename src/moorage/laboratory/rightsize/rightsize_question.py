@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, Container, Pod
+from moorage.api.core import Container, Pod
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.changes import Change
@@ -26,7 +26,7 @@ from moorage.laboratory.plan.node_types import NodeType, offers_of_types
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.moves import NodePressure, RequestChange, RightsizeReport, RightsizeStep, rightsize_summary
-from moorage.simulator.owners import controller_of, replacement
+from moorage.simulator.owners import controller_of, is_active, replacement
 from moorage.state.pod_requests import amount
 
 #: The least request that is proposed: 10 millicores, 32 MiB.
@@ -92,17 +92,13 @@ def rightsize_report(
 
 def _workloads(pods: Iterable[Pod]) -> list[_Workload]:
     found: dict[str, list[Pod]] = {}
-    for pod in filter(_counts, pods):
+    for pod in filter(is_active, pods):
         found.setdefault(_name_of(pod), []).append(pod)
     return [_Workload(name, tuple(held)) for name, held in sorted(found.items())]
 
 
 def _is_measured(one: _Workload, options: RightsizeOptions) -> bool:
     return any(_amount_for(one, held.name, name, options) for held in one.pods[0].spec.containers for name in _LEAST)
-
-
-def _counts(pod: Pod) -> bool:
-    return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
 def _name_of(pod: Pod) -> str:
@@ -162,7 +158,7 @@ def _step(
     wanted: dict[str, dict[str, dict[str, int]]] = {}
     for one in changes:
         wanted.setdefault(one.workload, {}).setdefault(one.container, {})[one.resource] = one.after
-    there = [(pod, wanted.get(_name_of(pod))) for pod in cluster.simulation.pods.values() if _counts(pod)]
+    there = [(pod, wanted.get(_name_of(pod))) for pod in cluster.simulation.pods.values() if is_active(pod)]
     fresh = [_with_requests(pod, amounts) for pod, amounts in there if amounts]
     cluster.tell(map(Seen, fresh))
     removed += _removable(cluster, frozenset(removed), budget)
@@ -207,7 +203,7 @@ def _is_emptied(cluster: Cluster, name: str, daemons: frozenset[str]) -> bool:
     table = simulation.scheduler.snapshot.table
     there = [pod.pod for pod in table.pods[table.row_of[name]].values()]
     verdicts = judge_pods(there, DrainFlags(ignore_daemonsets=True), daemons)
-    gone = [one.pod for one in verdicts if one.action == "evict" and _counts(one.pod)]
+    gone = [one.pod for one in verdicts if one.action == "evict" and is_active(one.pod)]
     leaving = [(pod, fresh) for pod in gone if (fresh := replacement(pod)) is not None]
     if any(one.action == "refuse" for one in verdicts) or len(leaving) < len(gone):
         return False

@@ -86,7 +86,8 @@ def low_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]
     shares = {node.name: _percent(used[node.name], node) for node in nodes}
     low, high = dict(args.thresholds), dict(args.target_thresholds)
     if args.use_deviation_thresholds:
-        average = _average([{name: held[name] for name in args.thresholds if name in held} for held in shares.values()])
+        known = {name: [held[name] for held in shares.values() if name in held] for name in args.thresholds}
+        average = {name: sum(held) / len(held) for name, held in known.items() if held}
         low = {name: _clamped(value - args.thresholds.get(name, 0)) for name, value in average.items()}
         high = {name: _clamped(value + args.target_thresholds.get(name, 0)) for name, value in average.items()}
     cool, hot = [], []
@@ -103,7 +104,7 @@ def low_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]
 
     limit = args.eviction_limits.node if args.eviction_limits is not None else None
     if _is_worthwhile(args, nodes, cool, hot):
-        _Moves(run, usage, args.evictable_namespaces, is_hot, limit).run(hot, cool, run.filter)
+        _Moves(run, usage, args.evictable_namespaces, is_hot, limit).run(hot, cool, run.judge.filter)
 
 
 def high_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
@@ -122,7 +123,7 @@ def high_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node
     def may_go(pod: Pod) -> bool:
         containers = (*pod.spec.containers, *pod.spec.init_containers)
         strict = "OnlyThresholdingResources" in args.eviction_modes
-        return run.filter(pod) and (
+        return run.judge.filter(pod) and (
             not strict or any(name in one.resources.requests for one in containers for name in args.thresholds)
         )
 
@@ -158,7 +159,7 @@ class _Moves:
     def _may_go(self, pod: Pod) -> bool:
         """Return True for a pod that targets tolerate. As in the descheduler, the numbers of taints are compared first."""
         fits = any(len(pod.spec.tolerations) >= len(one) and tolerates_all(pod, one) for one in self._taints)
-        return fits and self.run_.pre_eviction_filter(pod) and removals.in_namespaces(pod, self.spaces)
+        return fits and self.run_.judge.pre_eviction_filter(pod) and removals.in_namespaces(pod, self.spaces)
 
     def _empty(self, held: _Used, pods: Iterable[Pod]) -> None:
         count, by_metric = 0, self.usage.source == "Prometheus"
@@ -204,11 +205,6 @@ def _is_below(shares: _Shares, thresholds: _Shares) -> bool:
     return all(value >= shares.get(name, 0.0) for name, value in thresholds.items())
 
 
-def _average(shares: Sequence[_Shares]) -> dict[str, float]:
-    names = dict.fromkeys(name for one in shares for name in one)
-    return {name: sum(held := [one[name] for one in shares if name in one]) / len(held) for name in names}
-
-
 def _clamped(value: float) -> float:
     return min(max(value, 0.0), 100.0)
 
@@ -233,7 +229,7 @@ def duplicates(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
             owners = pod.metadata.owner_references
             if not owners or any(one.kind in args.exclude_owner_kinds for one in owners):
                 continue
-            if not (removals.in_namespaces(pod, args.namespaces) and run.is_evictable(pod)):
+            if not (removals.in_namespaces(pod, args.namespaces) and run.judge.is_evictable(pod)):
                 continue
             images = sorted(one.image for one in pod.spec.containers)
             keys = [(pod.namespace, one.kind, one.name, "#".join(images)) for one in owners]
@@ -294,7 +290,7 @@ def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) ->
     spaces: dict[str, list[Pod]] = {}
     for node in nodes:
         for pod in run.scene.running(node.name):
-            if wanted(pod) and run.filter(pod):
+            if wanted(pod) and run.judge.filter(pod):
                 spaces.setdefault(pod.namespace, []).append(pod)
     due: dict[str, Pod] = {}
     for pods in spaces.values():
@@ -311,7 +307,7 @@ def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) ->
             due |= {one.metadata.uid: one for one in _excess(run, spread, pod, pods, nodes, fits)}
     full: set[str] = set()
     for pod in due.values():
-        if pod.spec.node_name not in full and run.pre_eviction_filter(pod) and run.evict(pod) is EvictionOutcome.LIMITED:
+        if pod.spec.node_name not in full and run.judge.pre_eviction_filter(pod) and run.evict(pod) is EvictionOutcome.LIMITED:
             full.add(pod.spec.node_name)
 
 
@@ -360,18 +356,16 @@ def _excess(run: PluginRun, spread: _Spread, asking: Pod, pods: Iterable[Pod], n
 def _movable_last(run: PluginRun, pods: Iterable[Pod]) -> list[Pod]:
     """Return a domain's pods: protected ones, those with a node selector or affinity, then by falling priority."""
     held = list(pods)
-    can_go = {id(pod): run.filter(pod) for pod in held}
 
-    def binds(pod: Pod) -> bool:
-        return bool(pod.spec.node_selector) or (pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None)
+    def rank(pod: Pod) -> tuple[Any, ...]:
+        is_free = not pod.spec.node_selector and (pod.spec.affinity is None or pod.spec.affinity.node_affinity is None)
+        return (True, is_free, pod.spec.priority is not None, pod.priority) if run.judge.filter(pod) else (False,)
+
+    ranks = {id(pod): rank(pod) for pod in held}
 
     def less(one: Pod, other: Pod) -> bool:
-        if not can_go[id(one)] or not can_go[id(other)]:
-            return not (can_go[id(one)] and not can_go[id(other)])
-        if binds(one) != binds(other):
-            return binds(one)
-        a, b = one.spec.priority, other.spec.priority
-        return a is None and b is not None if a is None or b is None else a <= b
+        a, b = ranks[id(one)], ranks[id(other)]
+        return a < b or (a == b and a[-2:] != (False, 0))  # of two without a priority, neither is less
 
     return go_sorted(held, less)
 

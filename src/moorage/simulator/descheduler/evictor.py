@@ -103,6 +103,9 @@ class DefaultEvictor:
         labels = self._scene.namespaces.get(pod.namespace)
         return labels is not None and self._spaces.matches(labels)
 
+    def is_evictable(self, pod: Pod) -> bool:
+        return self.filter(pod) and self.pre_eviction_filter(pod)
+
     @cached_property
     def _nodes(self) -> list[Node]:
         return self._scene.ready_nodes(self._args.node_selector)
@@ -195,15 +198,6 @@ class PluginRun:
     evictor: Evictor
     plugin: str
     profile: str = ""
-
-    def filter(self, pod: Pod) -> bool:
-        return self.judge.filter(pod)
-
-    def pre_eviction_filter(self, pod: Pod) -> bool:
-        return self.judge.pre_eviction_filter(pod)
-
-    def is_evictable(self, pod: Pod) -> bool:
-        return self.judge.filter(pod) and self.judge.pre_eviction_filter(pod)
 
     def evict(self, pod: Pod) -> EvictionOutcome:
         return self.evictor.evict(pod, self.profile, self.plugin)

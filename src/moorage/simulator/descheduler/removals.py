@@ -40,7 +40,7 @@ def _due(run: PluginRun, args: PluginArgs, nodes: Iterable[Node], due: Due, *, e
     wanted, scene = wanted_by(args), run.scene
     for node in nodes:
         there = scene.by_node.get(node.name, ()) if ended else scene.running(node.name)
-        yield [pod for pod in there if wanted(pod) and due(pod, node) and run.is_evictable(pod)]
+        yield [pod for pod in there if wanted(pod) and due(pod, node) and run.judge.is_evictable(pod)]
 
 
 def _evict_each(run: PluginRun, by_node: Iterable[Iterable[Pod]]) -> None:
@@ -172,7 +172,7 @@ def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
 
     for node in nodes:
         for pod in rules.by_priority(filter(wanted, scene.running(node.name))):
-            if is_broken(pod, node) and run.is_evictable(pod):
+            if is_broken(pod, node) and run.judge.is_evictable(pod):
                 outcome = run.evict(pod)
                 if outcome is EvictionOutcome.LIMITED:
                     break

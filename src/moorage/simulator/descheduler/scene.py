@@ -220,19 +220,11 @@ def go_sorted(items: Iterable[T], less: Callable[[T, T], bool]) -> list[T]:
 def by_priority(pods: Iterable[Pod]) -> list[Pod]:
     """Return pods of low priority first; of equal priority best-effort, then burstable, then guaranteed ones."""
     held = list(pods)
-    qos = {id(pod): _qos(pod) for pod in held}
-
-    def less(one: Pod, other: Pod) -> bool:
-        a, b = one.spec.priority, other.spec.priority
-        if a != b and (a is None or b is None):
-            return a is None
-        if a is not None and b is not None and a != b:
-            return a < b
-        if qos[id(one)] != qos[id(other)]:
-            return qos[id(one)] < qos[id(other)]
-        return NO_EVICTION not in one.metadata.annotations or NO_EVICTION in other.metadata.annotations
-
-    return go_sorted(held, less)
+    ranks = {
+        id(pod): (pod.spec.priority is not None, pod.priority, _qos(pod), NO_EVICTION in pod.metadata.annotations)
+        for pod in held
+    }
+    return go_sorted(held, lambda one, other: ranks[id(one)] <= ranks[id(other)])
 
 
 def _qos(pod: Pod) -> int:

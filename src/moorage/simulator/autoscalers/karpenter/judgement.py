@@ -332,7 +332,7 @@ class Karpenter(SceneJudge):
             leaving = node.metadata.deletion_timestamp is not None if claim is None else _is_deleted(claim)
             known = node if claim is None else scene.known_by_claim(node, claim)
             nodes.append(scene.ExistingNode(known, pods, leaving=leaving))
-        unseen = [(scene.known_by_claim(None, held), _is_deleted(held)) for held in coming]
+        unseen = ((scene.known_by_claim(None, held), _is_deleted(held)) for held in coming)
         nodes += [scene.ExistingNode(node, (), leaving=leaving, coming=True) for node, leaving in unseen]
         cluster = scene.PoolCluster(
             nodes, scene.read_node_pools(documents), prices, scene.daemons_of(given.daemon_sets),

@@ -14,9 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import structs
 
-from moorage.api.core import ENDED_PHASES, Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, Taint, Toleration
+from moorage.api.core import ENDED_PHASES, Container, Node, ObjectMeta, Pod, Taint, Toleration
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.node_selectors import find_untolerated
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -191,26 +190,19 @@ def known_by_claim(node: Node | None, claim: Mapping[str, Any]) -> Node:
     Source  karpenter, pkg/controllers/state/statenode.go
     """
     meta, spec, status = (part(claim, name) for name in ("metadata", "spec", "status"))
-    labels = node.metadata.labels if node is not None else {}
-    if node is not None and labels.get(INITIALIZED) == "true":
-        return node
-    told = node.status if node is not None else NodeStatus()
-    told = structs.replace(told, **{
+    made = node or Node(metadata=ObjectMeta(name=str(meta.get("name", ""))))
+    labels, taints, told = made.labels, made.spec.taints, made.status
+    if labels.get(INITIALIZED) == "true":
+        return made
+    if labels.get(REGISTERED) != "true":
+        labels, taints = dict(part(meta, "labels")), _taints(spec, "taints")
+    told = told.replace(**{
         name: {**part(status, name), **{key: held for key, held in getattr(told, name).items() if amount(key, held)}}
         for name in ("allocatable", "capacity")
     })  # fmt: skip
-    taints = node.spec.taints if node is not None else ()
-    if labels.get(REGISTERED) != "true":
-        labels, taints = dict(part(meta, "labels")), _taints(spec, "taints")
     starting = {(taint.key, taint.effect) for taint in _taints(spec, "startupTaints")}
     taints = tuple(taint for taint in taints if (taint.key, taint.effect) not in starting)
-    if node is None:
-        name = str(meta.get("name", ""))
-        return Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints), status=told)
-    return structs.replace(
-        node, metadata=structs.replace(node.metadata, labels=labels), spec=structs.replace(node.spec, taints=taints),
-        status=told,
-    )  # fmt: skip
+    return made.replace(metadata=made.metadata.replace(labels=labels), spec=made.spec.replace(taints=taints), status=told)
 
 
 def eviction_cost(pod: Pod) -> float:
@@ -514,10 +506,10 @@ def daemons_of(sets: Iterable[DaemonSet]) -> list[Pod]:
 
     def asking(held: Container) -> Container:
         requests = {**held.resources.limits, **held.resources.requests}
-        return structs.replace(held, resources=structs.replace(held.resources, requests=requests))
+        return held.replace(resources=held.resources.replace(requests=requests))
 
     found = []
     for pod in map(daemon_of, sets):
         containers, first = tuple(map(asking, pod.spec.containers)), tuple(map(asking, pod.spec.init_containers))
-        found.append(structs.replace(pod, spec=structs.replace(pod.spec, containers=containers, init_containers=first)))
+        found.append(pod.replace(spec=pod.spec.replace(containers=containers, init_containers=first)))
     return found

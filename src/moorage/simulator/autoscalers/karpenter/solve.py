@@ -29,7 +29,7 @@ from moorage.state.pod_info import HostPort, PodInfo
 
 #: At most so many types of a claim go to the provider.
 _MOST_TYPES: Final = 600
-
+_NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 #: What types lack, if they lack several things, or one: requirements, resources, an offering. Karpenter's words.
 _SEVERAL: Final = ("met the scheduling requirements", "had enough resources", "had a required offering")
 _ONE: Final = ("met all requirements", "has enough resources", "has the required offering")
@@ -215,8 +215,9 @@ class _Solver:
             held = self._scene.nodes[row]
             if asking.ports and _clash(asking.ports, self._ports.get(row, held.ports)):
                 continue
-            found = self._narrowed(asking, self._held.get(row, held.requirements))
-            if found is None:
+            try:
+                found, _ = self._narrowed(asking, self._held.get(row, held.requirements))
+            except NoPlaceError:
                 continue
             self._held[row] = found
             self._free[row] -= asking.vector
@@ -227,21 +228,28 @@ class _Solver:
             return True
         return False
 
-    def _narrowed(self, asking: _Asking, held: keys.Requirements) -> keys.Requirements | None:
-        if not keys.is_compatible(held, asking.requirements):
-            return None
-        base = _both(held, asking.requirements)
+    def _narrowed(
+        self, asking: _Asking, held: keys.Requirements, claim: LaunchClaim | None = None
+    ) -> tuple[keys.Requirements, Ints]:
+        """Return a node's requirements narrowed by a pod, with the first of its volumes' alternatives that goes.
+
+        For a claim also the types that are left. Raises  NoPlaceError with why the last alternative does not go
+        """
+        undefined = frozenset() if claim is None else self._undefined
+        _check(held, asking.requirements, undefined, "incompatible requirements, ")
+        base, last = _both(held, asking.requirements), NoPlaceError(str)
         for volumes in asking.volumes:
-            if not keys.is_compatible(base, volumes):
-                continue
-            found = _both(base, volumes)
             try:
+                _check(base, volumes, undefined, "incompatible volume requirements, ")
+                found = _both(base, volumes)
                 narrowed = self._topology.narrow(asking.pod, asking.strict, found)
-            except NoPlaceError:
-                continue
-            if narrowed is found or keys.is_compatible(found, narrowed):
-                return _both(found, narrowed)
-        return None
+                if narrowed is not found:
+                    _check(found, narrowed, undefined)
+                found = _both(found, narrowed)
+                return found, _NO_ROWS if claim is None else self._left(claim, asking, found)
+            except NoPlaceError as error:
+                last = error
+        raise last
 
     # -- claims ----------------------------------------------------------------------------------------------------------
 
@@ -291,42 +299,16 @@ class _Solver:
         taint = find_untolerated(claim.pool.taints, pod.spec.tolerations)
         if taint is not None:
             raise NoPlaceError(lambda: f"did not tolerate taint (taint={taint_text(taint)})")
-        self._check(claim.requirements, asking.requirements, "incompatible requirements, ")
-        base = _both(claim.requirements, asking.requirements)
-        last: NoPlaceError | None = None
-        for volumes in asking.volumes:
-            try:
-                held, rows = self._with_volumes(claim, asking, base, volumes)
-            except NoPlaceError as error:
-                last = error
-                continue
-            claim.pods.append(pod)
-            claim.rows, claim.requirements = rows, dict(held)
-            claim.total = claim.total + asking.vector
-            claim.ports |= asking.ports
-            if len(claim.pods) == 1:
-                self._topology.host(claim.host)
-            self._topology.record(pod, claim.pool.taints, held)
-            if self._below is not None and self._scene.prices.cheapest(held)[rows].min() >= self._below:
-                raise HopelessError
-            return
-        assert last is not None
-        raise last
-
-    def _with_volumes(
-        self, claim: LaunchClaim, asking: _Asking, base: keys.Requirements, volumes: keys.Requirements
-    ) -> tuple[keys.Requirements, Ints]:
-        self._check(base, volumes, "incompatible volume requirements, ")
-        held = _both(base, volumes)
-        narrowed = self._topology.narrow(asking.pod, asking.strict, held)
-        if narrowed is not held:
-            self._check(held, narrowed)
-        held = _both(held, narrowed)
-        return held, self._left(claim, asking, held)
-
-    def _check(self, held: keys.Requirements, asked: keys.Requirements, prefix: str = "") -> None:
-        if not keys.is_compatible(held, asked, self._undefined):
-            raise NoPlaceError(lambda: f"{prefix}{keys.incompatibility(held, asked, self._undefined)}")
+        held, rows = self._narrowed(asking, claim.requirements, claim)
+        claim.pods.append(pod)
+        claim.rows, claim.requirements = rows, dict(held)
+        claim.total = claim.total + asking.vector
+        claim.ports |= asking.ports
+        if len(claim.pods) == 1:
+            self._topology.host(claim.host)
+        self._topology.record(pod, claim.pool.taints, held)
+        if self._below is not None and self._scene.prices.cheapest(held)[rows].min() >= self._below:
+            raise HopelessError
 
     def _left(self, claim: LaunchClaim, asking: _Asking, held: keys.Requirements) -> Ints:
         """Return the rows of the types that can still be launched with one more pod.
@@ -362,6 +344,11 @@ class _Solver:
             shown = [f'"{name}":"{shown_amount(name, int(held))}"' for name, held in zip(names, total, strict=True) if held]
             texts.append("{" + ",".join(shown) + "}")
         return texts[0] if texts[0] == texts[1] else f"min={texts[0]}, max={texts[1]}"
+
+
+def _check(held: keys.Requirements, asked: keys.Requirements, undefined: frozenset[str], prefix: str = "") -> None:
+    if not keys.is_compatible(held, asked, undefined):
+        raise NoPlaceError(lambda: f"{prefix}{keys.incompatibility(held, asked, undefined)}")
 
 
 def _both(held: keys.Requirements, more: keys.Requirements) -> keys.Requirements:

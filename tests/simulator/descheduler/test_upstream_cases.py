@@ -23,8 +23,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import InputError
 from moorage.simulator.descheduler.cycle import run_plugin
-from moorage.simulator.descheduler.evictor import DefaultEvictor, Evictor, PluginRun
-from moorage.simulator.descheduler.policy import args_of, faults_of
+from moorage.simulator.descheduler.policy import DefaultEvictor, Evictor, PluginRun, args_of, faults_of
 from moorage.simulator.descheduler.scene import PodReport, Scene
 from moorage.state.pod_requests import amount
 

@@ -28,8 +28,7 @@ from moorage.laboratory.trial.history import Ran
 from moorage.report import moves
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.simulator.descheduler.cycle import run_cycle
-from moorage.simulator.descheduler.evictor import DefaultEvictor, Evictor
-from moorage.simulator.descheduler.policy import DeschedulerPolicy, DeschedulerProfile
+from moorage.simulator.descheduler.policy import DefaultEvictor, DeschedulerPolicy, DeschedulerProfile, Evictor
 from moorage.simulator.descheduler.scene import PodReport, Scene
 from moorage.simulator.owners import is_owned_by
 from moorage.simulator.pod_books import State

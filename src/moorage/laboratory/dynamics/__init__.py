@@ -33,7 +33,7 @@ from moorage.laboratory.dynamics.simulation import ClusterProcess, Simulation, S
 from moorage.laboratory.dynamics.state_recorder import StateRecorder
 from moorage.report.explanation import scaling_table
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import Unremovable
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import Unremovable
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "WEEK", "AtTimes", "AutoscalerFlags", "ClusterAutoscaler", "ClusterProcess", "Consolidation",

@@ -34,9 +34,8 @@ from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
     ExpansionOption,
     read_flags,
 )
-from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, NodeRemoval, Unremovable
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, Unremovable
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, ScaleUp, Templates, scale_up
 from moorage.simulator.simulate import prepare
 from moorage.state.pod_info import PodInfo

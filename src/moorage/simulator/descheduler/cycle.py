@@ -18,8 +18,14 @@ from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import SelectorError
 from moorage.errors import InputError
 from moorage.simulator.descheduler import removals
-from moorage.simulator.descheduler.evictor import DefaultEvictor, EvictionOutcome, Evictor, PluginRun
-from moorage.simulator.descheduler.policy import DeschedulerPolicy, PluginArgs
+from moorage.simulator.descheduler.policy import (
+    DefaultEvictor,
+    DeschedulerPolicy,
+    EvictionOutcome,
+    Evictor,
+    PluginArgs,
+    PluginRun,
+)
 from moorage.simulator.descheduler.scene import HARD, Scene, by_priority, go_sorted, requested, selects, tolerates_all
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.pod_requests import amount

@@ -16,8 +16,7 @@ from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import compile_label_selector
 from moorage.plugins.node_affinity import preferred_terms
 from moorage.simulator.descheduler import scene as rules
-from moorage.simulator.descheduler.evictor import EvictionOutcome, PluginRun
-from moorage.simulator.descheduler.policy import PluginArgs
+from moorage.simulator.descheduler.policy import EvictionOutcome, PluginArgs, PluginRun
 from moorage.state.pod_info import PodInfo
 
 #: Whether something is wrong with a pod on its node.

@@ -8,8 +8,8 @@ import pytest
 
 from moorage.api.core import Pod
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
+from moorage.simulator.autoscalers.cluster_autoscaler.loop import NodeRemoval, cropped
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_down import NodeRemoval, cropped
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, NodeTemplate, balanced, estimate, pod_groups
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod

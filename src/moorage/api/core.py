@@ -333,6 +333,11 @@ class Node(Object):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the condition Ready is true; a node without the condition counts as ready."""
+        return all(one.status == "True" for one in self.status.conditions if one.type == "Ready")
+
 
 # -- namespaces, services, limits ---------------------------------------------------------------------------------------
 

@@ -113,8 +113,7 @@ Means = Mapping[str, float]
 
 def counts_for_metrics(node: Node) -> bool:
     """Return True for a node that is ready and schedulable. A node without the condition Ready counts as ready."""
-    ready = all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
-    return ready and not node.spec.unschedulable and all(taint.key not in _LOST_CONTACT for taint in node.spec.taints)
+    return node.is_ready and not node.spec.unschedulable and all(taint.key not in _LOST_CONTACT for taint in node.spec.taints)
 
 
 def use_of_nodes(simulation: SimulatedCluster, *, all_nodes: bool = False) -> NodeUse:

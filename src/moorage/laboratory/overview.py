@@ -90,8 +90,7 @@ def overview_of(cluster: AskedCluster, request: AnswerRequest, setting: Overview
 
 
 def _not_ready(simulation: SimulatedCluster) -> int:
-    nodes = simulation.scheduler.cluster.table.nodes
-    return sum(any(one.type == "Ready" and one.status != "True" for one in node.status.conditions) for node in nodes)
+    return sum(not node.is_ready for node in simulation.scheduler.cluster.table.nodes)
 
 
 # -- pending pods --------------------------------------------------------------------------------------------------------

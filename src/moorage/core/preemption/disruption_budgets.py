@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from moorage.api.selectors import Selector, SelectorError, compile_label_selector
+from moorage.api.core import Pod
+from moorage.api.selectors import Selector, SelectorError, compile_label_selector, label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.state.labels import SelectorIndex
 from moorage.state.pod_info import PodInfo
+
+
+def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Return True if a budget selects a pod. One with a faulty selector selects none."""
+    try:
+        return budget.namespace == pod.namespace and label_selector_matches(budget.spec.selector, pod.metadata.labels)
+    except SelectorError:
+        return False
 
 
 class Budgets:

@@ -86,7 +86,7 @@ def node_row(node: Node) -> NodeRow:
         node.name,
         next((labels[key] for key in _ZONES if key in labels), ""),
         labels,
-        all(one.status == "True" for one in node.status.conditions if one.type == "Ready"),
+        node.is_ready,
         node.spec.unschedulable,
         tuple([taint_text(one) for one in node.spec.taints]),
         _amounts(node.status.allocatable or node.status.capacity),

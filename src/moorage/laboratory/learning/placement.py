@@ -24,8 +24,8 @@ from moorage.errors import InputError
 from moorage.framework.profile import Profile
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options
 from moorage.laboratory.present import ObjectLike, flat_objects, read_given
-from moorage.simulator.autoscalers.cluster_autoscaler.packing import fitting_rows
 from moorage.simulator.cluster_run import create_for, objects_of
+from moorage.simulator.filtering import fitting_rows
 from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.simulate import Options, kinds_named, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
@@ -376,7 +376,7 @@ class ChosenPlacements(SimulatedCluster):
         if known is not None:
             return OpenChoice(pod, known.rows, known) if known.number else None
         rows = np.zeros(len(scheduler.snapshot.table), dtype=np.bool_)
-        rows[fitting_rows(self, pod)] = True
+        rows[fitting_rows(scheduler, pod)] = True
         return OpenChoice(pod, rows, None) if rows.any() else None
 
     def _profile_of(self, name: str) -> Profile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import attrgetter
 
 import numpy as np
@@ -13,6 +12,7 @@ from moorage.framework.verdicts import Code, Verdicts
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.placements import Feasibility
 from moorage.laboratory.trial.history import scope_of
+from moorage.simulator.filtering import filtered, no_profile
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
@@ -29,13 +29,10 @@ def feasibility_of(simulation: SimulatedCluster, pod: PodInfo, nodes: Sequence[s
     """
     scheduler = simulation.scheduler
     table = scheduler.snapshot.table
-    scope = replace(scope_of(simulation, nodes), post_filter=False)
-    profile = scheduler.profiles.get(pod.spec.scheduler_name)
-    if profile is None:
-        return Feasibility(pod.key, [], frame_of(_NAMES, ()), f"no profile has the name {pod.spec.scheduler_name}")
-    from moorage.simulator.autoscalers.cluster_autoscaler.packing import JUDGE, filtering  # imports an autoscaler
-
-    decision = JUDGE.decide(filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
+    scope = scope_of(simulation, nodes)
+    decision = filtered(scheduler, pod, scope)
+    if decision is None:
+        return Feasibility(pod.key, [], frame_of(_NAMES, ()), no_profile(pod))
     verdicts = decision.verdicts
     if verdicts is None:
         return Feasibility(pod.key, [], frame_of(_NAMES, ()), decision.message)

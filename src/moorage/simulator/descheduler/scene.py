@@ -21,6 +21,7 @@ from msgspec import Struct
 from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
 from moorage.api.node_selectors import find_untolerated, required_nodes
 from moorage.api.selectors import parse_selector
+from moorage.cluster.apiserver.admission.quota_usage import qos_class
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
@@ -113,10 +114,7 @@ class Scene:
     def ready_nodes(self, selector: str = "") -> list[Node]:
         """Return the nodes of a label selector that are ready or say nothing about it."""
         wanted = parse_selector(selector)
-        return [
-            node for node in self.nodes if wanted.matches(node.metadata.labels)
-            and all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
-        ]  # fmt: skip
+        return [node for node in self.nodes if node.is_ready and wanted.matches(node.metadata.labels)]
 
     def report(self, pod: Pod) -> PodReport:
         return self.reports.get(pod.metadata.uid, PodReport())
@@ -228,14 +226,6 @@ def by_priority(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _qos(pod: Pod) -> int:
-    """Return 0 for a best-effort pod, 1 for a burstable one, 2 for a guaranteed one."""
-    requests, limits, guaranteed = Counter[str](), Counter[str](), True
-    for one in (*pod.spec.containers, *pod.spec.init_containers):
-        asked, most = (
-            {name: amount(name, given.get(name, 0)) for name in ("cpu", "memory")}
-            for given in (one.resources.requests, one.resources.limits)
-        )
-        requests.update(asked)
-        limits.update(most)
-        guaranteed &= all(most.values())
-    return 0 if not any((*requests.values(), *limits.values())) else 2 if guaranteed and requests == limits else 1
+    """Return 0 for a best-effort pod, 1 for a burstable one, 2 for a guaranteed one, by its containers."""
+    held = msgspec.to_builtins((*pod.spec.init_containers, *pod.spec.containers))
+    return ("BestEffort", "Burstable", "Guaranteed").index(qos_class({"containers": held}))

@@ -194,7 +194,7 @@ class QueueTimeline:
         """Yield the nodes that take pods, with what pods leave free on them that Kueue does not place."""
         table = self._simulation.scheduler.cluster.table
         for node, pods in zip(table.nodes, table.pods, strict=True):
-            if node.spec.unschedulable or any(one.type == "Ready" and one.status != "True" for one in node.status.conditions):
+            if node.spec.unschedulable or not node.is_ready:
                 continue
             free = {name: amount_of(name, quantity) for name, quantity in node.status.allocatable.items()}
             for uid, pod in pods.items():

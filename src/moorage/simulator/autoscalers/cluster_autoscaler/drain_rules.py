@@ -16,9 +16,9 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moorage.api.core import Node, Pod
-from moorage.api.selectors import SelectorError, label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
+from moorage.core.preemption.disruption_budgets import covers
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.owners import controller_of, is_mirror
 from moorage.state.pod_requests import amount, pod_requests
@@ -80,23 +80,10 @@ class MovesOfPods:
     blocking: tuple[Pod, DrainStatus] | None = None
 
 
-def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Return True if a budget selects a pod. One with a faulty selector selects none."""
-    try:
-        return budget.namespace == pod.namespace and label_selector_matches(budget.spec.selector, pod.metadata.labels)
-    except SelectorError:
-        return False
-
-
 def is_daemon_pod(pod: Pod) -> bool:
     """Return True for a pod of a DaemonSet, or one that an annotation declares to be like such."""
     owner = controller_of(pod.metadata)
     return (owner is not None and owner.kind == "DaemonSet") or pod.metadata.annotations.get(_DAEMON) == "true"
-
-
-def is_ready(node: Node) -> bool:
-    """Return True for a node whose condition Ready is true; a node without the condition counts as ready."""
-    return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
 
 
 def is_long_terminating(pod: Pod, now_s: float) -> bool:
@@ -240,7 +227,7 @@ def unremovable_reason(
     used = utilisation(node, pods, flags, now_s)
     if used is None:
         return "UnexpectedError", f"Failed to calculate utilization for {node.name}"
-    if not flags.scale_down_unready_enabled and not is_ready(node):
+    if not flags.scale_down_unready_enabled and not node.is_ready:
         return "ScaleDownUnreadyDisabled", "scale-down of unready nodes is disabled"
     resource, share = used
     gpu = _has_gpu(node)

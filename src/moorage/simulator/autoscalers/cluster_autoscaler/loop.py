@@ -23,8 +23,9 @@ from moorage.api.core import Node, Pod, Taint
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
+from moorage.core.preemption.disruption_budgets import covers
 from moorage.simulator.autoscalers.cluster_autoscaler import drain_rules
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import Replicas, is_daemon_pod, is_ready
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import Replicas, is_daemon_pod
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_expander
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import AGAIN, Packer, PackingSnapshot, unplaced
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import ResourceBounds, RoundView, ScaleUp, least_sizes, scale_up
@@ -58,7 +59,7 @@ class NodeRemoval:
 
 def _left_by(pods: Collection[Pod], budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
     """Return the budgets as the evictions of pods leave them: below zero, the pods cannot all leave at once."""
-    counted = ((budget, sum(drain_rules.covers(budget, pod) for pod in pods)) for budget in budgets)
+    counted = ((budget, sum(covers(budget, pod) for pod in pods)) for budget in budgets)
     return [
         budget.replace(status=budget.status.replace(disruptions_allowed=budget.status.disruptions_allowed - count))
         if count else budget for budget, count in counted
@@ -185,7 +186,7 @@ class ScaleDownPlanner:
         found: list[NodeRemoval] = []
         for since_s, removal in sorted(self.unneeded.values(), key=lambda one: (bool(one[1].pods), one[1].name)):
             node, group = packed.node(removal.name), view.by_name[view.group_of[removal.name]]
-            ready = is_ready(node)
+            ready = node.is_ready
             threshold_s = flags.scale_down_unneeded_time if ready else flags.scale_down_unready_time
             if threshold_s > 0 and since_s + threshold_s >= now_s:
                 why = "NotUnneededLongEnough" if ready else "NotUnreadyLongEnough"
@@ -266,7 +267,7 @@ class AutoscalerLoop:
     def run_once(self, view: RoundView, now_s: float) -> Round:
         """Return what a round does at a time, in Unix seconds or from the beginning of a simulation."""
         made, packed, nodes, most = Round(), view.packed, view.nodes, self.flags.max_nodes_total
-        unready = sum(not is_ready(node) for node in nodes)
+        unready = sum(not node.is_ready for node in nodes)
         if unready > _UNREADY and unready > _UNREADY_SHARE * len(nodes):
             self.planner.unneeded = {}
             return made
@@ -278,7 +279,7 @@ class AutoscalerLoop:
                     packed.add(one.node, one.pods)
             waiting = self._unhelped(view, now_s)
             waits_for_more = False
-            ready = sum(is_ready(node) and not node.spec.unschedulable for node in nodes)
+            ready = sum(node.is_ready and not node.spec.unschedulable for node in nodes)
             if waiting and most and ready >= most:
                 made.up.reasons = {pod.metadata.uid: {} for pod in waiting}
             elif waiting:

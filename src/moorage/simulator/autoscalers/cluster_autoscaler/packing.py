@@ -11,24 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace as replace_scope
 from itertools import groupby
 from typing import Final
-from weakref import WeakKeyDictionary
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import json
-from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod, Volume
-from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import Gone, Seen
-from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.profile import Profile
 from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import is_daemon_pod
+from moorage.simulator.filtering import fitting_rows, refusal
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
@@ -36,39 +27,11 @@ from moorage.state.pod_info import PodInfo
 #: Behind the UID of a pod that will replace one that is evicted.
 AGAIN: Final = "/again"
 _ENCODER: Final = json.Encoder(order="deterministic")
-#: A cycle that filters every node and caches nothing.
-JUDGE: Final = Cycle(by_class=False, nominated_first=False, errors_end=False)
-_EVERYWHERE: Final = replace_scope(EVERYWHERE, post_filter=False)
-#: Profile → its Filter plugins alone.
-_FILTERING: WeakKeyDictionary[Profile, Profile] = WeakKeyDictionary()
-
-
-def filtering(profile: Profile) -> Profile:
-    """Return a profile that filters as this one does, every node, and scores nothing."""
-    made = _FILTERING.get(profile)
-    if made is None:
-        made = _FILTERING[profile] = replace_scope(profile.without_scores(), percentage_of_nodes_to_score=100)
-    return made
-
-
-def fitting_rows(simulation: SimulatedCluster, pod: PodInfo) -> npt.NDArray[np.intp]:
-    """Return the rows of the node table that no Filter plugin refuses for a pod."""
-    decision = _judged(simulation.scheduler, pod, _EVERYWHERE)
-    if decision is None or decision.node is None or decision.verdicts is None:
-        return np.zeros(0, dtype=np.intp)
-    return np.flatnonzero(decision.verdicts.ids == 0)
-
-
-def _judged(scheduler: Scheduler, pod: PodInfo, scope: SearchScope) -> Decision | None:
-    profile = scheduler.profiles.get(pod.spec.scheduler_name)
-    if profile is None:
-        return None
-    return JUDGE.decide(filtering(profile), pod, scheduler.snapshot, scheduler.queue.nominated, scope)
 
 
 def unplaced(pod: Pod) -> Pod:
     """Return a pod without its node."""
-    return replace(pod, spec=replace(pod.spec, node_name="")) if pod.spec.node_name else pod
+    return pod.replace(spec=pod.spec.replace(node_name="")) if pod.spec.node_name else pod
 
 
 def likeness(pod: Pod) -> bytes | None:
@@ -77,7 +40,7 @@ def likeness(pod: Pod) -> bytes | None:
     if owner is None or is_daemon_pod(pod):
         return None
     volumes = tuple(one for one in pod.spec.volumes if one != Volume(name=one.name))
-    spec = replace(pod.spec, volumes=volumes, node_name="")
+    spec = pod.spec.replace(volumes=volumes, node_name="")
     return _ENCODER.encode((owner.uid or owner.name, pod.namespace, pod.metadata.labels, spec))
 
 
@@ -148,7 +111,7 @@ class PackingSnapshot:
 
     def place(self, pod: Pod, name: str) -> None:
         """Put a pod on a node."""
-        uid, placed = pod.metadata.uid, replace(pod, spec=replace(pod.spec, node_name=name))
+        uid, placed = pod.metadata.uid, pod.replace(spec=pod.spec.replace(node_name=name))
         before = self._came.pop(uid, None)
         self._came[uid] = self._arrivals = self._arrivals + 1
         self._change([Seen(placed)], [Gone(placed)])
@@ -179,15 +142,8 @@ class PackingSnapshot:
 
     def refusal(self, pod: Pod, name: str) -> tuple[str, ...] | None:
         """Return why the Filter plugins refuse a pod on a node; None if they accept it."""
-        row = self.scratch.scheduler.cluster.table.row_of[name]
-        scope = SearchScope(np.array([row], dtype=np.intp), post_filter=False)
-        decision = _judged(self.scratch.scheduler, PodInfo(pod), scope)
-        if decision is None:
-            return (f"no profile has the name {pod.spec.scheduler_name}",)
-        if decision.verdicts is None:
-            return (decision.message,)
-        status = decision.verdicts.statuses[decision.verdicts.ids[row]]
-        return None if status is None else tuple(status.reasons)
+        scheduler = self.scratch.scheduler
+        return refusal(scheduler, PodInfo(pod), scheduler.cluster.table.row_of[name])
 
     def place_on(self, pod: Pod, name: str) -> tuple[str, ...] | None:
         """Put a pod on a node if the Filter plugins accept it, and return None; else return why not."""
@@ -198,11 +154,9 @@ class PackingSnapshot:
 
     def place_anywhere(self, pod: Pod, among: Collection[str]) -> str:
         """Put a pod on the next node of these that accepts it. Return its name; "" if none does."""
-        rows = fitting_rows(self.scratch, PodInfo(pod))
-        if not len(rows):
-            return ""
-        nodes = self.scratch.scheduler.cluster.table.nodes
-        fitting = {name for row in rows.tolist() if (name := nodes[row].name) in among}
+        scheduler = self.scratch.scheduler
+        nodes = scheduler.cluster.table.nodes
+        fitting = {nodes[row].name for row in fitting_rows(scheduler, PodInfo(pod)).tolist()}.intersection(among)
         if not fitting:
             return ""
         count = len(self.order)

@@ -17,12 +17,11 @@ from random import Random
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.cluster.controllers.workloads.daemon_set import runs_on
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED, is_daemon_pod, is_ready
+from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED, is_daemon_pod
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, Expander, ExpansionOption, chosen, size_of
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
 from moorage.simulator.autoscalers.instance_types import amounts
@@ -68,12 +67,11 @@ class NodeTemplate(Struct, frozen=True):
 
     def copy(self, name: str) -> NodeTemplate:
         """Return a node of another name, with its pods."""
-        meta = self.node.metadata
-        node = replace(self.node, metadata=replace(meta, name=name, uid=name, labels={**meta.labels, _HOSTNAME: name}))
-        pods = []
+        meta, pods = self.node.metadata, []
+        node = self.node.replace(metadata=meta.replace(name=name, uid=name, labels={**meta.labels, _HOSTNAME: name}))
         for pod in self.pods:
-            meta = replace(pod.metadata, name=f"{pod.name}-{name}", uid=f"{pod.metadata.uid}/{name}")
-            pods.append(replace(pod, metadata=meta, spec=replace(pod.spec, node_name=name)))
+            meta = pod.metadata.replace(name=f"{pod.name}-{name}", uid=f"{pod.metadata.uid}/{name}")
+            pods.append(pod.replace(metadata=meta, spec=pod.spec.replace(node_name=name)))
         return NodeTemplate(node, tuple(pods))
 
 
@@ -136,7 +134,7 @@ class Templates:
         held = list(daemons)
         self._made += 1
         name = f"template-node-for-{group}-{self._made}"
-        open_ = (node for node in nodes if is_ready(node) and not node.spec.unschedulable)
+        open_ = (node for node in nodes if node.is_ready and not node.spec.unschedulable)
         good = next((node for node in open_ if all(taint.key != DELETED for taint in node.spec.taints)), None)
         if good is not None:
             self._known[group] = _template(name, good, pods_of(good.name), held, forced=False)
@@ -150,8 +148,8 @@ class Templates:
 
 def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[DaemonSet], *, forced: bool) -> NodeTemplate:
     taints = tuple(one for one in node.spec.taints if one.key not in _CONDITIONS and not one.key.startswith(_TRANSIENT))
-    meta = replace(node.metadata, name=name, uid=name, labels={**node.labels, _TEMPLATE: "true"})
-    made = replace(node, metadata=meta, spec=replace(node.spec, taints=taints))
+    meta = node.metadata.replace(name=name, uid=name, labels={**node.labels, _TEMPLATE: "true"})
+    made = node.replace(metadata=meta, spec=node.spec.replace(taints=taints))
     held = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
     running = {owner.uid for pod in held if (owner := controller_of(pod.metadata)) is not None and owner.kind == "DaemonSet"}
     found = [pod for pod in held if is_daemon_pod(pod) or is_mirror(pod)]
@@ -169,17 +167,16 @@ def _template(name: str, node: Node, pods: Iterable[Pod], daemons: Iterable[Daem
 def pod_groups(pods: Iterable[Pod]) -> list[list[Pod]]:
     """Return the pods in groups that need the same: of one controller, with equal labels and specs."""
     found: list[list[Pod]] = []
-    known: dict[bytes, list[Pod]] = {}
-    counts: dict[str, int] = {}
+    known: dict[bytes | None, list[Pod]] = {}
+    counts = Counter[str]()
     for pod in pods:
         key, owner = likeness(pod), controller_of(pod.metadata)
-        if key is None or owner is None:
-            found.append([pod])
-        elif key in known:
+        if key in known:
             known[key].append(pod)
-        else:
-            found.append([pod])
-            counts[owner.uid] = counts.get(owner.uid, 0) + 1
+            continue
+        found.append([pod])
+        if key is not None and owner is not None:
+            counts[owner.uid] += 1
             if counts[owner.uid] <= _MOST_GROUPS:
                 known[key] = found[-1]
     return found
@@ -220,15 +217,16 @@ class _BinPacking:
     def on_new_nodes(self, pods: Sequence[Pod]) -> Sequence[Pod]:
         """Place pods on the nodes that were added, up to the first that does not fit. Return the others."""
         for at, pod in enumerate(pods):
-            name = self._packed.place_anywhere(pod, self.names) if self.names else ""
-            if not name:
+            if not self._took(pod, self._packed.place_anywhere(pod, self.names) if self.names else ""):
                 return pods[at:]
-            self._took(pod, name)
         return ()
 
-    def _took(self, pod: Pod, name: str) -> None:
-        self.used.add(name)
-        self.placed.append(pod)
+    def _took(self, pod: Pod, name: str) -> bool:
+        """Note the node to which a pod went; return False if it went to none."""
+        if name:
+            self.used.add(name)
+            self.placed.append(pod)
+        return bool(name)
 
     def add_for(self, pods: Sequence[Pod]) -> bool:
         """Place pods on the newest node, or on one that is added. Return False at the limit of nodes."""
@@ -251,14 +249,10 @@ class _BinPacking:
     def _on_newest(self, pod: Pod) -> bool:
         refusal = self._packed.place_on(pod, self._newest)
         if refusal is None:
-            self._took(pod, self._newest)
-            return True
+            return self._took(pod, self._newest)
         if _SPREAD not in refusal or all(one.topology_key != _HOSTNAME for one in pod.spec.topology_spread_constraints):
             return False
-        name = self._packed.place_anywhere(pod, {*self._packed.order} - {self._newest})
-        if name:
-            self._took(pod, name)
-        return bool(name)
+        return self._took(pod, self._packed.place_anywhere(pod, {*self._packed.order} - {self._newest}))
 
 
 # -- scale-up ----------------------------------------------------------------------------------------------------------

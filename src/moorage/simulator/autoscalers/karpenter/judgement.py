@@ -22,9 +22,9 @@ from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.node_selectors import tolerates
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
+from moorage.core.preemption.disruption_budgets import covers
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import covers
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
 from moorage.simulator.autoscalers.karpenter import consolidation, scene
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve

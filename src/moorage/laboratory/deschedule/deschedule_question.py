@@ -113,7 +113,10 @@ class _Run:
 
         evictor, errors = run_cycle(self._policy, see, ask)
         if number == 1:
-            self._note_protected(self._scene(frozenset()))
+            # Why DefaultEvictor of the first profile protects pods on nodes, whether or not a plugin wants them.
+            scene, profile = self._scene(frozenset()), next(iter(self._policy.profiles), DeschedulerProfile())
+            judge = DefaultEvictor(profile.args("DefaultEvictor"), scene)
+            self._protected.update(why for pod in scene.pods if pod.spec.node_name and (why := judge.why_not(pod)))
         drain = NodeDrain(self._course)
         drain.run((one.pod, one.pod.spec.node_name) for one in evictor.evicted)
         for one in drain.evictions:
@@ -159,12 +162,6 @@ class _Run:
         measured = {} if self.cycles else usage.nodes
         return {"pod_usage": by_pod, "node_usage": {**empty, **by_node, **measured}}
 
-    def _note_protected(self, scene: Scene) -> None:
-        """Count why DefaultEvictor of the first profile protects pods on nodes, whether or not a plugin wants them."""
-        profile = self._policy.profiles[0] if self._policy.profiles else DeschedulerProfile()
-        judge = DefaultEvictor(profile.args("DefaultEvictor"), scene)
-        self._protected.update(why for pod in scene.pods if pod.spec.node_name and (why := judge.why_not(pod)))
-
     def _follow(self, one: Evicting, begun_s: float) -> None:
         first = self._first.get(one.uid, one.pod)
         self._paths.setdefault(first.metadata.uid, []).append(one.node)
@@ -199,31 +196,24 @@ class _Run:
     def report(self, request: AnswerRequest, budget: TimeBudget | None) -> moves.DescheduleReport:
         records = self._course.simulation.records
         pending = tuple(sorted(records[uid].pod.key for uid in self._pending() - self._before))
-        again = [
-            moves.OscillatingPod(self._first[uid].key, len(path), tuple(path))
-            for uid, path in self._paths.items()
-            if len(path) > 1
-        ]
+        paths = ((self._first[uid].key, path) for uid, path in self._paths.items() if len(path) > 1)
+        again = [moves.OscillatingPod(key, len(path), tuple(path)) for key, path in paths]
         return moves.DescheduleReport(
             request=request,
             summary=moves.deschedule_summary(self.cycles, again, pending),
             proof=Proof("run", runs=1),
             stopped=None if budget is None or len(self.cycles) == self._options.cycles else budget.stopped,
-            assumptions=self._assumptions(),
+            assumptions=(
+                Assumption("interval", f"{self._options.interval_s:g}s between the beginnings of two cycles"),
+                Assumption("pods and nodes of equal rank", "by namespace and name; the descheduler takes them in any order"),
+                Assumption("readyAfter", f"{self._options.ready_after_s:g}s"),
+            ),
             cycles=tuple(self.cycles),
             oscillating=tuple(sorted(again, key=lambda one: (-one.evictions, one.pod))),
             pending=pending,
             protected=dict(self._protected.most_common()),
             nodes_in_use=(self._busy_before, self._busy()),
             asked_cycles=self._options.cycles,
-        )
-
-    def _assumptions(self) -> tuple[Assumption, ...]:
-        options = self._options
-        return (
-            Assumption("interval", f"{options.interval_s:g}s between the beginnings of two cycles"),
-            Assumption("pods and nodes of equal rank", "by namespace and name; the descheduler takes them in any order"),
-            Assumption("readyAfter", f"{options.ready_after_s:g}s"),
         )
 
 

@@ -71,7 +71,10 @@ def rightsize_report(
     removed: list[str] = []
     with cluster.transaction():
         cluster._step(Ran(None))
-        workloads = _workloads(cluster.simulation.pods.values())
+        named: dict[str, list[Pod]] = {}
+        for pod in filter(is_active, cluster.simulation.pods.values()):
+            named.setdefault(_name_of(pod), []).append(pod)
+        workloads = [_Workload(name, tuple(held)) for name, held in sorted(named.items())]
         changes = [change for one in workloads for change in _changes(one, options)]
         for number in range(len(_STEPS)):
             chosen = [one for one in changes if one.step <= number]
@@ -88,13 +91,6 @@ def rightsize_report(
         unmeasured=tuple(one.name for one in workloads if not _is_measured(one, options)),
         unit=options.unit if options.types else "",
     )  # fmt: skip
-
-
-def _workloads(pods: Iterable[Pod]) -> list[_Workload]:
-    found: dict[str, list[Pod]] = {}
-    for pod in filter(is_active, pods):
-        found.setdefault(_name_of(pod), []).append(pod)
-    return [_Workload(name, tuple(held)) for name, held in sorted(found.items())]
 
 
 def _is_measured(one: _Workload, options: RightsizeOptions) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -210,20 +211,16 @@ def read_price_list(path: str) -> PriceList:
         given = json.loads(read_file(path, _LARGEST))
     except ValueError as error:
         raise InputError(f"{path}: no JSON: {error}; expected a list of instance types of Karpenter's KWOK provider") from None
-    currency = date = ""
-    if isinstance(given, Mapping):
-        currency, date = str(given.get("currency", "")), str(given.get("date", ""))
-        given = given.get("types")
-    if not isinstance(given, list) or not given:
+    whole = given if isinstance(given, Mapping) else {"types": given}
+    if not isinstance(whole.get("types"), list) or not whole["types"]:
         raise InputError(f"{path}: expected a list of instance types, or an object with the list types")
-    types = [_type(entry, f"{path}[{at}]") for at, entry in enumerate(given)]
-    names = [held.name for held in types]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    types = [_type(entry, f"{path}[{at}]") for at, entry in enumerate(whole["types"])]
+    twice, times = Counter(held.name for held in types).most_common(1)[0]
+    if times > 1:
         raise InputError(f"{path}: two instance types have the name {twice!r}; give each a name of its own")
     offered = {key for held in types for offering in held.offerings for key in offering.requirements}
     known = offered.union(*(held.requirements for held in types))
-    return PriceList(tuple(types), currency, date, keys.WELL_KNOWN | known)
+    return PriceList(tuple(types), str(whole.get("currency", "")), str(whole.get("date", "")), keys.WELL_KNOWN | known)
 
 
 def _type(entry: Any, where: str) -> InstanceType:

@@ -165,7 +165,7 @@ class _Moves:
     def _may_go(self, pod: Pod) -> bool:
         """Return True for a pod that targets tolerate. As in the descheduler, the numbers of taints are compared first."""
         fits = any(len(pod.spec.tolerations) >= len(one) and tolerates_all(pod, one) for one in self._taints)
-        return fits and self.run_.judge.pre_eviction_filter(pod) and removals.in_namespaces(pod, self.spaces)
+        return fits and self.run_.judge.pre_eviction_filter(pod) and removals.includes(self.spaces, [pod.namespace])
 
     def _empty(self, held: _Used, pods: Iterable[Pod]) -> None:
         count, by_metric = 0, self.usage.source == "Prometheus"
@@ -235,7 +235,7 @@ def duplicates(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
             owners = pod.metadata.owner_references
             if not owners or any(one.kind in args.exclude_owner_kinds for one in owners):
                 continue
-            if not (removals.in_namespaces(pod, args.namespaces) and run.judge.is_evictable(pod)):
+            if not (removals.includes(args.namespaces, [pod.namespace]) and run.judge.is_evictable(pod)):
                 continue
             images = sorted(one.image for one in pod.spec.containers)
             keys = [(pod.namespace, one.kind, one.name, "#".join(images)) for one in owners]

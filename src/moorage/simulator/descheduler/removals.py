@@ -23,15 +23,20 @@ from moorage.state.pod_info import PodInfo
 Due: TypeAlias = Callable[[Pod, Node], bool]
 
 
-def in_namespaces(pod: Pod, given: Any) -> bool:
-    """Return True if the lists of namespaces, if any, include a pod."""
-    return given is None or ((not given.include or pod.namespace in given.include) and pod.namespace not in given.exclude)
+def _meets(asked: Collection[Any], found: Collection[Any]) -> bool:
+    """Return True if one of what is asked for was found, or nothing is asked for."""
+    return not asked or not {*found}.isdisjoint(asked)
+
+
+def includes(given: Any, found: Collection[str]) -> bool:
+    """Return True if one of these names is included, and none excluded, by the lists that are given, if any."""
+    return given is None or (_meets(given.include, found) and {*found}.isdisjoint(given.exclude))
 
 
 def wanted_by(args: PluginArgs) -> Callable[[Pod], bool]:
     """Return whether the namespaces and labels of a plugin's arguments select a pod."""
     labels = None if args.label_selector is None else compile_label_selector(args.label_selector)
-    return lambda pod: in_namespaces(pod, args.namespaces) and (labels is None or labels.matches(pod.metadata.labels))
+    return lambda pod: includes(args.namespaces, [pod.namespace]) and (labels is None or labels.matches(pod.metadata.labels))
 
 
 def _due(run: PluginRun, args: PluginArgs, nodes: Iterable[Node], due: Due, *, ended: bool = False) -> Iterable[list[Pod]]:
@@ -48,11 +53,6 @@ def _evict_each(run: PluginRun, by_node: Iterable[Iterable[Pod]]) -> None:
         for pod in pods:
             if run.evict(pod) is EvictionOutcome.LIMITED:
                 break
-
-
-def _meets(asked: Collection[Any], found: Collection[Any]) -> bool:
-    """Return True if one of what is asked for was found, or nothing is asked for."""
-    return not asked or not {*found}.isdisjoint(asked)
 
 
 # -- what the kubelet reports --------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def pod_life_time(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> No
         containers = _containers(report, args)
         every = (*containers, *(report.ephemeral_container_statuses if args.including_ephemeral_containers else ()))
         return (
-            _owned_by(pod, args.owner_kinds)
+            includes(args.owner_kinds, [one.kind for one in pod.metadata.owner_references])
             and _meets(args.states, {pod.status.phase, report.reason, *_reasons(every)} - {""})
             and (not args.conditions or meets_condition(pod))
             and _meets(args.exit_codes, _exit_codes(containers))
@@ -105,14 +105,6 @@ def pod_life_time(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> No
     found = [pod for pods in _due(run, args, nodes, is_due, ended=True) for pod in pods]
     for pod in rules.go_sorted(found, lambda one, other: born(one) < born(other)):
         run.evict(pod)
-
-
-def _owned_by(pod: Pod, kinds: Any) -> bool:
-    """Return True if the lists of kinds, if any, include one of a pod's owners, or exclude none."""
-    owners = {one.kind for one in pod.metadata.owner_references}
-    if kinds is None:
-        return True
-    return not owners.isdisjoint(kinds.include) if kinds.include else owners.isdisjoint(kinds.exclude)
 
 
 def failed_pods(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:

@@ -7,7 +7,7 @@ Source  karpenter, pkg/controllers/state/statenode.go, ValidateNodeDisruptable; 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cached_property
@@ -37,14 +37,6 @@ _REASONS: Final = ("Empty", "Drifted", "Underutilized")
 _UNLIMITED: Final = (1 << 31) - 1
 #: Values of maxUnavailable that allow no eviction.
 _NONE: Final = (0, "0%")
-
-
-def _is_spent(budget: PodDisruptionBudget) -> bool:
-    return not budget.status.disruptions_allowed
-
-
-def _never_allows(budget: PodDisruptionBudget) -> bool:
-    return budget.spec.max_unavailable in _NONE or budget.spec.min_available == "100%"
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True):
@@ -206,8 +198,8 @@ class SceneJudge:
         asks = any(pod.metadata.annotations.get(_DO_NOT_DISRUPT, "true") != "true" for pod in held.pods)
         return self.now_s if asks else 0.0, list(map(id, self._budgets))
 
-    def _holds(self, pod: Pod, blocks: Callable[[PodDisruptionBudget], bool] = _is_spent) -> str:
-        """Return why a pod must not be evicted."""
+    def _holds(self, pod: Pod, *, for_good: bool = False) -> str:
+        """Return why a pod must not be evicted now; ``for_good``: ever."""
         if not is_active(pod):
             return ""
         if self._is_protected(pod):
@@ -218,13 +210,19 @@ class SceneJudge:
         keys = " ".join(f"{one.namespace}/{one.name}" for one in names)
         if len(names) > 1:
             return f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
-        if names and blocks(names[0]) and not _evicts_unready(names[0], pod):
-            return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
+        for budget in names:
+            spec = budget.spec
+            never = spec.max_unavailable in _NONE or spec.min_available == "100%"
+            unready = any(held.type == "Ready" and held.status == "False" for held in pod.status.conditions)
+            if spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and unready:
+                return ""
+            if never if for_good else not budget.status.disruptions_allowed:
+                return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
         return ""
 
     def _leaves(self, pod: Pod) -> bool:
         """Return True if a pod of a node that goes will be evicted: no annotation or budget protects it for good."""
-        return not self._holds(pod, _never_allows)
+        return not self._holds(pod, for_good=True)
 
     def _is_protected(self, pod: Pod) -> bool:
         value = pod.metadata.annotations.get(_DO_NOT_DISRUPT)
@@ -368,11 +366,6 @@ def _claims_by_node(claims: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> 
 def _is_deleted(claim: Mapping[str, Any]) -> bool:
     terminating = scene.conditions_of(claim).get("InstanceTerminating", {}).get("status") == "True"
     return terminating or bool(scene.part(claim, "metadata").get("deletionTimestamp"))
-
-
-def _evicts_unready(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-    return always and any(held.type == "Ready" and held.status == "False" for held in pod.status.conditions)
 
 
 # -- overlays and buffers ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from moorage.api.core import ENDED_PHASES, Container, Node, ObjectMeta, Pod, Taint, Toleration
 from moorage.api.durations import DurationError, duration_seconds
@@ -23,7 +24,6 @@ from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
-from moorage.simulator.autoscalers.karpenter.topology import Bools, Census, Ints
 from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
@@ -158,6 +158,8 @@ INITIALIZED: Final = "karpenter.sh/initialized"
 REGISTERED: Final = "karpenter.sh/registered"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _T = TypeVar("_T")
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 #: Labels that Karpenter gives to nodes of every pool.
 _OF_EVERY_POOL: Final = frozenset({keys.NODE_POOL, INITIALIZED, REGISTERED})
 #: Taints of a node that is starting: they are expected to go.
@@ -308,7 +310,7 @@ class PoolCluster:
         self.leaving = frozenset(held.name for held in self.nodes if held.leaving)
         #: The pods of nodes that are being deleted: they need a place like pending ones.
         self.displaced = [pod for held in self.nodes if held.leaving for pod in held.pods if is_reschedulable(pod)]
-        self._known: dict[Hashable, Bools] = {}
+        self._known: dict[Hashable, Any] = {}
 
     @cached_property
     def resources(self) -> list[str]:
@@ -413,9 +415,14 @@ class PoolCluster:
         return self._nodes_that(key, lambda held: keys.is_compatible(held.requirements, asked))
 
     def _nodes_that(self, key: Hashable, hold: Callable[[ExistingNode], bool]) -> Bools:
+        return self.remembered(key, lambda: np.array(list(map(hold, self.nodes)), dtype=np.bool_))
+
+    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what was made for a key before, or make it."""
         if key not in self._known:
-            self._known[key] = np.array(list(map(hold, self.nodes)), dtype=np.bool_)
-        return self._known[key]
+            self._known[key] = make()
+        found: _T = self._known[key]
+        return found
 
     def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""
@@ -449,11 +456,6 @@ class PoolCluster:
                 for value in asked.values if key not in _OF_EVERY_POOL else ():
                     _offer(found.setdefault(key, {}), value, pool.taints)
         return found
-
-    @cached_property
-    def census(self) -> Census:
-        """The pods on nodes that count for topology, and the nodes."""
-        return Census(self.domains, self.nodes, self.namespaces)
 
     def volume_alternatives(self, pod: Pod) -> list[dict[str, keys.KeyRequirement]]:
         """Return the combinations of requirements that a pod's volumes allow; none if they require nothing.

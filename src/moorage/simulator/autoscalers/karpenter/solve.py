@@ -10,7 +10,7 @@ Source  karpenter, pkg/controllers/provisioning/scheduling/scheduler.go, nodecla
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -21,10 +21,11 @@ from moorage.api.core import Pod
 from moorage.api.node_selectors import find_untolerated
 from moorage.api.quantity import shown_amount
 from moorage.framework.changes import taint_text
+from moorage.plugins.node_ports import clash
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
-from moorage.simulator.autoscalers.karpenter.scene import PoolCluster, Template, needs_of
-from moorage.simulator.autoscalers.karpenter.topology import Bools, Ints, NoPlaceError, Topology
+from moorage.simulator.autoscalers.karpenter.scene import Bools, Ints, PoolCluster, Template, needs_of
+from moorage.simulator.autoscalers.karpenter.topology import Census, NoPlaceError, Topology
 from moorage.state.pod_info import HostPort, PodInfo
 
 #: At most so many types of a claim go to the provider.
@@ -122,7 +123,8 @@ class _Solver:
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
         self._held: dict[int, keys.Requirements] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
-        self._topology = Topology(scene.census, {pod.metadata.uid for pod in pods}, without)
+        census = scene.remembered("census", lambda: Census(scene.domains, scene.nodes, scene.namespaces))
+        self._topology = Topology(census, {pod.metadata.uid for pod in pods}, without)
         self._templates = [held for held in scene.templates if not held.told]
         # A claim that lacks minValues is dropped at the end, so claims do not count before.
         strict = any(asked.min_values for held in self._templates for asked in held.pool.requirements.values())
@@ -213,7 +215,7 @@ class _Solver:
         near = self._topology.rows(pod, asking.strict) if mask.any() else None
         for row in map(int, np.flatnonzero(mask if near is None else mask & near)):
             held = self._scene.nodes[row]
-            if asking.ports and _clash(asking.ports, self._ports.get(row, held.ports)):
+            if asking.ports and clash(asking.ports, self._ports.get(row, held.ports)):
                 continue
             try:
                 found, _ = self._narrowed(asking, self._held.get(row, held.requirements))
@@ -318,9 +320,7 @@ class _Solver:
         scene, template = self._scene, claim.template
         rows = claim.rows
         if asking.ports:
-            rows = np.array(
-                [row for row in rows if not _clash(asking.ports, claim.ports | template.ports[row])], dtype=np.int64
-            )
+            rows = np.array([row for row in rows if not clash(asking.ports, claim.ports | template.ports[row])], dtype=np.int64)
         meets, offered = (mask[rows] for mask in scene.fitting(held))
         total = claim.total + asking.vector + template.overhead[rows]
         room = scene.allocatable[rows]
@@ -354,10 +354,6 @@ def _check(held: keys.Requirements, asked: keys.Requirements, undefined: frozens
 def _both(held: keys.Requirements, more: keys.Requirements) -> keys.Requirements:
     """Return requirements narrowed by others; without a copy where those are none, or the same."""
     return held if not more or more is held else keys.merged(held, more)
-
-
-def _clash(asked: Iterable[HostPort], held: Collection[HostPort]) -> bool:
-    return any(mine.clashes(its) for mine in asked for its in held)
 
 
 def _short(short: Mapping[str, int]) -> str:

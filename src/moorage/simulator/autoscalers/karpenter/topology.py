@@ -12,24 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from moorage.api.core import Pod, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.node_selectors import find_untolerated, required_nodes
 from moorage.api.selectors import Selector
 from moorage.simulator.autoscalers import key_requirements as keys
+from moorage.simulator.autoscalers.karpenter.scene import Bools, ExistingNode, Ints
 from moorage.simulator.owners import is_active
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.pod_info import PodInfo
 
-if TYPE_CHECKING:
-    from moorage.simulator.autoscalers.karpenter.scene import ExistingNode
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 _SPREAD: Final = "topology spread"
 _AFFINITY: Final = "pod affinity"
 _ANTI: Final = "pod anti-affinity"
@@ -124,7 +119,7 @@ class _Group:
     def _spread(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         own, host = self.selects(pod), self._lone_host(of_node)
         if host is not None:  # a new host is always possible, so the fewest pods on a host are none
-            return _only(host, self.counts.get(host, 0) + own <= self.max_skew)
+            return frozenset((host,) if self.counts.get(host, 0) + own <= self.max_skew else ())
         most = self.max_skew + self._fewest(of_pod)
         found = ((self.counts[domain] + own, domain) for domain in self._among(of_node))
         best = min((one for one in found if one[0] <= most), default=None)
@@ -146,7 +141,8 @@ class _Group:
     def _affine(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         host = self._lone_host(of_node)
         if host is not None:
-            return _only(host, of_pod.has(host) and (self.counts.get(host, 0) > 0 or self._begins(pod, of_pod)))
+            near = of_pod.has(host) and (self.counts.get(host, 0) > 0 or self._begins(pod, of_pod))
+            return frozenset((host,) if near else ())
         held = frozenset(domain for domain in self._among(of_node) if self.counts[domain] and of_pod.has(domain))
         if held or not self._begins(pod, of_pod):
             return held
@@ -165,12 +161,8 @@ class _Group:
     def _distant(self, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         host = self._lone_host(of_node)
         if host is not None:
-            return _only(host, not self.counts.get(host, 0))
+            return frozenset(() if self.counts.get(host, 0) else (host,))
         return frozenset(domain for domain in self._among(of_node) if not self.counts[domain] and of_pod.has(domain))
-
-
-def _only(domain: str, allowed: bool) -> frozenset[str]:
-    return frozenset((domain,)) if allowed else frozenset()
 
 
 class _Tally:

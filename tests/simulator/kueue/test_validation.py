@@ -4,7 +4,7 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.simulator.kueue.batch_jobs import queued_cluster
-from moorage.simulator.kueue.validation import refuse_invalid
+from moorage.simulator.kueue.validation import with_defaults
 from tests.simulator.kueue.timing import API, job, meta, node, queue, read, template
 
 QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
@@ -44,7 +44,18 @@ REFUSED = {
     ),
     "a taint twice": (
         flavor(nodeTaints=[{"key": "a", "effect": "NoSchedule"}] * 2),
-        "spec.nodeTaints[1]: Duplicate value: taints must be unique by key and effect pair",
+        'spec.nodeTaints[1]: Duplicate value: {"key":"a","effect":"NoSchedule"}: taints must be unique by key and effect pair',
+    ),
+    "the key of a taint": (
+        flavor(nodeTaints=[{"key": "a b", "effect": "NoSchedule"}]),
+        'spec.nodeTaints[0].key: Invalid value: "a b": name part must consist of alphanumeric characters',
+    ),
+    "the key of a toleration": (
+        flavor(tolerations=[{"key": "-", "operator": "Exists"}]),
+        'spec.tolerations[0].key: Invalid value: "-": name part must consist of alphanumeric characters',
+    ),
+    "a label of nodes": (
+        flavor(nodeLabels={"a": "b c"}), 'spec.nodeLabels: Invalid value: "b c": a valid label must be an empty string or'
     ),
     "an effect of a taint": (
         flavor(nodeTaints=[{"key": "a", "effect": "Never"}]),
@@ -118,6 +129,9 @@ REFUSED = {
     "a resource twice": (
         cluster_queue([*cpu(), *cpu()], ("cpu", "cpu")), 'spec.resourceGroups[0].coveredResources[1]: Duplicate value: "cpu"'
     ),
+    "the name of a resource": (
+        cluster_queue(cpu(name="a b"), ("a b",)), 'spec.resourceGroups[0].coveredResources[0]: Invalid value: "a b": name part'
+    ),
     "another resource": (
         cluster_queue(cpu(name="memory")), f'{QUOTA}.name: Invalid value: "memory": must match the name in coveredResources'
     ),
@@ -163,7 +177,7 @@ REFUSED = {
 @pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
 def test_refuses(document, says):
     with pytest.raises(InputError) as refused:
-        refuse_invalid([document])
+        with_defaults([document])
     assert says in str(refused.value)
 
 
@@ -196,7 +210,7 @@ MALFORMED = {
     ),
     "an operator": (
         of_kind("ClusterQueue", {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Foo"}]}}),
-        'ClusterQueue x: spec.namespaceSelector: "Foo" is not a valid label selector operator',
+        'spec.namespaceSelector.matchExpressions[0].operator: Invalid value: "Foo": not a valid selector operator',
     ),
     "a number for a text": (
         of_kind("ResourceFlavor", {"nodeTaints": [{"key": 5}]}),
@@ -230,7 +244,15 @@ MALFORMED = {
     ),
     "a limit of retries": (
         configuration(waitForPodsReady={"requeuingStrategy": {"backoffLimitCount": "x"}}),
-        "waitForPodsReady.requeuingStrategy.backoffLimitCount: expected int",
+        'waitForPodsReady.requeuingStrategy.backoffLimitCount in body must be of type integer: "string"',
+    ),
+    "negative retries": (
+        configuration(waitForPodsReady={"requeuingStrategy": {"backoffLimitCount": -1, "timestamp": "Never"}}),
+        "waitForPodsReady.requeuingStrategy.backoffLimitCount: Invalid value: -1: must be greater than or equal to 0",
+    ),
+    "strategies of preemption": (
+        configuration(fairSharing={"preemptionStrategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]}),
+        'fairSharing.preemptionStrategies: Unsupported value: ["LessThanInitialShare","LessThanOrEqualToFinalShare"]: supported',
     ),
     "replicas": (job_set(replicas="x"), "JobSet team/js: spec.replicatedJobs: replicas: 'x' is no count"),
     "negative replicas": (job_set(replicas=-3), "-3 is no count; use a whole number of at least 0"),
@@ -246,13 +268,13 @@ def test_malformed_objects_are_named_with_the_field(document, says):
 
 def test_all_faults_are_named_at_once():
     with pytest.raises(InputError) as refused:
-        refuse_invalid([cluster_queue(cpu(nominalQuota=-1), queueingStrategy="LIFO"), cluster_queue(cpu(lendingLimit=9))])
+        with_defaults([cluster_queue(cpu(nominalQuota=-1), queueingStrategy="LIFO"), cluster_queue(cpu(lendingLimit=9))])
     assert str(refused.value).count(": spec.") == 3
     assert len(str(refused.value).splitlines()) == 3
 
 
 def test_what_kueue_takes():
-    refuse_invalid([cluster_queue(cpu(borrowingLimit=0, lendingLimit=4)), cluster_queue(cpu(nominalQuota="9" * 30))])
+    with_defaults([cluster_queue(cpu(borrowingLimit=0, lendingLimit=4)), cluster_queue(cpu(nominalQuota="9" * 30))])
 
 
 def test_a_queue_with_a_missing_check_is_inactive():

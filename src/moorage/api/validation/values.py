@@ -66,7 +66,7 @@ for _name, _check in (
 def node_faults(node: Node) -> Faults:
     """Yield the faults of a node. Faults of taints have the path ``metadata.taints``, as in the API server."""
     yield from object_meta(node.metadata, False)
-    yield from _taints("metadata.taints", node.spec.taints)
+    yield from taint_faults("metadata.taints", node.spec.taints)
     yield from node_status_faults(node)
 
 
@@ -76,7 +76,7 @@ def node_status_faults(node: Node) -> Faults:
     yield from node_resources("status.allocatable", node.status.allocatable)
 
 
-def _taints(path: str, taints: Iterable[Taint]) -> Faults:
+def taint_faults(path: str, taints: Iterable[Taint]) -> Faults:
     seen: set[tuple[str, str]] = set()
     for i, taint in enumerate(taints):
         at = f"{path}[{i}]"

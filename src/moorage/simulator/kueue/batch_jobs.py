@@ -20,7 +20,7 @@ from moorage.simulator.kueue.integrations import PLACES, QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import ResourceRules, Settings, read_settings
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
-from moorage.simulator.kueue.validation import refuse_invalid
+from moorage.simulator.kueue.validation import with_defaults
 from moorage.simulator.kueue.workloads import read_workload
 from moorage.simulator.pod_books import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
@@ -146,7 +146,7 @@ def queued_cluster(
 
     Raises  InputError for objects that cannot be read
     """
-    refuse_invalid(documents)
+    with_defaults(documents)
     objects = read_objects(documents, "Kueue")
     for space in cluster.namespaces:
         objects.namespaces[space.name] = {"kubernetes.io/metadata.name": space.name, **space.metadata.labels}

@@ -14,13 +14,11 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
-
-from moorage.api.decode import decode
 from moorage.api.durations import duration_seconds
 from moorage.api.quantity import parse
 from moorage.basis import table_of
 from moorage.errors import InputError
+from moorage.simulator.kueue.validation import with_defaults
 
 #: Kueue's feature gates with their defaults: those of which both values are simulated, those of which only the default is, and
 #: those that change nothing here.
@@ -29,10 +27,8 @@ _GATES: Final[Mapping[str, Mapping[str, bool]]] = table_of("moorage.simulator.ku
 GATES: Final = frozenset(name for name, is_on in _GATES["simulated"].items() if is_on)
 _NANO: Final = 1_000_000_000
 #: A workload is taken from another queue if the share of the asking side is not larger than the one that its side has without
-#: it; or, in a second pass, smaller than the one that its side has with it. The lists that Kueue knows.
+#: it; or, in a second pass, smaller than the one that its side has with it.
 STRATEGIES: Final = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
-_STRATEGIES: Final = (STRATEGIES[:1], STRATEGIES[1:], STRATEGIES)
-NEGATIVE: Final = "must be greater than or equal to 0"
 #: Annotations of an AdmissionCheck: how long it takes, and what it answers, in turn; the last answer stays.
 _DELAY: Final = "moorage.dev/delay"
 _ANSWERS: Final = "moorage.dev/answers"
@@ -122,75 +118,22 @@ class Settings:
     gates: frozenset[str] = GATES
 
 
-class _Sharing(Struct, frozen=True, rename="camel"):
-    enable: bool = True
-    preemption_strategies: tuple[str, ...] = STRATEGIES
-
-
-class _Usage(Struct, frozen=True, rename="camel"):
-    usage_half_life_time: str = "0s"
-    usage_sampling_interval: str = "0s"
-    resource_weights: dict[str, float] = {}
-
-
-class _Requeuing(Struct, frozen=True, rename="camel"):
-    timestamp: str = "Eviction"
-    backoff_limit_count: int | None = None
-    backoff_base_seconds: int = 60
-    backoff_max_seconds: int = 3600
-
-
-class _PodsReady(Struct, frozen=True, rename="camel"):
-    enable: bool | None = None
-    timeout: str = "5m"
-    block_admission: bool | None = None
-    requeuing_strategy: _Requeuing | None = None
-
-
-class _Transformation(Struct, frozen=True, rename="camel"):
-    input: str
-    strategy: str = "Retain"
-    multiply_by: str = ""
-    outputs: dict[str, str | int | float] = {}
-
-
-class _Resources(Struct, frozen=True, rename="camel"):
-    exclude_resource_prefixes: tuple[str, ...] = ()
-    transformations: tuple[_Transformation, ...] = ()
-    quota_check_strategy: str = "BlockUndeclared"
-
-
-class _Configuration(Struct, frozen=True, rename="camel"):
-    fair_sharing: _Sharing | None = None
-    admission_fair_sharing: _Usage | None = None
-    wait_for_pods_ready: _PodsReady | None = None
-    resources: _Resources | None = None
-    feature_gates: dict[str, bool] = {}
-
-
 def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
     """Read the Configuration, if there is one, and the AdmissionChecks.
 
     Raises  InputError for fields of wrong types, and for values that cannot be read
     """
     settings, checks = Settings(), dict[str, CheckAnswers]()
-    for one in documents:
-        if one.get("kind") == "Configuration":
-            read, old = decode(dict(one), _Configuration, "Configuration"), str(one.get("apiVersion", "")).endswith("/v1beta1")
-            sharing = read.fair_sharing or _Sharing(enable=False)
-            strategies = sharing.preemption_strategies
-            if strategies not in _STRATEGIES:
-                known = ", ".join(json.dumps(",".join(one)) for one in _STRATEGIES)
-                where = "Configuration: fairSharing.preemptionStrategies"
-                raise InputError(f"{where}: Unsupported value: {json.dumps(strategies)}: supported values: {known}")
-            rules = _resources(read.resources or _Resources())
-            usage, ready = _usage(read.admission_fair_sharing), _pods_ready(read.wait_for_pods_ready, old)
-            gates = _gates(read.feature_gates)
-            usage = usage if "AdmissionFairSharing" in gates else None
-            settings = Settings(sharing.enable, strategies, rules, usage, ready, gates=gates)
-        elif one.get("kind") == "AdmissionCheck":
-            meta = one.get("metadata") or {}
-            checks[str(meta.get("name", ""))] = _answers(meta)
+    for one in with_defaults(each for each in documents if each.get("kind") in {"Configuration", "AdmissionCheck"}):
+        if one["kind"] == "AdmissionCheck":
+            checks[str((one.get("metadata") or {}).get("name", ""))] = _answers(one.get("metadata") or {})
+            continue
+        sharing, usage, gates = one.get("fairSharing") or {}, one.get("admissionFairSharing"), _gates(one.get("featureGates") or {})
+        settings = Settings(
+            sharing.get("enable", False), tuple(sharing.get("preemptionStrategies", STRATEGIES)), _resources(one["resources"]),
+            None if usage is None or "AdmissionFairSharing" not in gates else _usage(usage),
+            _pods_ready(one.get("waitForPodsReady"), old=str(one.get("apiVersion")).endswith("/v1beta1")), gates=gates,
+        )  # fmt: skip
     return replace(settings, checks=checks)
 
 
@@ -209,53 +152,32 @@ def _gates(given: Mapping[str, bool]) -> frozenset[str]:
     return frozenset(name for name, is_on in {**_GATES["simulated"], **given}.items() if is_on and name in _GATES["simulated"])
 
 
-def _resources(given: _Resources) -> ResourceRules:
-    where, strategy = "Configuration: resources", given.quota_check_strategy
-    outputs: dict[str, tuple[Mapping[str, Fraction], bool]] = {}
-    for at, one in enumerate(given.transformations):
-        path = f"{where}.transformations[{at}]"
-        _one_of(one.strategy, ("Retain", "Replace"), f"{path}.strategy")
-        if one.input in outputs:
-            raise InputError(f'{path}.input: Duplicate value: "{one.input}"')
-        factors = {name: Fraction(parse(factor), _NANO) for name, factor in one.outputs.items()}
-        outputs[one.input] = factors, one.strategy == "Retain"
-    _one_of(strategy, ("IgnoreUndeclared", "BlockUndeclared"), f"{where}.quotaCheckStrategy")
-    if strategy == "IgnoreUndeclared" and given.exclude_resource_prefixes:
-        text = "excludeResourcePrefixes is not allowed when quotaCheckStrategy is IgnoreUndeclared"
-        raise InputError(f'{where}.quotaCheckStrategy: Invalid value: "{strategy}": {text}')
-    multipliers = {one.input: one.multiply_by for one in given.transformations if one.multiply_by}
-    return ResourceRules(given.exclude_resource_prefixes, outputs, multipliers, strategy == "IgnoreUndeclared")
+def _resources(given: Mapping[str, Any]) -> ResourceRules:
+    made = given["transformations"]
+    outputs = {
+        one["input"]: (
+            {name: Fraction(parse(factor), _NANO) for name, factor in one["outputs"].items()}, one["strategy"] == "Retain"
+        )
+        for one in made
+    }
+    multipliers = {one["input"]: one["multiplyBy"] for one in made if one["multiplyBy"]}
+    is_lenient = given["quotaCheckStrategy"] == "IgnoreUndeclared"
+    return ResourceRules(tuple(given["excludeResourcePrefixes"]), outputs, multipliers, is_lenient)
 
 
-def _one_of(value: str, known: tuple[str, ...], where: str) -> None:
-    if value not in known:
-        raise InputError(f'{where}: Unsupported value: "{value}": supported values: {", ".join(map(json.dumps, known))}')
+def _usage(given: Mapping[str, Any]) -> UsageRules:
+    half_s, sampling_s = (duration_seconds(given[name]) for name in ("usageHalfLifeTime", "usageSamplingInterval"))
+    return UsageRules(half_s, sampling_s or 300.0, given["resourceWeights"])
 
 
-def _usage(rules: _Usage | None) -> UsageRules | None:
-    if rules is None:
+def _pods_ready(given: Mapping[str, Any] | None, *, old: bool) -> PodsReadyRules | None:
+    set_here = {name: value for name, value in (given or {}).items() if value is not None}
+    if given is None or not set_here.get("enable", not old):
         return None
-    where = "Configuration: admissionFairSharing"
-    half_s = seconds_at(rules.usage_half_life_time, f"{where}.usageHalfLifeTime")
-    sampling_s = seconds_at(rules.usage_sampling_interval, f"{where}.usageSamplingInterval") or 300.0
-    if half_s < 0:
-        raise InputError(f'{where}.usageHalfLifeTime: Invalid value: "{rules.usage_half_life_time}": {NEGATIVE}')
-    if sampling_s < 0:
-        raise InputError(f"{where}.usageSamplingInterval: Invalid value: must be greater than 0")
-    for name, weight in rules.resource_weights.items():
-        if weight < 0:
-            raise InputError(f"{where}.resourceWeights[{name}]: Invalid value: {weight}: {NEGATIVE}")
-    return UsageRules(half_s, sampling_s, rules.resource_weights)
-
-
-def _pods_ready(rules: _PodsReady | None, old: bool) -> PodsReadyRules | None:
-    if rules is None or not (not old if rules.enable is None else rules.enable):
-        return None
-    strategy, blocks = rules.requeuing_strategy or _Requeuing(), rules.block_admission
+    retries = given["requeuingStrategy"]
     return PodsReadyRules(
-        seconds_at(rules.timeout, "Configuration: waitForPodsReady.timeout"), old if blocks is None else blocks,
-        strategy.timestamp == "Eviction", strategy.backoff_limit_count, strategy.backoff_base_seconds,
-        strategy.backoff_max_seconds,
+        duration_seconds(given["timeout"]), set_here.get("blockAdmission", old), retries["timestamp"] == "Eviction",
+        retries.get("backoffLimitCount"), retries["backoffBaseSeconds"], retries["backoffMaxSeconds"],
     )  # fmt: skip
 
 

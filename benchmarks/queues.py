@@ -150,7 +150,7 @@ def _jobs(rng: random.Random, jobs: int, queues: int, nodes: int, load: float, *
 def _full_queues(pending: int, queues: int, *, fair: bool, preempt: bool) -> QueueAdmission:
     """Return queues in which half of the workloads borrow, so that there is no quota left, and others wait."""
     nodes = queues * 2
-    objects = read_objects(_queue_objects(queues, nodes, fair=fair, topology=False, preempt=preempt), "queues")
+    objects = read_objects(_queue_objects(queues, nodes, fair=fair, topology=False, preempt=preempt))
     admission = QueueAdmission(objects, fair=fair)
     for at in range(queues):
         for part in range(4 if at % 2 else 12):

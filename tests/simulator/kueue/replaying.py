@@ -139,6 +139,9 @@ def free_nodes(case: dict[str, Any]) -> Iterator[FreeNode]:
 def table_differences(case: dict[str, Any]) -> Iterator[str]:
     """Run one cycle, or several, over a case of Kueue's own tests. Yield where what it leaves differs."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
+    strategies = [one["spec"].get("admissionChecksStrategy") or {} for one in case["clusterQueues"]]
+    names = {one["name"] for strategy in strategies for one in strategy.get("admissionChecks") or ()}
+    documents += [{"kind": "AdmissionCheck", "metadata": {"name": name}} for name in names]  # the cases leave them out
     usage = read_settings([{"kind": "Configuration", "admissionFairSharing": case.get("admissionFairSharing")}]).usage
     admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False), usage=usage)
     admission.set_nodes(free_nodes(case))
@@ -289,7 +292,7 @@ def order_differences(case: dict[str, Any]) -> Iterator[str]:
     """Sort candidates as a case of Kueue's tests of their order does. Yield a text if the order differs."""
     held = [read_workload(one["w"]) for one in reversed(case["candidates"])]
     used = {one["w"]["metadata"]["name"]: one["usage"] for one in case["candidates"]}
-    queue = ClusterQueue({"metadata": {"name": case["queue"]}, "spec": {}}, "case")
+    queue = ClusterQueue(case["queue"], {})
     if all(one.cluster_queue == queue.name for one in held):
         queue.workloads = {one.key: one for one in held}
         if any(usage is not None for usage in used.values()):
@@ -303,7 +306,7 @@ def order_differences(case: dict[str, Any]) -> Iterator[str]:
 
 def policy_differences(case: dict[str, Any]) -> Iterator[str]:
     """Ask whether a policy allows to preempt, as a case of Kueue's tests does. Yield a text if the answer differs."""
-    queue = ClusterQueue({"metadata": {"name": "q"}, "spec": {}}, "case")
+    queue = ClusterQueue("q", {})
     asking = Asking(read_workload(case["preemptor"]), queue, {}, frozenset(), {}, {}, {})
     if (mine := asking.allows(read_workload(case["candidate"]), case["policy"])) is not case["allows"]:
         yield f"{case['name']}: ours {mine}"
@@ -332,7 +335,7 @@ def turn_differences(case: dict[str, Any]) -> Iterator[str]:
 
 def preference_differences(case: dict[str, Any]) -> Iterator[str]:
     """Compare two grades of flavors as a case of Kueue's tests does. Yield a text if the answer differs."""
-    queue = ClusterQueue({"metadata": {"name": "q"}, "spec": {"flavorFungibility": case["config"]}}, "case")
+    queue = ClusterQueue("q", {"flavorFungibility": case["config"]})
     a, b = (Grade(Possibility(mode), height) for mode, height in (case["a"], case["b"]))
     if (mine := is_better(queue, a, b)) is not case["prefers"]:
         yield f"{case['name']}: ours {mine}"

@@ -110,7 +110,10 @@ def test_a_stopped_local_queue_admits_nothing():
 
 FAULTS = {
     "negative half-life": ({"usageHalfLifeTime": "-1s"}, 'usageHalfLifeTime: Invalid value: "-1s"'),
-    "negative interval": ({"usageSamplingInterval": "-1s"}, 'usageSamplingInterval: Invalid value: "-1s": must be greater than 0'),
+    "negative interval": (
+        {"usageSamplingInterval": "-1s"},
+        'usageSamplingInterval: Invalid value: "-1s": must be greater than 0',
+    ),
     "negative weight": ({"resourceWeights": {"cpu": -1}}, "resourceWeights\\[cpu\\]: Invalid value: -1"),
     "no duration": ({"usageHalfLifeTime": "soon"}, "usageHalfLifeTime: "),
 }

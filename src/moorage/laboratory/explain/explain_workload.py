@@ -270,7 +270,7 @@ class _Search:
     def _tolerating(self, name: str) -> _Change:
         def change(queued: QueuedCluster) -> None:
             work, flavor = queued.works[self._number], queued.objects.flavors[name]
-            queued.objects.flavors[name] = with_fields(flavor, taints=())
+            queued.objects.flavors[name] = replace(flavor, taints=())
             sets: list[PodSet] = []
             for pod_set in work.workload.pod_sets:
                 kept = {key: value for key, value in pod_set.spec.node_selector.items() if key not in flavor.labels}

@@ -60,11 +60,8 @@ class QueuedCluster:
 
     def fresh(self) -> QueuedCluster:
         """Return the same as it was before any run. Call it before this one runs."""
-        objects = read_objects(self.documents, "Kueue")
+        objects = read_objects(self.documents, lenient=self.settings.resources.lenient)
         objects.namespaces.update(self.objects.namespaces)
-        objects.faults = dict(self.objects.faults)
-        for name, queue in objects.queues.items():
-            queue.active, queue.lenient = name not in objects.faults, self.settings.resources.lenient
         works = [with_fields(one, workload=one.workload.copied()) for one in self.works]
         return QueuedCluster(self.cluster, objects, works, self.settings, self.documents)
 
@@ -147,9 +144,10 @@ def queued_cluster(
     Raises  InputError for objects that cannot be read
     """
     with_defaults(documents)
-    objects = read_objects(documents, "Kueue")
+    settings = read_settings(documents)
+    objects = read_objects(documents, lenient=settings.resources.lenient)
     for space in cluster.namespaces:
-        objects.namespaces[space.name] = {"kubernetes.io/metadata.name": space.name, **space.metadata.labels}
+        objects.add_namespace(space.name, space.metadata.labels)
     priorities = {
         str(one["metadata"]["name"]): int(one.get("value") or 0)
         for one in documents
@@ -164,17 +162,8 @@ def queued_cluster(
             works.append(QueuedWork(f"Workload/{one.name}", one, [[] for _ in one.pod_sets], [0] * len(one.pod_sets)))
     if more is not None:
         works += more(objects)
-    if not cluster.namespaces:
-        for work in works:
-            name = work.workload.namespace
-            objects.namespaces.setdefault(name, {"kubernetes.io/metadata.name": name})
-    settings = read_settings(documents)
+    for name in () if cluster.namespaces else {work.workload.namespace for work in works} - {*objects.namespaces}:
+        objects.add_namespace(name, {})
     for work in works if settings.resources != ResourceRules() else ():
         work.workload.count_as(settings.resources)
-    for name, queue in objects.queues.items():
-        queue.lenient = settings.resources.lenient
-        absent = [check for check, _ in queue.checks if check not in settings.checks]
-        if absent and name not in objects.faults:
-            objects.faults[name] = f"references missing AdmissionCheck(s): {','.join(absent)}"
-            queue.active = False
     return QueuedCluster(rest, objects, works, settings, documents)

@@ -96,15 +96,22 @@ class QueuedWork:
     until_gone: bool = False
 
 
+class Times(NamedTuple):
+    """When a work was created, for its place in the queue, when it arrives in the simulation, and how long its pods run."""
+
+    created: float
+    arrival_s: float = 0.0
+    duration_s: float | None = None
+
+
 class _Item(NamedTuple):
-    """An object that makes workloads. ``split``: one for each of its pods."""
+    """An object that makes workloads. Without pod sets it has a controller in the simulation, and those are made of its pods."""
 
     kind: str
     meta: ObjectMeta
     pod_sets: tuple[tuple[str, int, PodTemplateSpec], ...] = ()
     job: Job | None = None
-    split: bool = False
-    number: int | None = None
+    suffix: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -126,12 +133,18 @@ def find_works(
     given_pods = {pod.uid for pod in cluster.pods}
     running = {owner for pod in cluster.pods for owner in _owners(pod, children)}
     made = [[] if item.key in running else _new_pods(item) for item in items]
+
+    def controllers(*, are_queued: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            field: tuple(one for one in getattr(cluster, field) if (_key(one.metadata, kind) in queued) is are_queued)
+            for field, kind in (("deployments", "Deployment"), ("stateful_sets", "StatefulSet"))
+        }
+        owned = tuple(one for one in cluster.replica_sets if (_owner(one.metadata) in queued) is are_queued)
+        return {**found, "replica_sets": owned}
+
     subset = with_fields(
-        cluster,
+        cluster, **controllers(are_queued=True),
         jobs=tuple(item.job.replace(spec=item.job.spec.replace(suspend=False)) for item in items if item.job is not None),
-        deployments=tuple(one for one in cluster.deployments if _key(one.metadata, "Deployment") in queued),
-        stateful_sets=tuple(one for one in cluster.stateful_sets if _key(one.metadata, "StatefulSet") in queued),
-        replica_sets=tuple(one for one in cluster.replica_sets if _owner(one.metadata) in queued),
         daemon_sets=(), cron_jobs=(), replication_controllers=(),
         pods=(*cluster.pods, *(pod for sets in made for pods in sets for pod in pods)),
     )  # fmt: skip
@@ -149,10 +162,8 @@ def find_works(
     taken = {pod.uid for work in reader.works for pods in work.pods for pod in pods if not pod.spec.node_name}
     left = with_fields(
         cluster,
+        **controllers(are_queued=False),
         jobs=tuple(one for one in cluster.jobs if not {_key(one.metadata), children.get(_key(one.metadata))} & queued),
-        deployments=tuple(one for one in cluster.deployments if _key(one.metadata, "Deployment") not in queued),
-        stateful_sets=tuple(one for one in cluster.stateful_sets if _key(one.metadata, "StatefulSet") not in queued),
-        replica_sets=tuple(one for one in cluster.replica_sets if _owner(one.metadata) not in queued),
         pods=tuple(one for one in created.pods if one.uid in given_pods and one.uid not in taken),
         persistent_volume_claims=created.persistent_volume_claims,
         resource_claims=created.resource_claims,
@@ -160,10 +171,7 @@ def find_works(
     return left, reader.works
 
 
-def work_of_pods(
-    title: str, pods: Sequence[Pod], queue: str, *, priority: int = 0, created: float = 0.0, arrival_s: float = 0.0,
-    duration_s: float | None = None,
-) -> QueuedWork:  # fmt: skip
+def work_of_pods(title: str, pods: Sequence[Pod], queue: str, priority: int, times: Times) -> QueuedWork:
     """Return the work of pods that are admitted together; equal specs make one pod set."""
     roles: dict[int, list[Pod]] = {}
     for pod in pods:
@@ -174,8 +182,8 @@ def work_of_pods(
     kind, _, name = title.partition("/")
     pod_sets = [_pod_set(named, len(group), group[0].spec, meta) for named, group in zip(names, sets, strict=True)]
     data = _workload_data(meta.namespace, f"{kind.lower()}-{name}", meta.uid, queue, priority, pod_sets)
-    workload = read_workload(data, created)
-    return QueuedWork(title, workload, sets, [0] * len(sets), arrival_s, duration_s, until_gone=True)
+    workload = read_workload(data, times.created)
+    return QueuedWork(title, workload, sets, [0] * len(sets), times.arrival_s, times.duration_s, until_gone=True)
 
 
 class _Reader:
@@ -192,38 +200,32 @@ class _Reader:
         self._default = next((one.value for one in cluster.priority_classes if one.global_default), 0)
 
     def add(self, item: _Item, sets: list[list[Pod]]) -> None:
-        title, meta, known = f"{item.kind}/{item.meta.name}", item.meta, self._known.get(item.key)
-        created, arrival_s, duration_s = self._times(meta)
-        if item.pod_sets:
-            specs = [(name, count, template.spec) for name, count, template in item.pod_sets]
-        elif item.job is not None:
-            specs = [("main", _parallelism(item.job), item.job.spec.template.spec)]
-        else:
-            for group in [[pod] for pod in sets[0]] if item.split else sets:
-                if group:
-                    queue, priority = _queue_name(meta), self._priority(meta, group[0].spec)
-                    work = work_of_pods(
-                        title, group, queue, priority=priority, created=created, arrival_s=arrival_s, duration_s=duration_s
-                    )  # fmt: skip
-                    if item.split:
-                        work.workload = with_fields(work.workload, name=f"pod-{group[0].name}")
-                    self.works.append(work)
+        title, meta, times = f"{item.kind}/{item.meta.name}", item.meta, self._times(item.meta)
+        if not item.pod_sets:
+            is_split = item.kind == "Deployment"  # each of its pods is a work
+            for group in [[pod] for pod in sets[0]] if is_split else filter(None, sets):
+                self._add_pods(title, group, meta, times)
+                if is_split:
+                    self.works[-1].workload = with_fields(self.works[-1].workload, name=f"pod-{group[0].name}")
             return
-        suffix = "" if item.number is None else f"-{item.number}"
-        pod_sets = [_pod_set(name, count, spec, _template_meta(item, at)) for at, (name, count, spec) in enumerate(specs)]
-        if item.job is not None and (least := meta.annotations.get(_LEAST_PODS)) and least.isdigit():
-            pod_sets[0]["minCount"] = int(least)
-        name, uid = f"{item.kind.lower()}-{meta.name}{suffix}", (meta.uid or meta.name) + suffix
-        data = _workload_data(meta.namespace, name, uid, _queue_name(meta), self._priority(meta, specs[0][2]), pod_sets)
-        workload = known or read_workload(data, created)
+        pod_sets = [_pod_set(name, count, template.spec, template.metadata) for name, count, template in item.pod_sets]
+        completions = [0] * len(pod_sets)
+        if item.job is not None:
+            if (least := meta.annotations.get(_LEAST_PODS, "")).isdigit():
+                pod_sets[0]["minCount"] = int(least)
+            if item.job.spec.completions:
+                completions = [max(item.job.spec.completions - item.job.status.succeeded, 1)]
+        priority = self._priority(meta, item.pod_sets[0][2].spec)
+        name, uid = f"{item.kind.lower()}-{meta.name}{item.suffix}", (meta.uid or meta.name) + item.suffix
+        data = _workload_data(meta.namespace, name, uid, _queue_name(meta), priority, pod_sets)
+        workload = self._known.get(item.key) or read_workload(data, times.created)
+        sets += [[] for _ in pod_sets[len(sets) :]]  # where the pods are those of the input
         lasts = meta.labels.get(_TIME_LABEL, "")
-        completions = [0] * len(specs)
-        if item.job is not None and item.job.spec.completions:
-            completions = [max(item.job.spec.completions - item.job.status.succeeded, 1)]
-        if len(sets) < len(specs):  # the pods are those of the input
-            sets = [sets[0], *([] for _ in specs[1:])]
         lasts_s = float(lasts) if lasts.isdigit() else None
-        self.works.append(QueuedWork(title, workload, sets, completions, arrival_s, duration_s, lasts_s))
+        self.works.append(QueuedWork(title, workload, sets, completions, times.arrival_s, times.duration_s, lasts_s))
+
+    def _add_pods(self, title: str, pods: list[Pod], meta: ObjectMeta, times: Times) -> None:
+        self.works.append(work_of_pods(title, pods, _queue_name(meta), self._priority(meta, pods[0].spec), times))
 
     def add_loose(self, pods: Iterable[Pod]) -> None:
         """Make works of pods without a controller, together if they name a group."""
@@ -236,21 +238,18 @@ class _Reader:
             total = meta.annotations.get(_GROUP_TOTAL, "1")
             if key[1] == "PodGroup" and (not total.isdigit() or len(group) < int(total)):
                 continue  # Kueue waits for all pods of a group before it makes the Workload
-            created, arrival_s, duration_s = self._times(meta)
-            work = work_of_pods(
-                f"{key[1]}/{key[2]}", group, _queue_name(meta), priority=self._priority(meta, group[0].spec), created=created,
-                arrival_s=arrival_s, duration_s=duration_s,
-            )  # fmt: skip
+            self._add_pods(f"{key[1]}/{key[2]}", group, meta, self._times(meta))
             if (known := self._known.get(key)) is not None:
-                work.workload = known
-            self.works.append(work)
+                self.works[-1].workload = known
 
-    def _times(self, meta: ObjectMeta) -> tuple[float, float, float | None]:
+    def _times(self, meta: ObjectMeta) -> Times:
         self._last += 1
-        where = f"{meta.namespace}/{meta.name}: metadata.annotations"
-        arrival, duration = (_duration(meta.annotations.get(name), f"{where}[{name}]") for name in (ARRIVAL, DURATION))
-        stamp = meta.creation_timestamp
-        return datetime.fromisoformat(stamp).timestamp() if stamp else self._last, arrival or 0.0, duration
+        where, stamp = f"{meta.namespace}/{meta.name}: metadata.annotations", meta.creation_timestamp
+        arrival, duration = (
+            None if (text := meta.annotations.get(name)) is None else seconds_at(text, f"{where}[{name}]")
+            for name in (ARRIVAL, DURATION)
+        )
+        return Times(datetime.fromisoformat(stamp).timestamp() if stamp else self._last, arrival or 0.0, duration)
 
     def _priority(self, meta: ObjectMeta, spec: PodSpec) -> int:
         named = meta.labels.get(_PRIORITY_LABEL)
@@ -265,10 +264,10 @@ def _typed_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
     queued = {_key(one.metadata) for one in cluster.jobs if _is_queued(one.metadata, objects)}
     for job in cluster.jobs:
         if _key(job.metadata) in queued and _owner(job.metadata) is None and not _is_over(job):
-            yield _Item("Job", job.metadata, job=job)
+            yield _Item("Job", job.metadata, (("main", _parallelism(job), job.spec.template),), job)
     for deployment in cluster.deployments:
         if QUEUE_LABEL in deployment.metadata.labels:
-            yield _Item("Deployment", deployment.metadata, split=True)
+            yield _Item("Deployment", deployment.metadata)
     for stateful_set in cluster.stateful_sets:
         if QUEUE_LABEL in stateful_set.metadata.labels:
             yield _Item("StatefulSet", stateful_set.metadata)
@@ -283,9 +282,11 @@ def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
         where = f"{kind} {one.namespace}/{one.name}"
         document = _with_submitter(one.document) if one.resource.startswith("rayjobs") else one.document
         sets = tuple(found for place in places for found in _pod_sets(document, place, where))
-        replicas = one.get("spec", "replicas", default=1) if one.resource.startswith("leaderworkersets") else None
-        for number in [None] if replicas is None else range(_whole_number(replicas, f"{where}: spec.replicas")):
-            yield _Item(kind, one.metadata, sets, number=number)
+        suffixes: Iterable[str] = ("",)
+        if one.resource.startswith("leaderworkersets"):
+            replicas = one.get("spec", "replicas", default=1)
+            suffixes = (f"-{number}" for number in range(_whole_number(replicas, f"{where}: spec.replicas")))
+        yield from (_Item(kind, one.metadata, sets, suffix=suffix) for suffix in suffixes)
 
 
 def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator[tuple[str, int, PodTemplateSpec]]:
@@ -330,10 +331,9 @@ def _with_submitter(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _new_pods(item: _Item) -> list[list[Pod]]:
     """Return the pods of an object whose controller is not part of the simulator. A Job owns them: it replaces lost ones."""
-    suffix = "" if item.number is None else f"-{item.number}"
     found = []
-    for name, count, template in item.pod_sets:
-        meta = replace(item.meta, name=f"{item.meta.name}{suffix}-{name}")
+    for name, count, template in item.pod_sets if item.job is None else ():
+        meta = replace(item.meta, name=f"{item.meta.name}{item.suffix}-{name}")
         owner = owner_reference("batch/v1", "Job", replace(meta, uid=stable_uid("Job", meta.namespace, meta.name)))
         factory = PodFactory(template, meta.namespace or "default", owner, set())
         found.append([factory.named(f"{meta.name}-{number}") for number in range(count)])
@@ -357,10 +357,6 @@ def _pod_set(name: str, count: int, spec: PodSpec, meta: ObjectMeta) -> dict[str
     if asked:
         pod_set["topologyRequest"] = asked
     return pod_set
-
-
-def _template_meta(item: _Item, at: int) -> ObjectMeta:
-    return item.pod_sets[at][2].metadata if item.pod_sets else item.job.spec.template.metadata if item.job else item.meta
 
 
 def _parallelism(job: Job) -> int:
@@ -398,14 +394,6 @@ def _at(data: Any, path: str) -> Any:
     for field in path.split("."):
         data = data.get(field) if isinstance(data, Mapping) else None
     return data
-
-
-def _duration(text: str | None, where: str) -> float | None:
-    if text is None:
-        return None
-    if (seconds := seconds_at(text, where)) < 0:
-        raise InputError(f"{where}: {text} is negative; a duration is at least 0s")
-    return seconds
 
 
 def _is_over(job: Job) -> bool:
@@ -450,15 +438,14 @@ def works_of_trace(
     if not takers:
         raise InputError(f"no LocalQueue takes the pods of the trace; add one, or give one the annotation {_SHARE}")
     for space in {taker.namespace for taker in takers}:
-        objects.namespaces.setdefault(space, {"kubernetes.io/metadata.name": space})
+        if space not in objects.namespaces:
+            objects.add_namespace(space, {})
     for number, arrival in enumerate(trace.arrivals):
         pod = arrival.pod
         taker = _choose([taker for taker in takers if taker.selector.matches(pod.labels)], pod, seed)
         moved = replace(pod, metadata=replace(pod.metadata, namespace=taker.namespace))
-        yield work_of_pods(
-            f"Pod/{pod.name}", [moved], taker.name, priority=pod.spec.priority or 0, created=float(number),
-            arrival_s=arrival.time_s, duration_s=arrival.duration_s,
-        )  # fmt: skip
+        times = Times(float(number), arrival.time_s, arrival.duration_s)
+        yield work_of_pods(f"Pod/{pod.name}", [moved], taker.name, pod.spec.priority or 0, times)
 
 
 def _takers(documents: Sequence[Mapping[str, Any]]) -> list[_Taker]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from moorage.api.core import LabelSelector, Taint, Toleration
+from moorage.api.decode import decode
 from moorage.api.quantity import parse
-from moorage.api.selectors import Selector, SelectorError, compile_label_selector
-from moorage.errors import InputError
+from moorage.api.selectors import Selector, compile_label_selector
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
 from moorage.simulator.kueue.workloads import Key, Workload
 from moorage.state.pod_requests import amount as amount_of
@@ -23,15 +24,14 @@ _NANO: Final = 1_000_000_000
 _MAY_STOP: Final = frozenset({"MayStopSearch", "Borrow", "Preempt"})
 
 
-@dataclass(frozen=True, slots=True)
-class Flavor:
+class Flavor(Struct, frozen=True):
     """A kind of nodes: their labels and taints, and tolerations that its pods get."""
 
     name: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    tolerations: tuple[Toleration, ...]
-    topology: str = ""
+    labels: dict[str, str] = msgspec.field(name="nodeLabels", default_factory=dict)
+    taints: tuple[Taint, ...] = msgspec.field(name="nodeTaints", default=())
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str = msgspec.field(name="topologyName", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +64,19 @@ class ClusterQueue(ClusterQueueNode):
     ``generation``  rises when quota is freed: a search for flavors then starts again
     """
 
-    def __init__(self, data: Mapping[str, Any], where: str) -> None:
-        meta, spec = data.get("metadata", {}), data.get("spec", {})
-        name = str(meta.get("name", ""))
-        at = f"{where} {name}"
-        super().__init__(name, _quotas(spec, at), _weight(spec))
+    def __init__(self, name: str, spec: Mapping[str, Any]) -> None:
+        super().__init__(name, _quotas(spec), _weight(spec))
         self.cohort = str(spec.get("cohortName") or spec.get("cohort") or "")
         self.groups = tuple(
             ResourceGroup(frozenset(group["coveredResources"]), tuple(str(one["name"]) for one in group["flavors"]))
             for group in spec.get("resourceGroups") or ()
         )
         selector = spec.get("namespaceSelector")
-        try:
-            self.namespaces: Selector = compile_label_selector(
-                None if selector is None else msgspec.convert(selector, LabelSelector)
-            )
-        except SelectorError as error:
-            raise InputError(f"{at}: spec.namespaceSelector: {error}") from None
+        self.namespaces: Selector = compile_label_selector(
+            None if selector is None else msgspec.convert(selector, LabelSelector)
+        )
         self.strict = spec.get("queueingStrategy", "BestEffortFIFO") == "StrictFIFO"
-        self.stopped = str(spec.get("stopPolicy") or "None") != "None"
+        self.stopped = _is_stopped(spec)
         rules = spec.get("preemption") or {}
         borrow = rules.get("borrowWithinCohort") or {}
         self.preemption = Preemption(
@@ -128,6 +122,9 @@ class Objects:
     faults: dict[str, str] = field(default_factory=dict)
     topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def add_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        self.namespaces[name] = {"kubernetes.io/metadata.name": name, **labels}
+
     def queue_of(self, namespace: str, local_queue: str) -> ClusterQueue | None:
         """Return the ClusterQueue of a LocalQueue; None if one of them is missing, or the LocalQueue is stopped."""
         key = f"{namespace}/{local_queue}"
@@ -139,10 +136,10 @@ class Objects:
         return labels is not None and self.queues[queue].namespaces.matches(labels)
 
 
-def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -> Objects:
-    """Read the objects and build the tree. Other kinds are left alone.
+def read_objects(documents: Iterable[Mapping[str, Any]], *, lenient: bool = False) -> Objects:
+    """Read objects that ``with_defaults`` accepts, and build the tree. Other kinds are left alone.
 
-    Raises  InputError for quantities and selectors that cannot be read, with their place
+    ``lenient``: resources without quota in a ClusterQueue do not count there
     """
     found = Objects()
     parents: dict[str, str] = {}
@@ -150,32 +147,40 @@ def read_objects(documents: Iterable[Mapping[str, Any]], where: str = "kueue") -
         kind, meta, spec = data.get("kind"), data.get("metadata") or {}, data.get("spec") or {}
         name = str(meta.get("name", ""))
         if kind == "ResourceFlavor":
-            found.flavors[name] = _flavor(name, spec)
+            found.flavors[name] = decode({**spec, "name": name}, Flavor, "ResourceFlavor")
         elif kind == "Cohort":
-            at = f"{where}: Cohort {name}"
-            found.cohorts[name] = CohortNode(name, _quotas(spec, at), _weight(spec))
+            found.cohorts[name] = CohortNode(name, _quotas(spec), _weight(spec))
             parents[name] = str(spec.get("parentName") or spec.get("parent") or "")
         elif kind == "ClusterQueue":
-            found.queues[name] = ClusterQueue(data, f"{where}: ClusterQueue")
+            found.queues[name] = ClusterQueue(name, spec)
+            found.queues[name].lenient = lenient
         elif kind == "LocalQueue":
             key = f"{meta.get('namespace', 'default')}/{name}"
             found.local_queues[key] = str(spec.get("clusterQueue", ""))
             found.local_weights[key] = _weight(spec)
-            if str(spec.get("stopPolicy") or "None") != "None":
+            if _is_stopped(spec):
                 found.stopped_locals.add(key)
         elif kind == "Topology":
             found.topologies[name] = tuple(str(level["nodeLabel"]) for level in spec.get("levels") or ())
         elif kind == "Namespace":
-            found.namespaces[name] = {"kubernetes.io/metadata.name": name, **(meta.get("labels") or {})}
+            found.add_namespace(name, meta.get("labels") or {})
     _join(found, parents)
     _note_checks(found, [one for one in given if one.get("kind") == "AdmissionCheck"])
     return found
 
 
+def _is_stopped(spec: Mapping[str, Any]) -> bool:
+    return str(spec.get("stopPolicy") or "None") != "None"
+
+
 def _note_checks(found: Objects, checks: Iterable[Mapping[str, Any]]) -> None:
-    """Note which checks of queues decide where pods can be."""
+    """Note which checks of queues decide where pods can be; without one of them a queue cannot admit anything."""
     controllers = {one["metadata"]["name"]: (one.get("spec") or {}).get("controllerName") for one in checks}
     for queue in found.queues.values():
+        absent = [name for name, _ in queue.checks if name not in controllers]
+        if absent and queue.name not in found.faults:
+            found.faults[queue.name] = f"references missing AdmissionCheck(s): {','.join(absent)}"
+            queue.active = False
         of_queue = frozenset(flavor for group in queue.groups for flavor in group.flavors)
         for name, flavors in queue.checks:
             queue.is_remote |= controllers.get(name) == "kueue.x-k8s.io/multikueue"
@@ -183,35 +188,18 @@ def _note_checks(found: Objects, checks: Iterable[Mapping[str, Any]]) -> None:
                 queue.delayed |= flavors or of_queue
 
 
-def _flavor(name: str, spec: Mapping[str, Any]) -> Flavor:
-    return Flavor(
-        name, spec.get("nodeLabels") or {}, msgspec.convert(spec.get("nodeTaints") or (), tuple[Taint, ...]),
-        msgspec.convert(spec.get("tolerations") or (), tuple[Toleration, ...]), str(spec.get("topologyName") or ""),
-    )  # fmt: skip
-
-
-def _quotas(spec: Mapping[str, Any], at: str) -> dict[Key, QueueQuota]:
+def _quotas(spec: Mapping[str, Any]) -> dict[Key, QueueQuota]:
     quotas: dict[Key, QueueQuota] = {}
-    for i, group in enumerate(spec.get("resourceGroups") or ()):
-        for j, flavor in enumerate(group.get("flavors") or ()):
-            for k, one in enumerate(flavor.get("resources") or ()):
-                path = f"{at}: spec.resourceGroups[{i}].flavors[{j}].resources[{k}]"
-                resource = str(one.get("name", ""))
-                amounts = [_amount(resource, one.get(field), f"{path}.{field}") for field in _LIMITS]
-                quotas[str(flavor["name"]), resource] = QueueQuota(amounts[0] or 0, amounts[1], amounts[2])
+    for group in spec.get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for one in flavor.get("resources") or ():
+                name = str(one.get("name", ""))
+                nominal, *limits = (None if one.get(field) is None else amount_of(name, one[field]) for field in _LIMITS)
+                quotas[str(flavor["name"]), name] = QueueQuota(nominal or 0, *limits)
     return quotas
 
 
 _LIMITS: Final = ("nominalQuota", "borrowingLimit", "lendingLimit")
-
-
-def _amount(resource: str, quantity: Any, path: str) -> int | None:
-    if quantity is None:
-        return None
-    try:
-        return amount_of(resource, quantity)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _weight(spec: Mapping[str, Any]) -> float:

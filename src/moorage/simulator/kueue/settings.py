@@ -128,7 +128,8 @@ def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
         if one["kind"] == "AdmissionCheck":
             checks[str((one.get("metadata") or {}).get("name", ""))] = _answers(one.get("metadata") or {})
             continue
-        sharing, usage, gates = one.get("fairSharing") or {}, one.get("admissionFairSharing"), _gates(one.get("featureGates") or {})
+        sharing, usage = one.get("fairSharing") or {}, one.get("admissionFairSharing")
+        gates = _gates(one.get("featureGates") or {})
         settings = Settings(
             sharing.get("enable", False), tuple(sharing.get("preemptionStrategies", STRATEGIES)), _resources(one["resources"]),
             None if usage is None or "AdmissionFairSharing" not in gates else _usage(usage),
@@ -153,14 +154,11 @@ def _gates(given: Mapping[str, bool]) -> frozenset[str]:
 
 
 def _resources(given: Mapping[str, Any]) -> ResourceRules:
-    made = given["transformations"]
-    outputs = {
-        one["input"]: (
-            {name: Fraction(parse(factor), _NANO) for name, factor in one["outputs"].items()}, one["strategy"] == "Retain"
-        )
-        for one in made
-    }
-    multipliers = {one["input"]: one["multiplyBy"] for one in made if one["multiplyBy"]}
+    outputs: dict[str, tuple[Mapping[str, Fraction], bool]] = {}
+    for one in given["transformations"]:
+        factors = {name: Fraction(parse(factor), _NANO) for name, factor in one["outputs"].items()}
+        outputs[one["input"]] = factors, one["strategy"] == "Retain"
+    multipliers = {one["input"]: one["multiplyBy"] for one in given["transformations"] if one["multiplyBy"]}
     is_lenient = given["quotaCheckStrategy"] == "IgnoreUndeclared"
     return ResourceRules(tuple(given["excludeResourcePrefixes"]), outputs, multipliers, is_lenient)
 
@@ -192,11 +190,14 @@ def _answers(meta: Mapping[str, Any]) -> CheckAnswers:
 
 
 def seconds_at(text: Any, where: str) -> float:
-    """Return a duration of an object or an annotation.
+    """Return a duration of an annotation.
 
-    Raises  InputError with its place
+    Raises  InputError with its place, also if it is negative
     """
     try:
-        return duration_seconds(str(text))
+        seconds = duration_seconds(str(text))
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    if seconds < 0:
+        raise InputError(f"{where}: {text} is negative; a duration is at least 0s")
+    return seconds

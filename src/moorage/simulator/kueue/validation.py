@@ -71,10 +71,11 @@ def _version_of(document: Mapping[str, Any]) -> CustomVersion | None:
     return found.get(f"{kind}.{version}") or found.get(f"{kind}.v1beta2")
 
 
-def _faults(document: Mapping[str, Any], version: CustomVersion) -> Faults:
+def _faults(document: dict[str, Any], version: CustomVersion) -> Faults:
     from moorage.cluster.apiserver.admission.custom_resource_strategy import version_faults
 
-    found = [one for one in version_faults(version, document) if one.field != "<nil>"]  # some say that others hide faults of rules
+    # One that is about no field says that others hide faults.
+    found = [one for one in version_faults(version, document) if one.field != "<nil>"]
     yield from found
     has_structure = not any(one.kind == "Required value" or any(text in one.detail for text in _BROKEN) for one in found)
     if has_structure and RULES.has(document["kind"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from moorage.api.quantity import canonical
 from moorage.basis.printable import counted
-from moorage.report.style import columns, fitted
+from moorage.report.style import columns, fitted, human
 
 #: Up to this many workloads are listed in a text; of more, those that wait come first.
 _LISTED: Final = 40
@@ -65,6 +65,14 @@ class QueueWaits(Struct, frozen=True, rename="camel"):
     p90: float
     p99: float
     longest: float
+
+    @classmethod
+    def of(cls, waits: Iterable[float]) -> QueueWaits | None:
+        """Return percentiles by nearest rank; None without a wait."""
+        ordered = sorted(waits)
+        if not ordered:
+            return None
+        return cls(*(ordered[math.ceil(percent * len(ordered) / 100) - 1] for percent in (50, 90, 99, 100)))
 
 
 class QueueFigures(Struct, frozen=True, rename="camel"):
@@ -190,10 +198,8 @@ class QueueReport(Struct, frozen=True, rename="camel"):
         text = columns(head, rows, right=tuple(range(1, len(head))), gap="  ")
         if self.is_timed and self.seconds > 0 and self.fairness is not None:
             text += f"\nFairness of what queues used of their quota (Jain): {self.fairness:.3f}"
-        lost: dict[str, float] = {}
-        for one in self.queues:
-            for resource, hours in one.lost_hours.items():
-                lost[resource] = lost.get(resource, 0.0) + hours
+        names = dict.fromkeys(resource for one in self.queues for resource in one.lost_hours)
+        lost = {resource: sum(one.lost_hours.get(resource, 0.0) for one in self.queues) for resource in names}
         if shown := [f"{resource} {_rounded(resource, hours)}" for resource, hours in sorted(lost.items()) if hours]:
             text += "\n" + fitted(f"Lost to evictions, in hours: {', '.join(shown)}", hanging="  ")
         return text
@@ -233,5 +239,5 @@ def _rounded(resource: str, amount: float) -> str:
     if amount == int(amount):
         return amount_text(resource, int(amount))
     if resource in {"memory", "ephemeral-storage"}:
-        return f"{amount / 2**30:.1f}Gi"
+        return human(resource, round(amount))
     return f"{amount / 1000 if resource == 'cpu' else amount:.1f}"

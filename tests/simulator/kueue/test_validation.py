@@ -130,7 +130,7 @@ REFUSED = {
         cluster_queue([*cpu(), *cpu()], ("cpu", "cpu")), 'spec.resourceGroups[0].coveredResources[1]: Duplicate value: "cpu"'
     ),
     "the name of a resource": (
-        cluster_queue(cpu(name="a b"), ("a b",)), 'spec.resourceGroups[0].coveredResources[0]: Invalid value: "a b": name part'
+        cluster_queue(cpu(name="a b"), ("a b",)), 'resourceGroups[0].coveredResources[0]: Invalid value: "a b": name part must'
     ),
     "another resource": (
         cluster_queue(cpu(name="memory")), f'{QUOTA}.name: Invalid value: "memory": must match the name in coveredResources'

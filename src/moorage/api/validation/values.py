@@ -77,6 +77,7 @@ def node_status_faults(node: Node) -> Faults:
 
 
 def taint_faults(path: str, taints: Iterable[Taint]) -> Faults:
+    """Yield the faults of the taints of nodes."""
     seen: set[tuple[str, str]] = set()
     for i, taint in enumerate(taints):
         at = f"{path}[{i}]"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from moorage.errors import InputError
 from moorage.laboratory.compare.run_metrics import WAITS, MeasureSetting, RunMeter
 from moorage.report.gates import MeasuredRun
-from moorage.report.queue_report import QueueReport, WorkloadFigures
+from moorage.report.queue_report import QueueReport, QueueWaits, WorkloadFigures
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.simulate import Options
 
@@ -54,9 +54,9 @@ def queue_metrics(report: QueueReport) -> dict[str, float]:
 
 
 def _waits(workloads: Sequence[WorkloadFigures]) -> dict[str, float]:
-    """Return percentiles of waits by nearest rank; a job that got no quota waits without end."""
-    waits = sorted(math.inf if one.reserved is None else one.reserved - one.arrived for one in workloads)
-    return {f"p{n}": waits[max(math.ceil(n * len(waits) / 100), 1) - 1] if waits else 0.0 for n in WAITS}
+    """Return percentiles of waits; a job that got no quota waits without end."""
+    waits = QueueWaits.of(math.inf if one.reserved is None else one.reserved - one.arrived for one in workloads)
+    return {f"p{percent}": 0.0 if waits is None else getattr(waits, f"p{percent}") for percent in WAITS}
 
 
 def is_queue_parameter(name: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from moorage.api.core import PodSpec
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
@@ -27,7 +28,8 @@ from moorage.simulator.kueue.figures import why_waiting
 from moorage.simulator.kueue.flavors import refusal_of
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
-from moorage.simulator.kueue.workloads import Key, PodSet
+from moorage.simulator.kueue.topology_requests import add_amounts
+from moorage.simulator.kueue.workloads import Key
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -37,12 +39,16 @@ _PREEMPTING: Final = "WaitingForPreemptedWorkloads"
 
 
 class _Trial(NamedTuple):
-    """A run up to a moment, or further."""
+    """A run up to a moment, or further, and the work in question."""
 
     queued: QueuedCluster
     simulation: SimulatedCluster
     timeline: QueueTimeline
     one: TimedWork
+
+    @property
+    def queue(self) -> ClusterQueue | None:
+        return self.queued.objects.queue_of(self.one.work.workload.namespace, self.one.work.workload.queue_name)
 
 
 def names_work(queued: QueuedCluster, name: str, namespace: str = "") -> int | None:
@@ -77,12 +83,12 @@ def explain_workload(
     search = _Search(queued, number, options, probes, budget or TimeBudget())
     state = search.run(lambda _: None, nodes=True)
     one, workload = state.one, state.one.work.workload
-    waits_for = _waits_for(state)
-    objects = state.queued.objects
-    queue = objects.queue_of(workload.namespace, workload.queue_name)
-    waiting = [] if queue is None else [each.key for each in state.timeline.admission.waiting[queue.name]]
-    needed = () if queue is None else tuple(_needed(state, queue))
-    borrowers = () if queue is None else tuple(_borrowers(state, queue))
+    waits_for, queue = _waits_for(state), state.queue
+    waiting: list[str] = []
+    needed, borrowers = tuple[NeededQuota, ...](), tuple[Borrower, ...]()
+    if queue is not None:
+        waiting = [each.key for each in state.timeline.admission.waiting[queue.name]]
+        needed, borrowers = tuple(_needed(state, queue)), tuple(_borrowers(state, queue))
     without_node, reason, now_s = len(one.pods) - len(one.placed), _reason(state, waits_for), state.simulation.now
     starts_s: float | None = None
     changes: tuple[StartingChange, ...] = ()
@@ -111,8 +117,7 @@ def _waits_for(state: _Trial) -> str:
         return "given up"
     if one.holds:
         return "nodes" if one.pods else "checks"
-    queue = state.queued.objects.queue_of(workload.namespace, workload.queue_name)
-    if queue is None or not queue.active:
+    if state.queue is None or not state.queue.active:
         return "queue"
     status, why, message = workload.conditions.get("QuotaReserved", ("", "", ""))
     if status != "False":
@@ -135,33 +140,25 @@ def _needed(state: _Trial, queue: ClusterQueue) -> Iterator[NeededQuota]:
     workload = state.one.work.workload
     total: dict[str, int] = {}
     for pod_set in workload.pod_sets:
-        for resource, amount in (*pod_set.counted.items(), ("pods", 1)):
-            total[resource] = total.get(resource, 0) + amount * pod_set.count
+        add_amounts(total, {**pod_set.counted, "pods": pod_set.counted.get("pods", 0) + 1}, pod_set.count)
     for group in queue.groups:
         for flavor in group.flavors:
             why = refusal_of(state.queued.objects.flavors.get(flavor), flavor, workload.pod_sets[0].spec) or ""
-            for resource in sorted(group.resources & total.keys()):
+            for resource in sorted(name for name in group.resources if total.get(name)):
                 key = (flavor, resource)
-                own = workload.usage.get(key, 0)
-                free = queue.free(key) + own
-                if total[resource]:
-                    used = queue.usage.get(key, 0)
-                    yield NeededQuota(flavor, resource, total[resource], queue.quota(key).nominal, used, free, why)
+                free = queue.free(key) + workload.usage.get(key, 0)
+                yield NeededQuota(*key, total[resource], queue.quota(key).nominal, queue.usage.get(key, 0), free, why)
 
 
 def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
+    holding = [one for one in state.timeline.works if one.holds]
     for other in queue.root().all_queues():
-        for (flavor, resource), quota in queue.quotas.items():
-            over = other.usage.get((flavor, resource), 0) - other.quota((flavor, resource)).nominal
+        for key, quota in queue.quotas.items():
+            over = other.usage.get(key, 0) - other.quota(key).nominal
             if other is not queue and over > 0 and quota.nominal:
-                held = [
-                    f"{one.work.workload.namespace}/{one.work.title}"
-                    for one in state.timeline.works
-                    if one.holds
-                    and one.work.workload.cluster_queue == other.name
-                    and (flavor, resource) in one.work.workload.uses
-                ]
-                yield Borrower(other.name, flavor, resource, over, tuple(held))
+                held = (each for each in holding if each.work.workload.cluster_queue == other.name)
+                names = tuple(_title(each) for each in held if key in each.work.workload.uses)
+                yield Borrower(other.name, *key, over, names)
 
 
 # -- changes ------------------------------------------------------------------------------------------------------------
@@ -213,7 +210,7 @@ class _Search:
         }  # fmt: skip
         kinds = {"flavor": self._flavor, **({"stop": self._stop} if self._nodes else of_quota)}
         found = (one for kind, trials in kinds.items() for group in trials(state, queue) for one in self._first(kind, group))
-        yield from islice(chain(self._gang(state, queue), found), most)
+        yield from islice(chain(self._gang(state), found), most)
 
     def _first(self, kind: str, trials: _Trials) -> Iterator[StartingChange]:
         """Yield the first of the changes that starts the work, with who waits instead."""
@@ -235,9 +232,9 @@ class _Search:
             return None
         lost = [one for one in trial.timeline.works if not one.holds and one.work.workload.active]
         names = [_title(one) for one in lost if one.work.workload.key in self._holders and one.finished_s is None]
-        return f"; {some(names)} then waits" if names else ""
+        return f"; {some(names)} then wait{'s' if len(names) == 1 else ''}" if names else ""
 
-    def _gang(self, state: _Trial, _: ClusterQueue) -> Iterator[StartingChange]:
+    def _gang(self, state: _Trial) -> Iterator[StartingChange]:
         """Fewer pods in the largest pod set: the most with which it starts."""
         sets = state.one.work.workload.pod_sets
         at = max(range(len(sets)), key=lambda index: sets[index].count)
@@ -252,9 +249,8 @@ class _Search:
     def _with_count(self, at: int, count: int) -> _Change:
         def change(queued: QueuedCluster) -> None:
             work = queued.works[self._number]
-            sets = list(work.workload.pod_sets)
-            sets[at] = with_fields(sets[at], count=count, min_count=None)
-            work.workload.pod_sets = tuple(sets)
+            less = with_fields(work.workload.pod_sets[at], count=count, min_count=None)
+            work.workload.pod_sets = (*work.workload.pod_sets[:at], less, *work.workload.pod_sets[at + 1 :])
             work.pods = [pods[:count] if index == at else pods for index, pods in enumerate(work.pods)]
             work.workload.shape += f"/{count}"
 
@@ -271,11 +267,12 @@ class _Search:
         def change(queued: QueuedCluster) -> None:
             work, flavor = queued.works[self._number], queued.objects.flavors[name]
             queued.objects.flavors[name] = replace(flavor, taints=())
-            sets: list[PodSet] = []
-            for pod_set in work.workload.pod_sets:
-                kept = {key: value for key, value in pod_set.spec.node_selector.items() if key not in flavor.labels}
-                sets.append(with_fields(pod_set, spec=replace(pod_set.spec, node_selector=kept, affinity=None)))
-            work.workload.pod_sets = tuple(sets)
+
+            def freed(spec: PodSpec) -> PodSpec:
+                kept = {key: value for key, value in spec.node_selector.items() if key not in flavor.labels}
+                return replace(spec, node_selector=kept, affinity=None)
+
+            work.workload.pod_sets = tuple(with_fields(one, spec=freed(one.spec)) for one in work.workload.pod_sets)
 
         return change
 
@@ -320,9 +317,8 @@ class _Search:
     def _quota(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise the quota of its queue in one flavor by what is missing, and by what those before it in the queue ask for."""
         missing: dict[str, dict[Key, int]] = {}
-        for one in _needed(state, queue):
-            if one.missing and not one.why:
-                missing.setdefault(one.flavor, {})[one.flavor, one.resource] = one.missing
+        for one in (each for each in _needed(state, queue) if each.missing and not each.why):
+            missing.setdefault(one.flavor, {})[one.flavor, one.resource] = one.missing
 
         def raised(flavor: str, factor: int) -> tuple[str, _Change]:
             amounts = {key: amount * factor for key, amount in missing[flavor].items()}

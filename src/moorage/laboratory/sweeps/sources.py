@@ -19,7 +19,7 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.sweeps.grid import GridField
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.kueue.batch_jobs import QUEUE_KINDS, has_queues, read_queues
+from moorage.simulator.kueue.batch_jobs import QUEUE_KINDS, read_queues
 from moorage.simulator.trace import Trace
 from moorage.simulator.traces.formats import FORMATS, read_trace
 from moorage.simulator.traces.streams import open_bytes
@@ -110,7 +110,7 @@ class QueueFile:
         Raises  InputError if there is no ClusterQueue
         """
         found = read_queues(self.files.read(QUEUE_KINDS), None)
-        if not has_queues(found):
+        if not found:
             raise InputError(f"{', '.join(self.files.paths)}: no ClusterQueue found")
         return found
 

@@ -120,6 +120,7 @@ class QueuedCluster:
 def read_queues(cluster: ClusterInput, file: str | None) -> list[Mapping[str, Any]]:
     """Return the objects of Kueue in a cluster, and those of a file, which replace objects of the same name.
 
+    If there is no ClusterQueue, there are none.
     Raises  InputError
     """
     found = [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
@@ -128,12 +129,7 @@ def read_queues(cluster: ClusterInput, file: str | None) -> list[Mapping[str, An
     last = {
         (one.get("kind"), *((one.get("metadata") or {}).get(field) for field in ("namespace", "name"))): one for one in found
     }
-    return list(last.values())
-
-
-def has_queues(documents: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether there is a ClusterQueue."""
-    return any(one.get("kind") == "ClusterQueue" for one in documents)
+    return list(last.values()) if any(one.get("kind") == "ClusterQueue" for one in last.values()) else []
 
 
 def queued_cluster(
@@ -154,7 +150,7 @@ def queued_cluster(
         if one.get("kind") == "WorkloadPriorityClass"
     }
     given = [read_workload(one, where="Kueue: Workload") for one in documents if one.get("kind") == "Workload"]
-    held = [one for one in given if one.conditions.get("Finished", ("",))[0] != "True"]
+    held = [one for one in given if not one.has("Finished")]
     rest, works = find_works(cluster, objects, priorities, held)
     standing = {id(work.workload) for work in works}
     for one in held:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from moorage.report.queue_report import CohortFigures, QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
-from moorage.simulator.kueue.quota import CohortNode
+from moorage.simulator.kueue.quota import CohortNode, QuotaNode
 from moorage.simulator.kueue.timeline import TimedWork
 from moorage.simulator.kueue.workloads import Key
 
 _HOUR: Final = 3600.0
-_Floats = npt.NDArray[np.float64]
+_N = TypeVar("_N", int, float)
 
 
 def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: float, *, ran: bool = True) -> QueueReport:
@@ -32,15 +31,23 @@ def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: f
         _queue(queue, by_queue[name], uses[name], end_s, math.inf if ran else end_s, objects.faults.get(name, ""))
         for name, queue in objects.queues.items()
     ]
-    shares = [share for name, queue in objects.queues.items() if (share := _satisfied(queue, uses[name], by_queue[name]))]
+    shares = [share for name in objects.queues if (share := _satisfied(uses[name], by_queue[name]))]
     workloads = tuple(_workload(one, objects) for one in works)
-    cohorts: list[CohortFigures] = []
-    for name, cohort in sorted(objects.cohorts.items()):
-        nominal: dict[str, int] = {}
-        for (_, resource), quota in cohort.quotas.items():
-            nominal[resource] = nominal.get(resource, 0) + quota.nominal
-        cohorts.append(CohortFigures(name, "" if cohort.parent is None else cohort.parent.name, nominal))
-    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares), tuple(cohorts))
+    cohorts = tuple(
+        CohortFigures(
+            name, cohort.parent.name if cohort.parent else "",
+            _summed((resource, quota.nominal) for (_, resource), quota in cohort.quotas.items()),
+        )
+        for name, cohort in sorted(objects.cohorts.items())
+    )  # fmt: skip
+    return QueueReport(tuple(queues), workloads, admission.fair, end_s, jain(shares), cohorts)
+
+
+def _summed(pairs: Iterable[tuple[str, _N]]) -> dict[str, _N]:
+    total: dict[str, _N] = {}
+    for name, amount in pairs:
+        total[name] = total[name] + amount if name in total else amount
+    return total
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -71,35 +78,31 @@ def why_waiting(objects: Objects, one: TimedWork) -> str:
 # -- use over time ------------------------------------------------------------------------------------------------------
 
 
-class _Use:
-    """What a queue used, borrowed and lent of one flavor and resource: at the end, and as sums over time."""
-
-    __slots__ = ("borrowed", "lent", "used")
-
-    def __init__(self, used: _Floats, borrowed: _Floats, lent: _Floats, spans: _Floats) -> None:
-        self.used, self.borrowed, self.lent = ((float(each[-1]), float(each @ spans)) for each in (used, borrowed, lent))
+#: The quota of a queue by flavor and resource with its use, and what was used as a sum over time.
+_Uses = dict[Key, tuple[QueueAmounts, float]]
 
 
-def _uses(objects: Objects, works: Mapping[str, list[TimedWork]], end_s: float) -> dict[str, dict[Key, _Use]]:
-    found: dict[str, dict[Key, _Use]] = {name: {} for name in objects.queues}
-    trees: dict[str, list[ClusterQueue]] = {}
-    for name, queue in objects.queues.items():
-        root = f"/{name}" if queue.parent is None else queue.root().name
-        trees.setdefault(root, []).append(queue)
-    for root, queues in trees.items():
-        cohorts = _cohorts(objects.cohorts[root]) if root in objects.cohorts else []
+def _uses(objects: Objects, works: Mapping[str, list[TimedWork]], end_s: float) -> dict[str, _Uses]:
+    found: dict[str, _Uses] = {name: {} for name in objects.queues}
+    for root in dict.fromkeys(queue.root() for queue in objects.queues.values()):
+        queues = [queue for queue in objects.queues.values() if queue.root() is root]
         for key in dict.fromkeys(key for queue in queues for key in queue.quotas):
-            own = sum(cohort.quota(key).nominal for cohort in cohorts)
-            _uses_of_key(key, queues, own, works, end_s, found)
+            _uses_of_key(key, queues, _nominal_of_cohorts(root, key), works, end_s, found)
     return found
+
+
+def _nominal_of_cohorts(node: QuotaNode, key: Key) -> int:
+    if not isinstance(node, CohortNode):
+        return 0
+    return node.quota(key).nominal + sum(_nominal_of_cohorts(child, key) for child in node.cohorts)
 
 
 def _uses_of_key(
     key: Key, queues: Sequence[ClusterQueue], own: int, works: Mapping[str, list[TimedWork]], end_s: float,
-    found: dict[str, dict[Key, _Use]],
+    found: dict[str, _Uses],
 ) -> None:  # fmt: skip
     """Sum up over time for one flavor and resource of a tree; ``own``: what belongs to no queue and is borrowed first."""
-    events: list[tuple[float, int, int]] = []
+    events: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for at, queue in enumerate(queues):
         for one in works[queue.name]:
             for episode in one.episodes:
@@ -107,15 +110,15 @@ def _uses_of_key(
                     events.append((episode.since_s, at, amount))
                     if episode.until_s is not None:
                         events.append((episode.until_s, at, -amount))
-    times, steps = np.unique(np.array([0.0, *(event[0] for event in events)]), return_inverse=True)
+    moments, places, changes = zip(*events, strict=True)
+    times, steps = np.unique(moments, return_inverse=True)
     used = np.zeros((len(times), len(queues)))
-    if events:
-        np.add.at(used, (steps[1:], np.array([event[1] for event in events])), [event[2] for event in events])
+    np.add.at(used, (steps, np.array(places)), changes)
     used = used.cumsum(axis=0)
     spans = np.diff(times, append=max(end_s, times[-1]))
-    nominal = np.array([queue.quota(key).nominal for queue in queues], dtype=np.float64)
-    limits = [queue.quota(key).lending_limit for queue in queues]
-    lendable = np.minimum(nominal, [math.inf if limit is None else limit for limit in limits])
+    quotas = [queue.quota(key) for queue in queues]
+    nominal = np.array([quota.nominal for quota in quotas], dtype=np.float64)
+    lendable = np.minimum(nominal, [math.inf if quota.lending_limit is None else quota.lending_limit for quota in quotas])
     borrowed = np.maximum(0.0, used - nominal)
     spare = np.clip(nominal - used, 0.0, lendable)
     wanted = np.maximum(0.0, borrowed.sum(axis=1) - own)
@@ -123,63 +126,39 @@ def _uses_of_key(
     lent = spare * np.divide(wanted, there, out=np.zeros_like(wanted), where=there > 0).clip(max=1.0)[:, None]
     for at, queue in enumerate(queues):
         if key in queue.quotas:
-            found[queue.name][key] = _Use(used[:, at], borrowed[:, at], lent[:, at], spans)
+            ends = [float(each[-1, at]) for each in (used, borrowed, lent)]
+            sums = [float(each[:, at] @ spans) for each in (used, borrowed, lent)]
+            means = [total / end_s for total in sums] if end_s else ends
+            limits = quotas[at].borrowing_limit, quotas[at].lending_limit
+            now, over_time = map(round, ends), (round(mean, 3) for mean in means)
+            found[queue.name][key] = QueueAmounts(*key, quotas[at].nominal, *limits, *now, *over_time), sums[0]
 
 
-def _cohorts(cohort: CohortNode) -> list[CohortNode]:
-    return [cohort, *(each for child in cohort.cohorts for each in _cohorts(child))]
-
-
-def _satisfied(queue: ClusterQueue, uses: Mapping[Key, _Use], works: Iterable[TimedWork]) -> float | None:
+def _satisfied(uses: _Uses, works: Sequence[TimedWork]) -> float | None:
     """Return the largest share of its quota that a queue used over time; None for a queue that no job wanted."""
-    if not any(works):
-        return None
-    shares = [use.used[1] / queue.quota(key).nominal for key, use in uses.items() if queue.quota(key).nominal]
-    return max(shares, default=None)
+    return max((used / shown.nominal for shown, used in uses.values() if shown.nominal), default=None) if works else None
 
 
 # -- one queue, one workload --------------------------------------------------------------------------------------------
 
 
 def _queue(
-    queue: ClusterQueue, works: Sequence[TimedWork], uses: Mapping[Key, _Use], end_s: float, late_s: float, fault: str
+    queue: ClusterQueue, works: Sequence[TimedWork], uses: _Uses, end_s: float, late_s: float, fault: str
 ) -> QueueFigures:
-    hours: dict[str, float] = {}
-    lost: dict[str, float] = {}
-    amounts = []
-    for (flavor, resource), use in uses.items():
-        quota = queue.quota((flavor, resource))
-        ends, sums = zip(use.used, use.borrowed, use.lent, strict=True)
-        means = [total / end_s for total in sums] if end_s else ends
-        hours[resource] = hours.get(resource, 0.0) + use.used[1] / _HOUR
-        amounts.append(
-            QueueAmounts(
-                flavor, resource, quota.nominal, quota.borrowing_limit, quota.lending_limit,
-                *(round(amount) for amount in ends), *(round(mean, 3) for mean in means),
-            )
-        )  # fmt: skip
-    for one in works:
-        for resource, amount in one.lost.items():
-            lost[resource] = lost.get(resource, 0.0) + amount / _HOUR
+    hours = _summed((resource, used / _HOUR) for (_, resource), (_, used) in uses.items())
+    lost = _summed((resource, amount / _HOUR) for one in works for resource, amount in one.lost.items())
     arrived = [one for one in works if one.arrived_s <= end_s]
     return QueueFigures(
         name=queue.name, cohort=queue.cohort, weight=queue.weight, share=queue.share().shown, arrived=len(arrived),
         admitted=sum(one.holds for one in works),
         waiting=sum(not one.holds and one.finished_s is None for one in arrived),
         finished=sum(one.finished_s is not None for one in works), evictions=sum(map(_evictions, works)),
-        amounts=tuple(amounts), waits=_waits(arrived, late_s),
+        amounts=tuple(shown for shown, _ in uses.values()),
+        # What waits at the end of a run waits without end; without a run, until ``late_s``.
+        waits=QueueWaits.of((one.episodes[0].since_s if one.episodes else late_s) - one.arrived_s for one in arrived),
         used_hours={name: round(value, 3) for name, value in hours.items()},
         lost_hours={name: round(value, 3) for name, value in lost.items()}, fault=fault,
     )  # fmt: skip
-
-
-def _waits(works: Iterable[TimedWork], late_s: float) -> QueueWaits | None:
-    """Return percentiles of waits. What waits at the end of a run waits without end; without a run, until ``late_s``."""
-    waits = sorted((one.episodes[0].since_s if one.episodes else late_s) - one.arrived_s for one in works)
-    if not waits:
-        return None
-    p50, p90, p99 = (waits[max(math.ceil(percent * len(waits) / 100), 1) - 1] for percent in (50, 90, 99))
-    return QueueWaits(p50, p90, p99, waits[-1])
 
 
 def _spans(one: TimedWork) -> Iterator[tuple[float, float | None]]:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from moorage.api.core import ObjectMeta, Pod, PodSpec, PodTemplateSpec
 from moorage.api.decode import decode
 from moorage.api.selectors import Selector, SelectorError, parse_selector
+from moorage.api.validation.rule_tables import field_of
 from moorage.api.workloads import Job
 from moorage.basis import text_of
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
@@ -105,7 +106,7 @@ class Times(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """An object that makes workloads. Without pod sets it has a controller in the simulation, and those are made of its pods."""
+    """An object that makes workloads. If it has no pod sets here, a controller in the simulation makes its pods."""
 
     kind: str
     meta: ObjectMeta
@@ -290,25 +291,25 @@ def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
 
 
 def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator[tuple[str, int, PodTemplateSpec]]:
-    there = _at(document, place.at)
+    there = field_of(document, place.at)
     if isinstance(there, list):
-        named = [(str(_at(one, place.name)), one) for one in there]
+        named = [(str(field_of(one, place.name)), one) for one in there]
     elif place.keys:
         named = [(key, there[key]) for key in place.keys if key in (there or {})]
     else:
         named = [(place.name.removeprefix("="), there)]
     for name, one in named:
-        template = _at(one, place.template)
+        template = field_of(one, place.template)
         if template is None:
             continue
         count = 1
         for path in place.numbers:
-            number = _at(one, path)
+            number = field_of(one, path)
             factor = 1 if number is None else _whole_number(number, f"{where}: {place.at}: {path}")
-            if path == place.numbers[-1] and place.most and (limit := _at(one, place.most)) is not None:
+            if path == place.numbers[-1] and place.most and (limit := field_of(one, place.most)) is not None:
                 factor = min(factor, _whole_number(limit, f"{where}: {place.at}: {place.most}"))
             count *= factor
-        if place.less and _at(one, "leaderTemplate") is not None:
+        if place.less and field_of(one, "leaderTemplate") is not None:
             count -= place.less
         yield name.lower(), count, decode(template, PodTemplateSpec, f"{where}: {place.at}: {place.template}")
 
@@ -317,8 +318,8 @@ def _with_submitter(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a RayJob with the pod, or the container of the head, that submits it; KubeRay adds it if the object has none."""
     spec = {**(document.get("spec") or {})}
     mode, given = spec.get("submissionMode") or "K8sJobMode", spec.pop("submitterPodTemplate", None)
-    head = _at(spec, "rayClusterSpec.headGroupSpec")
-    containers = _at(head, "template.spec.containers") or []
+    head = field_of(spec, "rayClusterSpec.headGroupSpec")
+    containers = field_of(head, "template.spec.containers") or []
     if mode == "K8sJobMode":
         image = containers[0].get("image", "") if containers else ""
         default = {"spec": {"containers": [{**_DATA.submitter, "image": image}], "restartPolicy": "Never"}}
@@ -388,12 +389,6 @@ def _owners(pod: Pod, above: Mapping[tuple[str, str, str], tuple[str, str, str]]
         yield key
         if key in above:
             yield above[key]
-
-
-def _at(data: Any, path: str) -> Any:
-    for field in path.split("."):
-        data = data.get(field) if isinstance(data, Mapping) else None
-    return data
 
 
 def _is_over(job: Job) -> bool:

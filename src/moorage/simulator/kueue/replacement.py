@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage
-from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
+from moorage.simulator.kueue.topology_requests import Layer, PlacementRequest, TopologyPlacement, add_amounts
 from moorage.simulator.kueue.workloads import Assigned, PodSet, Workload
 
 _Domains = Sequence[tuple[tuple[str, ...], int]]
@@ -30,8 +30,8 @@ class NewPlacement(NamedTuple):
 
 def needs_replacement(workload: Workload) -> bool:
     """Return whether an admitted workload stands on a node that failed."""
-    admitted = workload.conditions.get("Admitted", ("",))[0] == "True"
-    return admitted and not workload.evicted and any(_stands_there(held, workload.unhealthy) for held in workload.admission)
+    stands_there = any(_stands_there(held, workload.unhealthy) for held in workload.admission)
+    return workload.has("Admitted") and not workload.evicted and stands_there
 
 
 def find_replacements(workload: Workload, trees: Mapping[str, TopologyTree]) -> list[NewPlacement] | str:
@@ -78,22 +78,20 @@ def _replaced(
             "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale domain "
             f"{stale[0][0]}"
         )
-    asked = pod_set.topology
-    explicit = asked is not None and asked.is_explicit
-    request = PlacementRequest(pod_set.name, count, pod_set.requests, pod_set.spec, asked, not explicit)
+    request = PlacementRequest(pod_set.name, count, pod_set.requests, pod_set.spec, pod_set.topology)
+    request, asked = replace(request, implied=not request.terms.is_explicit), request.terms
     within = _required_domain(tree, request, rest)
-    if asked is not None and within and asked.layers and count % asked.layers[0].size:
-        fitting = next((layer for layer in reversed(asked.layers) if count % layer.size == 0), None)
-        request = replace(request, topology=replace(asked, layers=() if fitting is None else (fitting,)))
+    if within and asked.layers and count % asked.layers[0].size:
+        fitting = [layer for layer in asked.layers if count % layer.size == 0]
+        request = replace(request, topology=replace(asked, layers=tuple(fitting[-1:])))
     found = tree.place_within(request, assumed, within)
     if isinstance(found, str):
         return found
     part = found[pod_set.name]
     if not part.domains:
         return f"cannot find replacement assignment for unhealthy node: {node}"
-    counts: dict[tuple[str, ...], int] = {}
-    for values, pods in (*part.domains, *rest):
-        counts[values] = counts.get(values, 0) + pods
+    counts = dict(rest)
+    add_amounts(counts, dict(part.domains))
     ordered = sorted(counts.items(), key=lambda one: ",".join(tree.leaves[",".join(one[0])].domain.values))
     return TopologyPlacement(part.levels, tuple(ordered)), part
 
@@ -104,22 +102,21 @@ def _required_domain(tree: TopologyTree, request: PlacementRequest, rest: _Domai
     level = None if key is None else tree.level_of(key)
     if level is None or not rest:
         return ()
-    broken = [layer for layer in request.layers if request.count % layer.size]
-    if request.layers and request.count % request.layers[0].size:
-        layer = broken[-1]
-        return _incomplete_domain(tree, rest, request.count, layer.size, layer.topology)
-    if not request.required:
+    layers = request.terms.layers
+    if layers and request.count % layers[0].size:
+        broken = [layer for layer in layers if request.count % layer.size][-1]
+        return _incomplete_domain(tree, rest, request.count, broken)
+    if request.terms.required is None:
         return ()
     return tree.leaves[",".join(rest[0][0])].domain.values[: level + 1]
 
 
-def _incomplete_domain(tree: TopologyTree, rest: _Domains, missing: int, size: int, topology: str) -> tuple[str, ...]:
+def _incomplete_domain(tree: TopologyTree, rest: _Domains, missing: int, slices: Layer) -> tuple[str, ...]:
     """Return the domain of a level that has all of its slices again with the missing pods."""
-    level = tree.level_of(topology)
+    level = tree.level_of(slices.topology)
     if level is None:
         return ()
     pods: dict[tuple[str, ...], int] = {}
     for values, count in rest:
-        domain = tree.leaves[",".join(values)].domain.values[: level + 1]
-        pods[domain] = pods.get(domain, 0) + count
-    return next((domain for domain, count in sorted(pods.items()) if (count + missing) % size == 0), ())
+        add_amounts(pods, {tree.leaves[",".join(values)].domain.values[: level + 1]: count})
+    return next((domain for domain, count in sorted(pods.items()) if (count + missing) % slices.size == 0), ())

@@ -17,7 +17,7 @@ from typing import Final
 
 from moorage.api.core import PodSpec, Taint, Toleration
 from moorage.api.node_selectors import compile_node_selector, find_untolerated
-from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
+from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest, add_amounts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST: Final = 2**31 - 1
@@ -73,8 +73,7 @@ class TopologyTree:
             leaf = self.leaves[leaf_id] = Leaf(
                 self._domain(values), labels if self.of_hosts else {}, taints if self.of_hosts else (), name
             )
-        for resource, amount in free.items():
-            leaf.free[resource] = leaf.free.get(resource, 0) + amount
+        add_amounts(leaf.free, free)
 
     def _domain(self, values: tuple[str, ...]) -> Domain:
         known = self._levels[len(values) - 1]
@@ -92,7 +91,7 @@ class TopologyTree:
         """Count the pods of a placement, or with -1 take them off. Domains that are gone are passed over."""
         for leaf_id, usage in usage_of(placed, requests).items():
             if (leaf := self.leaves.get(leaf_id)) is not None:
-                _add(leaf.used, usage, sign)
+                add_amounts(leaf.used, usage, sign)
 
     def fits(self, placed: TopologyPlacement, requests: Mapping[str, int], vacated: Usage) -> bool:
         """Return whether each domain of a placement has room for its pods, without what is ``vacated``."""
@@ -100,18 +99,18 @@ class TopologyTree:
             leaf = self.leaves.get(leaf_id := ",".join(values))
             if leaf is None:
                 return False
-            left = self._left(leaf, {}, empty=False)
-            for resource, amount in vacated.get(leaf_id, {}).items():
-                left[resource] = left.get(resource, 0) + amount
+            left = self.left(leaf, {}, empty=False)
+            add_amounts(left, vacated.get(leaf_id, {}))
             if _count_in(requests, left)[0] < count:
                 return False
         return True
 
-    def _left(self, leaf: Leaf, assumed: Mapping[str, int], *, empty: bool) -> dict[str, int]:
+    def left(self, leaf: Leaf, assumed: Mapping[str, int], *, empty: bool) -> dict[str, int]:
+        """Return what is free for workloads in a domain without what is ``assumed``; ``empty``: as if none stood there."""
         left = dict(leaf.free)
-        for taken in (assumed,) if empty else (leaf.used, assumed):
-            for resource, amount in taken.items():
-                left[resource] = left.get(resource, 0) - amount
+        add_amounts(left, assumed, -1)
+        if not empty:
+            add_amounts(left, leaf.used, -1)
         return left
 
     # -- the search
@@ -126,8 +125,7 @@ class TopologyTree:
         assumed = {} if assumed is None else assumed
         groups: dict[str, list[PlacementRequest]] = {}
         for number, one in enumerate(asked):
-            group = one.topology.group if one.topology is not None else None
-            groups.setdefault(str(number) if group is None else group, []).append(one)
+            groups.setdefault(str(number) if one.terms.group is None else one.terms.group, []).append(one)
         found: dict[str, TopologyPlacement | str] = {}
         for members in groups.values():
             workers, leader = members[0], members[1] if len(members) > 1 else None
@@ -150,15 +148,9 @@ class TopologyTree:
 
     def main_level(self, request: PlacementRequest) -> str | None:
         """Return the level that a request names, or the one that stands for none."""
-        asked = request.topology
-        if asked is not None:
-            if asked.required is not None or asked.preferred is not None:
-                return asked.required if asked.required is not None else asked.preferred
-            if request.layers:
-                return self.levels[0]
-            if asked.unconstrained:
-                return self.levels[-1]
-        return self.levels[-1] if request.implied else None
+        if request.terms.level is not None or not request.unconstrained:
+            return request.terms.level
+        return self.levels[0 if request.terms.layers else -1]
 
     def level_of(self, key: str) -> int | None:
         return self.levels.index(key) if key in self.levels else None
@@ -167,8 +159,7 @@ class TopologyTree:
         """Return whether the topology has all levels that a request names."""
         if asked is None:
             return False
-        main = asked.required or asked.preferred or self.levels[0]
-        return main in self.levels and all(layer.topology in self.levels for layer in asked.layers)
+        return (asked.level or self.levels[0]) in self.levels and all(layer.topology in self.levels for layer in asked.layers)
 
     def level(self, number: int) -> list[Domain]:
         return list(self._levels[number].values())
@@ -194,20 +185,15 @@ def usage_of(placed: TopologyPlacement, requests: Mapping[str, int]) -> Usage:
     found: Usage = {}
     for values, count in placed.domains:
         held = found.setdefault(",".join(values), {})
-        for resource, amount in (*requests.items(), ("pods", 1)):
-            held[resource] = held.get(resource, 0) + amount * count
+        add_amounts(held, requests, count)
+        add_amounts(held, {"pods": count})
     return found
 
 
 def add_usage(total: Usage, placed: TopologyPlacement, requests: Mapping[str, int], sign: int = 1) -> None:
     """Add what the pods of a placement use to a total by leaf, or with -1 take it off."""
     for leaf_id, usage in usage_of(placed, requests).items():
-        _add(total.setdefault(leaf_id, {}), usage, sign)
-
-
-def _add(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
-    for resource, amount in amounts.items():
-        total[resource] = total.get(resource, 0) + sign * amount
+        add_amounts(total.setdefault(leaf_id, {}), usage, sign)
 
 
 def _count_in(requests: Mapping[str, int], capacity: Mapping[str, int]) -> tuple[int, str]:
@@ -260,7 +246,7 @@ class _Search:
         self._assumed = assumed
         self._empty = empty
         self._within = within
-        self._slice = workers.layers[0].size if workers.layers else 1
+        self._slice = workers.terms.layers[0].size if workers.terms.layers else 1
         self._slice_level = 0
         self._inner: dict[int, int] = {}
         self._least_free = workers.unconstrained
@@ -278,7 +264,7 @@ class _Search:
         level = tree.level_of(key)
         if level is None:
             return f"no requested topology level: {key}"
-        slice_key = asked.layers[0].topology if asked.layers else tree.levels[-1]
+        slice_key = asked.terms.layers[0].topology if asked.terms.layers else tree.levels[-1]
         slice_level = tree.level_of(slice_key)
         if slice_level is None:
             return f"no requested topology level for slices: {slice_key}"
@@ -295,7 +281,7 @@ class _Search:
 
     def _read_layers(self) -> str:
         size, level = self._slice, self._slice_level
-        for layer in self._asked.layers[1:]:
+        for layer in self._asked.terms.layers[1:]:
             inner = self._tree.level_of(layer.topology)
             if inner is None:
                 return f"no requested topology level for additional slice layer: {layer.topology}"
@@ -325,7 +311,7 @@ class _Search:
             if domain.values[: len(self._within)] != self._within:
                 self._exclude("topologyDomain")
                 continue
-            left = tree._left(leaf, self._assumed.get(leaf_id, {}), empty=self._empty)
+            left = tree.left(leaf, self._assumed.get(leaf_id, {}), empty=self._empty)
             domain.pods, limit = _count_in(wanted, left)
             if not domain.pods and limit:
                 self._exclude(f'resource "{limit}"')
@@ -384,13 +370,11 @@ class _Search:
             for one in ordered:
                 if one.leaders >= leaders and (one.slices_led if leaders else one.slices) >= needed:
                     return level, [one]
-            if self._asked.required:
+            if self._asked.terms.required is not None:
                 return self._no_fit(level, ordered[-1].pods, needed)
-        elif top.slices_led >= needed and top.leaders >= leaders:
-            top = self._best(ordered, needed, leaders)
         if top.slices_led >= needed and top.leaders >= leaders:
-            return level, [top]
-        if self._asked.required:
+            return level, [top if self._least_free else self._best(ordered, needed, leaders)]
+        if self._asked.terms.required is not None:
             return self._no_fit(level, top.slices, needed)
         if level > 0 and not self._asked.unconstrained:
             return self._find_level(level - 1)
@@ -473,24 +457,15 @@ class _Search:
         unit, name = (size, "slices") if slices else (1, "pods")
         used: list[Domain] = []
         for at, next_one in enumerate(domains):
-            one, rest = next_one, domains[at:]
-            if leaders > 0:
-                if not self._least_free and getattr(one, f"{name}_led") >= left and one.leaders >= leaders:
-                    one = self._best(rest, left, leaders, slices=slices)
-                used.append(one)
-                led = int(getattr(one, f"{name}_led"))
-                done = led >= left and one.leaders >= leaders
-                one.leaders = min(one.leaders, leaders)
-                part = min(led, left)
-                if not done:
-                    setattr(one, f"{name}_led", part)
-            else:
-                if not self._least_free and getattr(one, name) >= left:
-                    one = self._best(rest, left, 0, slices=slices)
-                used.append(one)
-                one.leaders = 0
-                done = getattr(one, name) >= left
-                part = min(int(getattr(one, name)), left)
+            one, room_of = next_one, f"{name}_led" if leaders > 0 else name
+            if not self._least_free and getattr(one, room_of) >= left and one.leaders >= leaders:
+                one = self._best(domains[at:], left, leaders, slices=slices)
+            used.append(one)
+            room = int(getattr(one, room_of))
+            done, part = room >= left and one.leaders >= leaders, min(room, left)
+            one.leaders = min(one.leaders, leaders)
+            if not done:
+                setattr(one, room_of, part)
             setattr(one, name, part)
             one.pods = part * unit
             if done:
@@ -507,7 +482,7 @@ class _Search:
             best = min(
                 self._tree.level(level), key=lambda one: (-one.slices, one.values[-1] if is_host else ",".join(one.values))
             )
-            for layer in self._asked.layers:
+            for layer in self._asked.terms.layers:
                 target = self._tree.level_of(layer.topology)
                 if target is not None:
                     there = _slices_below(best, level, target, layer.size)

@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from moorage.api.core import PodSpec
+
+_K = TypeVar("_K")
+
+
+def add_amounts(total: dict[_K, int], amounts: Mapping[_K, int], times: int = 1) -> None:
+    """Add amounts so many times to those that are there; with -1 take them off."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount * times
 
 
 class Layer(NamedTuple):
@@ -30,9 +38,14 @@ class TopologyRequest:
     group: str | None = None
 
     @property
+    def level(self) -> str | None:
+        """The level that it names."""
+        return self.preferred if self.required is None else self.required
+
+    @property
     def is_explicit(self) -> bool:
         """False for a request that only names a group."""
-        return self.required is not None or self.preferred is not None or self.unconstrained or bool(self.layers)
+        return self.level is not None or self.unconstrained or bool(self.layers)
 
 
 def read_request(data: Mapping[str, Any]) -> TopologyRequest:
@@ -76,22 +89,15 @@ class PlacementRequest:
     implied: bool = False
 
     @property
-    def layers(self) -> tuple[Layer, ...]:
-        return self.topology.layers if self.topology is not None else ()
-
-    @property
-    def required(self) -> bool:
-        return self.topology is not None and self.topology.required is not None
-
-    @property
-    def slices_alone(self) -> bool:
-        """True if it asks for slices and for nothing else."""
-        asked = self.topology
-        return asked is not None and asked.required is None and asked.preferred is None and bool(asked.layers)
+    def terms(self) -> TopologyRequest:
+        return _NO_REQUEST if self.topology is None else self.topology
 
     @property
     def unconstrained(self) -> bool:
-        return self.implied or self.slices_alone or (self.topology is not None and self.topology.unconstrained)
+        return self.implied or self.terms.unconstrained or (self.terms.level is None and bool(self.terms.layers))
+
+
+_NO_REQUEST = TopologyRequest()
 
 
 class TopologyPlacement(NamedTuple):

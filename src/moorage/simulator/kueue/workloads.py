@@ -17,7 +17,13 @@ from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
-from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
+from moorage.simulator.kueue.topology_requests import (
+    TopologyPlacement,
+    TopologyRequest,
+    add_amounts,
+    read_placed,
+    read_request,
+)  # fmt: skip
 from moorage.state.pod_requests import amount as amount_of
 from moorage.state.pod_requests import every_request
 
@@ -143,6 +149,10 @@ class Workload:
             self.wait(*self.lacks())
         return self.told
 
+    def has(self, condition: str) -> bool:
+        """Return whether a condition is true."""
+        return self.conditions.get(condition, ("",))[0] == "True"
+
     @property
     def local_queue(self) -> str:
         return f"{self.namespace}/{self.queue_name}"
@@ -169,16 +179,13 @@ class Workload:
         self.cluster_queue, self.admission, self.reserved_at = queue, admission, now
         self.usage = {}
         for assigned in admission:
-            for resource, amount in assigned.usage.items():
-                key = (assigned.flavors[resource], resource)
-                self.usage[key] = self.usage.get(key, 0) + amount
+            add_amounts(self.usage, {(assigned.flavors[name], name): amount for name, amount in assigned.usage.items()})
         self.uses = frozenset((flavor, resource) for one in admission for resource, flavor in one.flavors.items())
         self.conditions["QuotaReserved"] = ("True", "QuotaReserved", f"Quota reserved in ClusterQueue {queue}")
         self.evicted = False
         for name in ("Evicted", "Preempted"):
-            status, _, message = self.conditions.get(name, ("", "", ""))
-            if status == "True":
-                self.conditions[name] = ("False", "QuotaReserved", f"Previously: {message}")
+            if self.has(name):
+                self.conditions[name] = ("False", "QuotaReserved", f"Previously: {self.told[name][2]}")
 
     def wait(self, reason: str, message: str) -> None:
         """Note why it has no quota."""
@@ -191,8 +198,7 @@ class Workload:
         usage = {resource: amount // held.count * count for resource, amount in held.usage.items()}
         less = {(held.flavors[resource], resource): amount - usage[resource] for resource, amount in held.usage.items()}
         self.admission = (*self.admission[:at], replace(held, count=count, usage=usage), *self.admission[at + 1 :])
-        for key, amount in less.items():
-            self.usage[key] -= amount
+        add_amounts(self.usage, less, -1)
         return less
 
     def places(self, trees: Mapping[str, TopologyTree]) -> Iterator[tuple[str, TopologyPlacement, Mapping[str, int]]]:
@@ -251,8 +257,8 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         owner=next(((str(one.get("kind")), str(one.get("name"))) for one in meta.get("ownerReferences") or ()), None),
     )  # fmt: skip
     if faults:
-        all_faults = faults[0] if len(faults) == 1 else f"[{', '.join(dict.fromkeys(faults))}]"
-        workload.invalid = f"resources validation failed: {all_faults}"
+        listed = ", ".join(dict.fromkeys(faults))
+        workload.invalid = f"resources validation failed: {listed if len(faults) == 1 else f'[{listed}]'}"
     _read_status(workload, status)
     return workload
 
@@ -261,31 +267,28 @@ def _over_limits(spec: PodSpec, path: str) -> Iterator[str]:
     """Yield the containers that request more than their limits."""
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, one in enumerate(containers):
-            limits = one.resources.limits
-            over = [
-                name
-                for name, quantity in sorted(one.resources.requests.items())
-                if name in limits and amount_of(name, quantity) > amount_of(name, limits[name])
-            ]
-            if over:
+            limits = {name: amount_of(name, limit) for name, limit in one.resources.limits.items()}
+            asked = sorted(one.resources.requests.items())
+            if over := [name for name, quantity in asked if name in limits and amount_of(name, quantity) > limits[name]]:
                 yield f"{path}.{kind}[{index}]: Invalid value: {json.dumps(over)}: requests must not exceed its limits"
 
 
 def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:
     conditions = {str(one["type"]): one for one in status.get("conditions") or ()}
-    for name, one in conditions.items():
-        workload.conditions[name] = (str(one.get("status")), str(one.get("reason", "")), str(one.get("message", "")))
-    evicted = conditions.get("Evicted", {})
-    workload.evicted = evicted.get("status") == "True"
-    if workload.evicted and evicted.get("reason") in {"PodsReadyTimeout", "AdmissionCheck"}:
-        workload.order_time = _seconds(evicted.get("lastTransitionTime"))
+    workload.told = {
+        name: (str(one.get("status")), str(one.get("reason", "")), str(one.get("message", "")))
+        for name, one in conditions.items()
+    }
+    workload.evicted = workload.has("Evicted")
+    if workload.evicted and workload.told["Evicted"][1] in {"PodsReadyTimeout", "AdmissionCheck"}:
+        workload.order_time = _seconds(conditions["Evicted"].get("lastTransitionTime"))
     workload.unhealthy = tuple(str(one["name"]) for one in status.get("unhealthyNodes") or ())
     state = status.get("requeueState") or {}
     workload.requeues = int(state.get("count") or 0)
     if state.get("requeueAt"):
         workload.requeue_at = _seconds(state["requeueAt"])
     admission = status.get("admission")
-    if admission and conditions.get("QuotaReserved", {}).get("status") == "True":
+    if admission and workload.has("QuotaReserved"):
         asked = {one.name: one.count for one in workload.pod_sets}
         kept, was_evicted = dict(workload.conditions), workload.evicted
         assigned = tuple(_assigned(one, asked) for one in admission.get("podSetAssignments") or ())

@@ -39,7 +39,7 @@ from moorage.laboratory.comparison import compare as compare_runs
 from moorage.report.answer import AnswerRequest
 from moorage.report.gate_outputs import GateReport, SourceLine
 from moorage.report.run_document import StoredReport
-from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
+from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, queued_cluster, read_queues
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
 
@@ -167,8 +167,7 @@ def _queues(given: Mapping[str, Any], sides: _Sides) -> tuple[QueuedCluster, Que
         raise click.UsageError(f"--a-kueue and --b-kueue exclude {', '.join(named)}")
     found = []
     for side, file, cluster in zip("AB", files, (sides.cluster, sides.other or sides.cluster), strict=True):
-        documents = read_queues(cluster.input(), file)
-        if not has_queues(documents):
+        if not (documents := read_queues(cluster.input(), file)):
             raise InputError(f"{file or f'the cluster of {side}'}: no ClusterQueue found; give --{side.lower()}-kueue FILE")
         found.append(queued_cluster(cluster.input(), documents))
     return found[0], found[1]

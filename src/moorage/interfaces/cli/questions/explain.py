@@ -92,11 +92,10 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
     Raises  InputError for a workload that is not there
     """
     from moorage.laboratory.explain.explain_workload import explain_workload, names_work
-    from moorage.simulator.kueue.batch_jobs import has_queues, queued_cluster, read_queues
+    from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues
 
     cluster, names = asked.changed_input, given["pods"]
-    documents = read_queues(cluster, None)
-    if not has_queues(documents):
+    if not (documents := read_queues(cluster, None)):
         if _WORKLOADS.isdisjoint(name.partition("/")[0].lower() for name in names):
             return None
         raise InputError("the input has no ClusterQueue of Kueue; add its manifests with -f")

@@ -20,7 +20,7 @@ from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv
-from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, has_queues, queued_cluster, read_queues
+from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluster, read_queues
 
 
 @described("report")
@@ -37,8 +37,7 @@ def report(**given: Any) -> int:
         setting = replace(setting, budget=asked.budget)
         progress.say("placing pods and counting what fits …")
         found = asked.answered(lambda cluster: overview_of(cluster, asked.request({"report": {}}), setting))
-        documents = read_queues(asked.changed_input, None)
-        if has_queues(documents):
+        if documents := read_queues(asked.changed_input, None):
             queues = queued_cluster(asked.changed_input, documents)
             played = queues.run(asked.cluster.options)[1] if given["play"] else None
             found = with_values(found, queues=queues.now() if played is None else queues.report(played.ended_s))

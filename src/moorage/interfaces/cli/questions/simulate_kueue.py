@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,11 +12,18 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.questions.gate_options import SimulationGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, has_queues, queued_cluster, read_queues
+from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, queued_cluster, read_queues
 from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.pod_books import SimulatedAttempt
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
+
+#: Options that a file of queues excludes.
+_EXCLUDED: Final = {
+    "autoscale": "--autoscale", "explains": "--explain (moorage explain workload/NAME says why a job waits)",
+    "live": "--live", "edits": "--edit", "cordoned": "--cordon", "removed": "--remove", "added": "--add-node",
+    "scaled": "--scale", "replacements": "--replace",
+}  # fmt: skip
 
 
 def kinds_of_queues(given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -24,25 +31,10 @@ def kinds_of_queues(given: Mapping[str, Any]) -> tuple[str, ...]:
 
     Raises  UsageError for a file of queues together with what excludes it
     """
-    choice = given["kueue"]
-    if choice not in {"auto", "off"}:
-        refuse_with(given, "--kueue FILE")
-    return () if choice == "off" else KINDS
-
-
-def refuse_with(given: Mapping[str, Any], what: str) -> None:
-    """Refuse options that queues exclude.
-
-    Raises  UsageError
-    """
-    whys = {
-        "autoscale": "--autoscale", "explains": "--explain (moorage explain workload/NAME says why a job waits)",
-        "live": "--live", "edits": "--edit", "cordoned": "--cordon", "removed": "--remove", "added": "--add-node",
-        "scaled": "--scale", "replacements": "--replace",
-    }  # fmt: skip
-    for name, shown in whys.items():
+    for name, shown in _EXCLUDED.items() if given["kueue"] not in {"auto", "off"} else ():
         if given.get(name):
-            raise click.UsageError(f"{what} excludes {shown}; change the files, and simulate them again")
+            raise click.UsageError(f"--kueue FILE excludes {shown}; change the files, and simulate them again")
+    return () if given["kueue"] == "off" else KINDS
 
 
 def queued(given: Mapping[str, Any], cluster: ClusterInput, trace: Trace | None = None) -> QueuedCluster | None:
@@ -52,10 +44,10 @@ def queued(given: Mapping[str, Any], cluster: ClusterInput, trace: Trace | None 
     """
     choice = given["kueue"]
     named = choice not in {"auto", "off"}
-    documents = read_queues(cluster, choice if named else None)
-    if named and not has_queues(read_queues(ClusterInput(), choice)):
+    if named and not read_queues(ClusterInput(), choice):
         raise InputError(f"{choice}: no ClusterQueue found; expected manifests of Kueue's kinds, v1beta1 or v1beta2")
-    if choice == "off" or not has_queues(documents) or given["autoscale"] or given["explains"]:
+    documents = read_queues(cluster, choice if named else None)
+    if choice == "off" or not documents or given["autoscale"] or given["explains"]:
         return None
     more = None if trace is None else (lambda objects: works_of_trace(trace, objects, documents, seed=given["seed"]))
     return queued_cluster(cluster, documents, more)

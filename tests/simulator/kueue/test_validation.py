@@ -252,7 +252,7 @@ MALFORMED = {
     ),
     "strategies of preemption": (
         configuration(fairSharing={"preemptionStrategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]}),
-        'fairSharing.preemptionStrategies: Unsupported value: ["LessThanInitialShare","LessThanOrEqualToFinalShare"]: supported',
+        'fairSharing.preemptionStrategies: Unsupported value: ["LessThanInitialShare","LessThanOrEqualToFinalShare"]: ',
     ),
     "replicas": (job_set(replicas="x"), "JobSet team/js: spec.replicatedJobs: replicas: 'x' is no count"),
     "negative replicas": (job_set(replicas=-3), "-3 is no count; use a whole number of at least 0"),

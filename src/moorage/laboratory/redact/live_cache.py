@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import mmap
 import os
 import tempfile
 import time
@@ -66,7 +67,7 @@ class _Stored(msgspec.Struct, array_like=True):
 
     version: str
     state: str
-    objects: bytes
+    objects: msgspec.Raw
     gone: list[tuple[str, str]] = []
 
 
@@ -95,14 +96,14 @@ class _Collection:
     """A collection at a resource version.
 
     ``state``    a version since which no object has changed in more than its version
-    ``stored``   the objects in a file, in the order of a server's lists; b"" if they are still to be written
+    ``stored``   the objects in a file, in the order of a server's lists; None if they are still to be written
     ``changed``  what has changed since, by namespace and name; None for what is gone
     """
 
     path: str
     version: str
     state: str
-    stored: bytes = b""
+    stored: msgspec.Raw | None = None
     changed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @property
@@ -111,7 +112,7 @@ class _Collection:
 
     @cached_property
     def _unpacked(self) -> dict[tuple[str, str], Any]:
-        found = unpack(self.slot, self.stored) if self.stored else []
+        found = unpack(self.slot, self.stored) if self.stored is not None else []
         return {(one.metadata.namespace, one.metadata.name): one for one in found}
 
     def put(self, read: ClusterInput) -> bool:
@@ -142,8 +143,8 @@ class _Collection:
 
     def store(self) -> _Stored:
         """Return all objects, for a file that no longer needs their changes."""
-        if self.changed or not self.stored:
-            self.stored, self.changed = pack(self.slot, self.objects()), {}
+        if self.changed or self.stored is None:
+            self.stored, self.changed = msgspec.Raw(pack(self.slot, self.objects())), {}
             vars(self).pop("_unpacked", None)
         return _Stored(self.version, self.state, self.stored)
 
@@ -151,7 +152,7 @@ class _Collection:
         """Return what has changed since the objects were written."""
         there = [one for one in self.changed.values() if one is not None]
         gone = [key for key, one in self.changed.items() if one is None]
-        return _Stored(self.version, self.state, pack(self.slot, there), gone)
+        return _Stored(self.version, self.state, msgspec.Raw(pack(self.slot, there)), gone)
 
     def apply(self, changes: _Stored) -> None:
         """Apply what had changed when an earlier command ended."""
@@ -204,7 +205,7 @@ class LiveCache:
         """Keep collections; ``others``: not those of the file. Nothing happens if a file cannot be written."""
         with suppress(OSError):
             changes = {} if others else {path: one.changes() for path, one in collections.items()}
-            if changes and sum(len(one.objects) for one in changes.values()) * _MUCH < self._path.stat().st_size:
+            if changes and sum(memoryview(one.objects).nbytes for one in changes.values()) * _MUCH < self._path.stat().st_size:
                 _write(self._beside, _Stores(self._sum, changes))
             else:
                 _write(self._path, _Stores(cluster, {path: one.store() for path, one in collections.items()}))
@@ -232,8 +233,9 @@ class LiveCache:
 
 def _read(path: Path) -> tuple[str, _Stores]:
     """Return the checksum of a file and what it holds; nothing if it is damaged."""
-    with suppress(OSError, msgspec.MsgspecError, UnicodeError):
-        data = memoryview(path.read_bytes())
+    with suppress(OSError, ValueError, msgspec.MsgspecError):  # an empty file cannot be mapped
+        with path.open("rb") as file:  # Windows cannot replace a file that is mapped
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.name == "posix" else file.read())
         if zlib.crc32(data[_CHECKSUM:]) == int.from_bytes(data[:_CHECKSUM], "big"):
             return data[:_CHECKSUM].hex(), msgspec.msgpack.decode(data[_CHECKSUM:], type=_Stores)
     return "", _Stores()

@@ -375,8 +375,19 @@ def infos_of(pods: Sequence[Pod]) -> list[PodInfo]:
     Raises  QuantityError for requests that cannot be parsed
     """
     twins: dict[Hashable, PodInfo] = {}
+    #: By the ids of containers and labels, the last pod whose copies share all, and the fields of its spec.
+    patterns: dict[Hashable, tuple[PodInfo, tuple[Any, ...]]] = {}
     infos = list(map(PodInfo, pods))
     for info in infos:
+        key = id(info.spec.containers), id(info.labels)
+        if (pattern := patterns.get(key)) is not None and _has_parts_of(info, pattern[0]):
+            if _without_node(info.spec) == pattern[1]:
+                info.__dict__ = pattern[0].__dict__
+                continue
+            if not info.has_affinity:
+                its = pattern[0]
+                info.needs, info.host_ports, info.label_class, info.volumes = its.needs, its.host_ports, its.label_class, None
+                continue
         parts = parts_of(info.pod)
         twin = twins.get(parts)
         if twin is None:
@@ -390,7 +401,31 @@ def infos_of(pods: Sequence[Pod]) -> list[PodInfo]:
                 info.share(twin)
             if twin.volumes is None:
                 info.volumes = None
+        if info.shares_all:
+            patterns[key] = info, _without_node(info.spec)
     return infos
+
+
+def _has_parts_of(info: PodInfo, other: PodInfo) -> bool:
+    """Return True if a pod shares all with another on which derived data depends, except affinity."""
+    spec, its, status, held = info.spec, other.spec, info.status, other.status
+    meta, its_meta = info.pod.metadata, other.pod.metadata
+    return (
+        meta.owner_references is its_meta.owner_references
+        and info.namespace == other.namespace
+        and meta.deletion_timestamp == its_meta.deletion_timestamp
+        and spec.init_containers is its.init_containers
+        and spec.volumes is its.volumes
+        and spec.resources is its.resources
+        and spec.overhead == its.overhead
+        and status.container_statuses is held.container_statuses
+        and status.init_container_statuses is held.init_container_statuses
+        and status.resources is held.resources
+        and status.allocated_resources == held.allocated_resources
+        and status.resource_claim_statuses is held.resource_claim_statuses
+        and status.extended_resource_claim_status is held.extended_resource_claim_status
+        and (status.conditions is held.conditions or resize_is_infeasible(info.pod) == resize_is_infeasible(other.pod))
+    )
 
 
 def _derive(info: PodInfo) -> None:

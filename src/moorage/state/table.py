@@ -7,7 +7,7 @@ row that changed, so that a cache judges only those again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 
@@ -123,8 +123,13 @@ class NodeTable:
         counts = self.counted
         if isinstance(counts, NotCounted):
             counts = self.counted = PodCounts(self.space, self.labels)
+            rows_of: dict[int, tuple[LabelClassKey, list[int]]] = {}  # by the ids of classes, which copies share
             for row, pods in enumerate(self.pods):
-                counts.add_row(row, pods.values())
+                for pod in pods.values():
+                    found = rows_of.get(id(key := pod.label_class)) or rows_of.setdefault(id(key), (key, []))
+                    found[1].append(row)
+            for key, rows in rows_of.values():
+                counts.add_all(rows, key)
         return counts
 
     @property
@@ -360,7 +365,7 @@ class NodeTable:
             self.pods[row] = pods
             for pod in pods.values():
                 if pod.host_ports or pod.has_affinity or pod.volumes is not None:
-                    self._acquire_own(row, pod)
+                    self._acquire_own([row], pod)
             self.counted.add_row(row, pods.values())
             volumes()
             values()
@@ -412,19 +417,28 @@ class NodeTable:
         self._acquire(row, pod)
 
     def add_pods(self, placed: Iterable[tuple[int, PodInfo]]) -> None:
-        """Do the same as ``add_pod`` for many pods, in less time: pods with equal requests or labels are counted together."""
+        """Do the same as ``add_pod`` for many pods, in less time: pods that share their derived data are counted together."""
+        kin: dict[Hashable, tuple[PodInfo, list[int]]] = {}
         by_needs: dict[int, tuple[PodInfo, list[int]]] = {}
         by_labels: dict[LabelClassKey, list[int]] = {}
+        held = self.pods
         for row, pod in placed:
-            self.pods[row][pod.uid] = pod
-            by_needs.setdefault(id(pod.needs), (pod, []))[1].append(row)
+            held[row][pod.uid] = pod
+            key: Hashable = id(pod.__dict__)
+            if (found := kin.get(key)) is None:
+                if pod.volumes is None and not pod.has_affinity:  # as the pods of a DaemonSet, which share these alone
+                    key = id(pod.needs), id(pod.host_ports), id(pod.label_class)
+                found = kin[id(pod.__dict__)] = kin.setdefault(key, (pod, []))
+            found[1].append(row)
+        for pod, rows in {id(rows): (pod, rows) for pod, rows in kin.values()}.values():
+            by_needs.setdefault(id(pod.needs), (pod, []))[1].extend(rows)
             if isinstance(self.counted, PodCounts):
-                by_labels.setdefault(pod.label_class, []).append(row)
+                by_labels.setdefault(pod.label_class, []).extend(rows)
             if pod.host_ports or pod.has_affinity or pod.volumes is not None:
-                self._acquire_own(row, pod)
+                self._acquire_own(rows, pod)
         for pod, rows in by_needs.values():
             add_at(self.shifts_of(pod.needs), rows)
-            self.changes.note_each(rows)
+        self.changes.note_each(row for _, rows in by_needs.values() for row in rows)
         for key, rows in by_labels.items():
             self.pod_counts.add_all(rows, key)
 
@@ -459,15 +473,20 @@ class NodeTable:
         """Claim a pod's ports and volumes, and add it to pod counts. The sums of its row are unchanged."""
         self.counted.add(row, pod)
         if pod.host_ports or pod.has_affinity or pod.volumes is not None:
-            self._acquire_own(row, pod)
+            self._acquire_own([row], pod)
 
-    def _acquire_own(self, row: int, pod: PodInfo) -> None:
+    def _acquire_own(self, rows: Sequence[int], pod: PodInfo) -> None:
+        """Claim the ports and volumes, and add the terms, of a pod on each of these rows."""
         for port in pod.host_ports:
-            self.claim(row, port, 1)
-        for terms, held in terms_held_by(self, pod):
-            terms.add(row, held)
+            for row in rows:
+                self.claim(row, port, 1)
+        if pod.has_affinity:
+            for terms, held in terms_held_by(self, pod):
+                for row in rows:
+                    terms.add(row, held)
         if pod.volumes is not None:
-            self.volume_use.add(row, pod)
+            for row in rows:
+                self.volume_use.add(row, pod)
 
     def _release(self, row: int, pod: PodInfo) -> None:
         """Undo ``_acquire``."""

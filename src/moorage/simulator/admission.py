@@ -109,7 +109,7 @@ class _Admission:
                 found = resolve_priority(pod, self._priorities).pod.spec
                 given = self._given[asked] = {name: getattr(found, name) for name in _OF_CLASS}
             known = self._resolved[id(spec)] = (spec, spec if given["priority"] is None else replace(spec, **given))
-        return pod if known[0] is known[1] else replace(pod, spec=known[1])
+        return pod if known[0] is known[1] else Pod(metadata=pod.metadata, spec=known[1], status=pod.status)
 
     def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...]]:
         """Return a pod after admission; and its violations of limit ranges, empty unless ``bounds``."""

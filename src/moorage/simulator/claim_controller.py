@@ -53,14 +53,14 @@ def add_claims(cluster: ClusterInput, more: Iterable[PersistentVolumeClaim] = ()
     templates = {template.key: template for template in cluster.resource_claim_templates}
     devices = {claim.key: claim for claim in cluster.resource_claims}
     groups = {group.key: with_group_claims(group, templates, devices) for group in cluster.pod_groups}
-    pods = []
-    for pod in cluster.pods:
-        waiting = is_active(pod)
-        if waiting and pod.spec.volumes:
+    pods = list(cluster.pods)
+    for at, pod in enumerate(cluster.pods):
+        spec = pod.spec
+        if (spec.volumes or spec.resource_claims) and is_active(pod):
             for claim in _ephemeral_claims(pod):
                 held.setdefault(claim.key, claim)
-        asks = waiting and pod.spec.resource_claims
-        pods.append(with_device_claims(pod, templates, devices, groups.get(_group_key(pod))) if asks else pod)
+            if spec.resource_claims:
+                pods[at] = with_device_claims(pod, templates, devices, groups.get(_group_key(pod)))
     return with_fields(
         cluster,
         pods=tuple(pods),
@@ -349,6 +349,8 @@ class DeviceDrivers:
 # Source  kubernetes, pkg/controller/volume/persistentvolume: pv_controller.go, syncUnboundClaim, syncVolume, bind; index.go
 
 _STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)
+#: The kinds, other than pods, of which the controllers take note.
+NOTED: Final = (*_STORAGE, PodGroup, ResourceClaim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ def _references(cluster: ClusterInput, nodes: Collection[str]) -> Iterator[tuple
         spec, status = pod.spec, pod.status
         if status.phase in ENDED_PHASES:
             continue
-        refers = spec.volumes or spec.priority_class_name or spec.resource_claims or status.resource_claim_statuses
+        lacks_class = spec.priority is None and spec.priority_class_name
+        refers = spec.volumes or lacks_class or spec.resource_claims or status.resource_claim_statuses
         if refers or (spec.node_name and spec.node_name not in nodes):
             for target_kind, target in _of_pod(pod):
                 yield "Pod", pod.key, target_kind, target

@@ -82,14 +82,19 @@ class Claimed(Generic[T]):
         self._by_name: dict[tuple[str, str, str], list[T]] = {}
         self._orphans: dict[str, dict[str, T]] = {}
         self._adopted: dict[tuple[str, str], OwnerReference] = {}
+        siblings: dict[tuple[int, str], tuple[list[T], list[T]]] = {}  # by the id of their references, which they may share
         for held in objects:
             metadata = held.metadata
-            owner = controller_of(metadata)
-            if owner is None:
-                self._orphans.setdefault(metadata.namespace, {})[metadata.name] = held
-                continue
-            self._by_uid.setdefault(owner.uid, []).append(held)
-            self._by_name.setdefault((metadata.namespace, owner.kind, owner.name), []).append(held)
+            key = id(metadata.owner_references), metadata.namespace
+            if (lists := siblings.get(key)) is None:
+                owner = controller_of(metadata)
+                if owner is None:
+                    self._orphans.setdefault(metadata.namespace, {})[metadata.name] = held
+                    continue
+                by_name = self._by_name.setdefault((metadata.namespace, owner.kind, owner.name), [])
+                lists = siblings[key] = self._by_uid.setdefault(owner.uid, []), by_name
+            lists[0].append(held)
+            lists[1].append(held)
 
     def of(self, kind: str, metadata: ObjectMeta) -> list[T]:
         """Return the objects whose controller this object is."""

@@ -55,8 +55,8 @@ def arrival_of(schedulers: Container[str], obj: object) -> ArrivalKind:
     """Return how an object may be reported. ``schedulers``: the scheduler names that have a profile."""
     if not isinstance(obj, Pod):
         return ArrivalKind.ALONE
-    if is_placed(obj):
-        return ArrivalKind.PLACED
+    if obj.spec.node_name:
+        return ArrivalKind.ALONE if obj.status.phase in ENDED_PHASES else ArrivalKind.PLACED
     waits = wants_a_node(obj) and obj.spec.scheduler_name in schedulers
     return ArrivalKind.WAITING if waits and not obj.spec.resource_claims else ArrivalKind.ALONE
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Object, Pod, PodCondition
+from moorage.api.core import Node, Object, Pod, PodCondition
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import with_condition
 from moorage.core.cycle.decision import Decision
@@ -39,7 +39,7 @@ from moorage.framework.effects import (
     Until,
     Write,
 )  # fmt: skip
-from moorage.simulator.claim_controller import ClaimController, DeviceDrivers, StorageController
+from moorage.simulator.claim_controller import NOTED, ClaimController, DeviceDrivers, StorageController
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.pod_books import (
     Event,
@@ -340,10 +340,14 @@ class SimulatedCluster(FastPlacements):
     def _tell(self, fact: News) -> None:
         if isinstance(fact, Done) or not isinstance(fact.obj, Pod):
             self.scheduler.observe(fact, self.now)
-            self.storage.note(fact)
-            self.devices.note(fact)
-            self._claims.note(fact)
-            self._collector.note(fact, self.now)
+            if isinstance(fact, Done):
+                return
+            if isinstance(fact.obj, Node):
+                self._collector.note(fact, self.now)
+            elif isinstance(fact.obj, NOTED):
+                self.storage.note(fact)
+                self.devices.note(fact)
+                self._claims.note(fact)
             return
         if isinstance(fact, Seen):
             self._seen(fact.obj)

@@ -302,14 +302,15 @@ class NodeImages:
 
     def add(self, row: int, node: Node) -> None:
         """Add the images of a node."""
+        known, columns = self.holders, self._columns
         for image in node.status.images:
             for name in image.names:
-                holders = self.holders.get(name)
-                if holders is None:
-                    holders = self.holders[name] = ImageHolders(image.size_bytes, set())
-                holders.rows.add(row)
-                if name in self._columns:
-                    self._columns[name].cells[row] = 1
+                if (holders := known.get(name)) is None:
+                    known[name] = ImageHolders(image.size_bytes, {row})
+                else:
+                    holders.rows.add(row)
+                if name in columns:
+                    columns[name].cells[row] = 1
 
     def drop(self, row: int, node: Node) -> dict[str, int]:
         """Remove the images of a node. Return the sizes of those that no node has any more, by name."""

@@ -127,7 +127,8 @@ class EventHandlers:
             old = self._set(obj)
             if old is None or getattr(old, "parent_key", None) != getattr(obj, "parent_key", None):
                 self._regroup(obj)
-            self._wake(object_events(old, obj), old, obj)
+            if self._queue.heeds_events:
+                self._wake(object_events(old, obj), old, obj)
 
     def _regroup(self, obj: Object) -> None:
         """Queue pods with the right tree after a group changed, where groups may be parts of trees, or without it."""

@@ -119,16 +119,21 @@ class Ranking:
         self._follow(table)
         unknown = rows[self._counts[rows] < 0]
         if len(unknown):
-            self._rank(table, np.unique(unknown))
+            self._rank(table, np.array(sorted(set(unknown.tolist())), dtype=np.intp))  # np.unique() loads masked arrays
         counts = self._counts[rows]
         return RankedRows(counts, self._pool[ranges(self._starts[rows], counts)], self._pods, rows.tolist())
 
     def _rank(self, table: NodeTable, rows: _Rows) -> None:
         """Rank the pods of rows, each listed once."""
         facts: list[tuple[int, ...]] = []
+        added: dict[int, tuple[int, ...]] = {}  # by the id of requests, which pods with equal ones share
         for row in rows.tolist():
             pods = self._pods[row] = tuple(by_importance(table.pods[row].values()))
-            facts += [(pod.priority, 1, *(pod.requests.get(name, 0) for name in self._resources)) for pod in pods]
+            for pod in pods:
+                needs = pod.needs
+                if (adds := added.get(id(needs))) is None:
+                    adds = added[id(needs)] = (1, *(needs.requests.get(name, 0) for name in self._resources))
+                facts.append((pod.priority, *adds))
         counts = np.array([len(self._pods[row]) for row in rows.tolist()], dtype=np.int64)
         if self._used + len(facts) > len(self._pool):
             self._make_room(len(facts))

@@ -311,14 +311,18 @@ def _shortened(value: Any, end: str) -> Any:
     if isinstance(value, str):
         return value if end not in value or "kubectl " in value else value.replace(end, "")
     if isinstance(value, tuple | list):
+        if all(isinstance(one, str) for one in value) and end not in "\0".join(value):  # thousands of names of nodes
+            return value
         parts = [_shortened(one, end) for one in value]
         is_same = hasattr(value, "_fields") or all(map(is_, parts, value))
         return value if is_same else type(value)(parts)
     if isinstance(value, Mapping):
         return {_shortened(name, end): _shortened(one, end) for name, one in value.items()}
     if isinstance(value, Struct):
-        held = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _WHOLE}
-        fresh = {name: short for name, one in held.items() if (short := _shortened(one, end)) is not one}
+        held = {name: one for name in value.__struct_fields__ if (one := getattr(value, name)) and name not in _WHOLE}
+        fresh = {
+            name: short for name, one in held.items() if type(one) is not int and (short := _shortened(one, end)) is not one
+        }
         return replace(value, **fresh) if fresh else value
     return value
 

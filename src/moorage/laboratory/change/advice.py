@@ -75,7 +75,8 @@ class Advice:
 
     @cached_property
     def _pods(self) -> dict[str, Pod]:
-        return {pod.key: pod for pod in self._around.all_of(Pod) if isinstance(pod, Pod)}
+        pods = (pod for pod in self._around.all_of(Pod) if isinstance(pod, Pod))
+        return {f"{its.namespace}/{its.name}": pod for pod in pods for its in (pod.metadata,)}
 
     @cached_property
     def _pod(self) -> Pod:
@@ -99,7 +100,14 @@ class Advice:
     @cached_property
     def _selected(self) -> frozenset[tuple[str, str]]:
         """Labels of nodes that other pods require."""
-        return frozenset(label for pod in self._pods.values() if pod.key != self._key for label in required_labels(pod.spec))
+        found: set[tuple[str, str]] = set()
+        known: set[int] = set()  # the ids of selectors, which copies share
+        for key, pod in self._pods.items():
+            spec = pod.spec
+            if (spec.affinity is not None or id(spec.node_selector) not in known) and key != self._key:
+                known.add(id(spec.node_selector))
+                found.update(required_labels(spec))
+        return frozenset(found)
 
     @cached_property
     def _is_open_to_all(self) -> bool:

@@ -58,13 +58,15 @@ def closest(name: str, known: Collection[str]) -> str | None:
     return ranked[0][1]
 
 
-def required_labels(spec: PodSpec) -> Iterator[tuple[str, str]]:
-    """Yield the labels, with their values, of which a pod requires its node to have some."""
-    yield from spec.node_selector.items()
+def required_labels(spec: PodSpec) -> list[tuple[str, str]]:
+    """Return the labels, with their values, of which a pod requires its node to have some."""
+    labels = list(spec.node_selector.items())
     rules = spec.affinity.node_affinity if spec.affinity is not None else None
     required = rules.required_during_scheduling_ignored_during_execution if rules is not None else None
     for term in required.node_selector_terms if required is not None else ():
-        yield from ((one.key, value) for one in term.match_expressions if one.operator == "In" for value in one.values)
+        for one in term.match_expressions:  # most terms have none: a DaemonSet's name their node
+            labels += ((one.key, value) for value in one.values if one.operator == "In")
+    return labels
 
 
 class Corrections:

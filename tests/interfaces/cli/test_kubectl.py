@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.errors import InputError, MoorageError
-from moorage.interfaces.cli import live_reading
+from moorage.interfaces.cli import live_reading, terminal
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
 from moorage.interfaces.cli.man import man_pages
 from moorage.interfaces.cli.questions import explain as explain_module
@@ -298,6 +299,22 @@ def test_the_cluster_is_read_while_the_command_is_loaded(words, read, monkeypatc
     with suppress(click.ClickException, click.exceptions.Exit, MoorageError):
         kubectl.main(words, standalone_mode=False)
     assert begun == ([] if read is None else [live_reading.ClusterToRead(*read)])
+
+
+@pytest.mark.parametrize("option", ["--progress", "--quiet"])
+def test_a_line_says_that_an_answer_waits_for_the_cluster(option, monkeypatch, capsys):
+    def begin(source, words):
+        slow = live_reading.BegunReading(words)
+        threading.Timer(0.1, slow.known.set_result, [("as before\n", 2)]).start()
+        return slow
+
+    monkeypatch.setattr(live_reading, "begin_reading", begin)
+    monkeypatch.setattr(terminal, "_PATIENCE_S", 0)
+    monkeypatch.setattr(terminal, "_LINE_S", 0.01)
+    with suppress(click.exceptions.Exit):
+        kubectl.main(["explain", "web", option], standalone_mode=False)
+    out, err = capsys.readouterr()
+    assert (out, "reading the live cluster" in err) == ("as before\n", option == "--progress")
 
 
 def test_a_command_that_names_a_job_keeps_its_short_option_for_help(monkeypatch):

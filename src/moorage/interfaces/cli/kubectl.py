@@ -16,9 +16,9 @@ from typing import Any, Final
 import click
 from click.shell_completion import ShellComplete
 
-from moorage.api.gc_pause import age_after_pauses
+from moorage.api.gc_pause import age_after_pauses, collector_paused
 from moorage.interfaces.cli.main import COMMANDS, GROUPS, Commands, run_command
-from moorage.interfaces.cli.terminal import collect_seldom, print_styled
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, print_styled
 
 _NAME: Final = "kubectl moorage"
 #: What a completion asks of the shell: offer nothing else, or files.
@@ -27,6 +27,8 @@ _NO_FILES, _FILES = 4, 0
 _CLUSTER: Final = ("context", "kubeconfig")
 #: Options with which a command reads nothing, or more than the usual kinds.
 _OTHERS: Final = ("-h", "--help", "--config", "--plugins")
+#: Whether to show the progress.
+_QUIET, _PROGRESS = frozenset({"-q", "--quiet"}), "--progress"
 
 
 class _KubectlCommands(Commands):
@@ -43,10 +45,14 @@ class _KubectlCommands(Commands):
             kubeconfig, context = (_value(args, f"--{name}") or ctx.params[name] for name in ("kubeconfig", "context"))
             kinds = _kinds(ctx, args)
             begun = begin_reading(ClusterToRead(kubeconfig, context, kinds, is_kept=not kinds), sys.argv[1:])
-            if (known := begun.known.result()) is not None:  # as soon as that is known
+            with Progress(quiet=not _QUIET.isdisjoint(args), everywhere=_PROGRESS in args) as progress:
+                progress.say("reading the live cluster …")
+                known = begun.known.result()  # as soon as that is known
+            if known is not None:
                 print_styled(known[0])
                 ctx.exit(known[1])
-        return super().resolve_command(ctx, args)
+        with collector_paused():  # a command loads hundreds of modules
+            return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name) if cmd_name in self.list_commands(ctx) else None

@@ -84,8 +84,10 @@ class BegunReading:
     """A reading in a thread for a question, the words of a command. ``known``: the text of the answer and the exit status."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        code = (f"{folder}/{one}" for folder, _, files in os.walk(folder_of("moorage")) for one in files if one.endswith(_CODE))
-        newest = max((os.stat(one).st_mtime_ns for one in code), default=0)  # in a checkout, the code changes within a version
+        newest, code = 0, folder_of("moorage")
+        if not (code.parent / f"moorage-{__version__}.dist-info").exists():  # in a checkout, code changes within a version
+            found = (f"{folder}/{one}" for folder, _, files in os.walk(code) for one in files if one.endswith(_CODE))
+            newest = max((os.stat(one).st_mtime_ns for one in found), default=0)
         self._question = repr((words, output_style(), newest))
         self._cache: LiveCache | None = None
         self._state = self._taken_at = ""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moorage.api.core import Pod
 from moorage.api.quantity import QuantityError
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import PLACED, RequestOptions, amount, is_counted, pod_requests
+from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions, amount, is_counted, pod_requests
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 MI = 1024 * 1024
@@ -108,7 +108,7 @@ SPECS = {
 @pytest.mark.parametrize(("spec", "requests", "cpu", "memory"), SPECS.values(), ids=SPECS)
 def test_requests(spec, requests, cpu, memory):
     key = tuple(chain.from_iterable(sorted(requests.items())))
-    assert pod_requests(a_pod(**spec).pod) == (requests, cpu, memory, key)
+    assert pod_requests(a_pod(**spec).pod) == PodRequests(requests, cpu, memory, key)
 
 
 def resized(status, spec=None, own=None):

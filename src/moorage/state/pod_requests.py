@@ -17,6 +17,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from moorage.api.core import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, ResourceRequirements
 from moorage.api.names import is_hugepage_resource, is_scalar_resource_name
 from moorage.api.quantity import milli_value, parse, value
@@ -37,7 +39,7 @@ _DEFAULTS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAU
 _Asked = tuple[tuple[str, Quantity], ...]
 
 
-class PodRequests(NamedTuple):
+class PodRequests(Struct, frozen=True, gc=False):
     """Units: cpu in millicores, memory and storage in bytes, other resources in counts.
 
     ``requests`` holds only the resources that the scheduler counts; ``key`` is the same as a hashable value: names and amounts.
@@ -89,10 +91,16 @@ def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
     Raises  QuantityError for a request that is no quantity
     """
     spec = pod.spec
-    if len(spec.containers) == 1 and not spec.init_containers and spec.resources is None and not spec.overhead:
-        asked = spec.containers[0].resources.requests
-        if tuple(asked) == _USUAL and not (pod.status.container_statuses or pod.status.init_container_statuses):
-            return _of_usual(asked["cpu"], asked["memory"])
+    if spec.containers and not spec.init_containers and not spec.overhead and is_plain(pod):
+        milli = size = 0
+        for container in spec.containers:
+            asked = container.resources.requests
+            if tuple(asked) != _USUAL:
+                break
+            milli += _milli(asked["cpu"])
+            size += _milli(asked["memory"])
+        else:
+            return _of_usual(milli, size)
     resized = _Resized(pod) if options.use_status and _reports_resources(pod) else None
     containers = tuple([_asked(container, resized) for container in spec.containers])
     init = tuple([_init(container, resized) for container in spec.init_containers]) if spec.init_containers else ()
@@ -199,9 +207,9 @@ def _summed(
 
 
 @lru_cache(maxsize=1024)
-def _of_usual(cpu: Quantity, memory: Quantity) -> PodRequests:
-    """Return the sum for a pod of one container that requests CPU and memory: the cache needs a tenth of the objects."""
-    milli, size = _units("cpu", _milli(cpu)), _units("memory", _milli(memory))
+def _of_usual(cpu: int, memory: int) -> PodRequests:
+    """Return the sum for a pod whose containers all request CPU and memory and nothing else, in thousandths together."""
+    milli, size = _units("cpu", cpu), _units("memory", memory)
     return PodRequests({"cpu": milli, "memory": size}, milli, size, ("cpu", milli, "memory", size))
 
 
@@ -253,7 +261,9 @@ def _counted(asked: _Asked, missing: Mapping[str, int]) -> dict[str, int]:
     return counted
 
 
+@lru_cache(maxsize=4096, typed=True)
 def _milli(quantity: Quantity) -> int:
+    """Return a quantity in thousandths, rounded up."""
     nano = parse(quantity)
     return -(-nano // _NANO_PER_MILLI)
 

@@ -68,10 +68,10 @@ def test_scores(pod, scores):
 
 def test_the_scaled_size_is_truncated_to_bytes():
     nodes = [a_node("a", images=[image(100_000_001, "x:1")]), a_node("b"), a_node("c")]
-    table = a_cluster(nodes).table
+    everywhere = a_cluster(nodes).snapshot.nodes
     # a third of it, less 23 MiB, over 977 MiB: in float64 as in Go, then truncated
     expected = 100 * (int(100_000_001 * (1 / 3)) - 23 * MIB) // (977 * MIB)
-    assert image_scores(table, images_of_pod(running("x:1"))).tolist() == [expected, 0, 0]
+    assert image_scores(everywhere, images_of_pod(running("x:1"))).tolist() == [expected, 0, 0]
 
 
 def test_the_first_report_sets_an_images_size():
@@ -79,7 +79,7 @@ def test_the_first_report_sets_an_images_size():
     assert set(final_scores(ImageLocality(), running("x:1"), cluster.snapshot).values()) == {(600 - 23) * 100 // 977}
 
 
-def test_cached_scores_follow_nodes_and_images():
+def test_scores_follow_nodes_and_images():
     plugin, pod = ImageLocality(), running("x:1")
     cluster = a_cluster([a_node("a", images=[image(600 * MIB, "x:1")])])
     assert final_scores(plugin, pod, cluster.snapshot) == {"a": 577 * 100 // 977}
@@ -91,14 +91,6 @@ def test_cached_scores_follow_nodes_and_images():
     assert final_scores(plugin, pod, cluster.snapshot) == {"a": 0, "b": 277 * 100 // 977}
     cluster.remove_node("a")
     assert final_scores(plugin, pod, cluster.snapshot) == {"b": 577 * 100 // 977}
-
-
-def test_the_cache_has_a_capacity():
-    plugin, cluster = ImageLocality(), a_cluster(NODES)
-    plugin.capacity = 2
-    for tag in range(5):
-        assert final_scores(plugin, running(f"web:{tag}", "large"), cluster.snapshot)["large"] == (550 - 23) * 100 // 1977
-    assert sum(len(cache.scores) for cache in plugin._caches.values()) <= 2
 
 
 def reference_score(images, held, holders_of, nodes):

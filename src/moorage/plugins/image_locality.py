@@ -11,9 +11,7 @@ Source    kube-scheduler 1.36, plugins/imagelocality/image_locality.go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -39,26 +37,13 @@ class PodImages(NamedTuple):
     containers: int
 
 
-@dataclass(slots=True)
-class _ScoreCache:
-    """Scores of all rows by the pod's images, valid while the table's version is ``version``."""
-
-    version: tuple[int, int] | None
-    scores: dict[PodImages, IntArray] = field(default_factory=dict)
-
-
 class ImageLocality(ScorePlugin[PodInfo], Reusable):
-    """The plugin. A row's score depends on all nodes but not on pods, so it is cached until images or nodes change."""
+    """The plugin. A row's score depends on all nodes, but not on pods."""
 
     name = "ImageLocality"
-    #: How many sets of images have cached scores at a time.
-    capacity = 16
-
-    def __init__(self) -> None:
-        self._caches: WeakKeyDictionary[NodeTable, _ScoreCache] = WeakKeyDictionary()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        return nodes.take(self._scores(nodes.table, self.images(pod))) if nodes.images else nodes.zeros()
+        return self.scores_of(nodes, self.images(pod)) if nodes.images else nodes.zeros()
 
     def images(self, pod: PodInfo) -> PodImages:
         return images_of_pod(pod)
@@ -70,8 +55,8 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
         """
         return (table.changes.arrangement, table.changes.images) if table.images.holders else None
 
-    def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
-        return image_scores(table, images)
+    def scores_of(self, nodes: NodeView, images: PodImages) -> IntArray:
+        return image_scores(nodes, images)
 
     @property
     def reuse(self) -> Reuse:
@@ -79,17 +64,6 @@ class ImageLocality(ScorePlugin[PodInfo], Reusable):
 
     def _signature(self, pod: PodInfo) -> Signature:
         return {"images": self.images(pod)}
-
-    def _scores(self, table: NodeTable, images: PodImages) -> IntArray:
-        version = self.version_of(table)
-        cache = self._caches.get(table)
-        if cache is None or cache.version != version or len(cache.scores) >= self.capacity:
-            cache = self._caches[table] = _ScoreCache(version)
-        scores = cache.scores.get(images)
-        if scores is None:
-            scores = cache.scores[images] = self.scores_of(table, images)
-            scores.flags.writeable = False
-        return scores
 
 
 def images_of_pod(pod: PodInfo) -> PodImages:
@@ -103,37 +77,37 @@ def images_of_pod(pod: PodInfo) -> PodImages:
     return PodImages(tuple(sorted(map(normalized_image_name, names))), len(containers))
 
 
-def image_scores(table: NodeTable, images: PodImages) -> IntArray:
-    """Score every row of the table, 0-100.
+def image_scores(nodes: NodeView, images: PodImages) -> IntArray:
+    """Score the rows of a view, 0-100.
 
     Rounds  down per image (in floating point, as Go does) and again for the score
     Source  imagelocality/image_locality.go, sumImageScores and calculatePriority
     """
+    known = nodes.table.images
     added: dict[str, int] = {}
     for name in images.names:
-        holders = table.images.holders.get(name)
+        holders = known.holders.get(name)
         if holders is not None:
-            added[name] = added.get(name, 0) + int(holders.size * (len(holders.rows) / len(table)))
-    if sum(added.values()) < LEAST:
-        return np.zeros(len(table), dtype=np.int64)
+            added[name] = added.get(name, 0) + int(holders.size * (len(holders.rows) / len(nodes.table)))
+    if not added or sum(added.values()) < LEAST:
+        return nodes.zeros()
     if len(added) <= _FEW_IMAGES:
-        return _by_holdings(table, images, added)
-    sums = np.zeros(len(table), dtype=np.int64)
+        return _by_holdings(nodes, images, added)
+    sums = nodes.zeros()
     for name, amount in added.items():
-        sums += table.images.column(name).view * np.int64(amount)
+        sums += nodes.take(known.column(name)) * np.int64(amount)
     return mapped_sums(sums, images)
 
 
-def _by_holdings(table: NodeTable, images: PodImages, added: Mapping[str, int]) -> IntArray:
-    """Score every row by which of a few images it has; ``added`` is what each adds to the sum."""
-    sums, held = [0], None
+def _by_holdings(nodes: NodeView, images: PodImages, added: Mapping[str, int]) -> IntArray:
+    """Score each row by which of a few images it has; ``added`` is what each adds to the sum."""
+    sums, held = [0], np.zeros(len(nodes), dtype=np.uint8)
     for at, (name, amount) in enumerate(added.items()):
         sums += [before + amount for before in sums]
-        column = table.images.column(name).view
-        held = column if held is None else held + (column << at)
+        held += nodes.take(nodes.table.images.column(name)) << at
     most = MOST_PER_CONTAINER * images.containers
     scores = [100 * (min(one, most) - LEAST) // (most - LEAST) if one >= LEAST else 0 for one in sums]  # see ``mapped_sums``
-    return np.full(len(table), scores[0]) if held is None else np.array(scores).take(held)
+    return np.array(scores).take(held)
 
 
 def mapped_sums(sums: IntArray, images: PodImages) -> IntArray:

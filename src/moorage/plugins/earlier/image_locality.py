@@ -16,7 +16,7 @@ from moorage.framework.points import Signature
 from moorage.plugins import image_locality as today
 from moorage.plugins.image_locality import ImageLocality, PodImages, mapped_sums, normalized_image_name
 from moorage.state.table import NodeTable
-from moorage.state.view import IntArray, PodInfo
+from moorage.state.view import IntArray, NodeView, PodInfo
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # ImageLocality of 1.21: prefer nodes that already have the pod's images, more so for larger images.
@@ -38,14 +38,15 @@ class ImageLocalityV121(today.ImageLocality):
     def version_of(self, table: NodeTable) -> tuple[int, int]:
         return table.changes.layout, table.changes.nodes
 
-    def scores_of(self, table: NodeTable, images: PodImages) -> IntArray:
+    def scores_of(self, nodes: NodeView, images: PodImages) -> IntArray:
+        table = nodes.table
         sums = np.zeros(len(table), dtype=np.int64)
         for name in images.names:
             holders = table.images.holders.get(name)
             if holders is not None:
                 rows = np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))
                 sums[rows] += (holders.size * (_nodes_known_to(table, rows) / len(table))).astype(np.int64)
-        return mapped_sums(sums, images)
+        return nodes.take(mapped_sums(sums, images))
 
     def _signature(self, pod: PodInfo) -> Signature:
         return {"images of containers": self.images(pod)}

@@ -13,6 +13,7 @@ Source    kube-scheduler 1.36, plugins/nodedeclaredfeatures/nodedeclaredfeatures
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from moorage.api.core import Node, PodSpec
 from moorage.framework import points
@@ -30,8 +31,10 @@ REASON = "node(s) didn't match Pod's required features"
 NODE_ADDED_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
 POD_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE)
 
-RESTART_ALL = "RestartAllContainersOnContainerExits"
-USER_NAMESPACES_ON_HOST = "UserNamespacesHostNetworkSupport"
+RESTARTS = "RestartAllContainers"
+_NONE: Final = frozenset[str]()
+_RESTART_ALL: Final = frozenset({"RestartAllContainersOnContainerExits"})
+_ON_HOST: Final = frozenset({"UserNamespacesHostNetworkSupport"})
 
 
 def _signature(pod: PodInfo) -> points.Signature:
@@ -72,13 +75,11 @@ class NodeDeclaredFeatures(points.PreFilterPlugin[Features], RefusingPlugin[Feat
 
 def needed_features(spec: PodSpec) -> Features:
     """Return the features that a node must declare to run the pod. Features that matter only to updates are left out."""
-    needed = {USER_NAMESPACES_ON_HOST} if spec.host_network and spec.host_users is False else set[str]()
-    for containers in (spec.containers, spec.init_containers):
-        for container in containers:
-            for rule in container.restart_policy_rules:
-                if rule.action == "RestartAllContainers":
-                    needed.add(RESTART_ALL)
-    return frozenset(needed)
+    needed = _ON_HOST if spec.host_network and spec.host_users is False else _NONE
+    for container in (*spec.containers, *spec.init_containers):
+        if container.restart_policy_rules and any(rule.action == RESTARTS for rule in container.restart_policy_rules):
+            return needed | _RESTART_ALL
+    return needed
 
 
 def declares_otherwise(pod: PodInfo, old: Node | None, new: Node) -> bool:

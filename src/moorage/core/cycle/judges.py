@@ -13,7 +13,7 @@ from moorage.framework.plugin_runner import ask, refused_rows
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
-from moorage.state.columns import BoolArray, lazy
+from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
@@ -134,28 +134,20 @@ def close_refused(
 class Judges:
     """Who judges the rows for a pod.
 
-    ``rule``    that of all plugins at once, None if there is none; PreFilter and PreScore run only if it is not enough
+    ``rule``    that of all plugins at once, None if there is none
     ``found``   the answers of PreFilter; ``states``: these and those of PreScore
     ``plan``    the plugins that judge rows
     """
 
+    __slots__ = ("found", "plan", "rule", "states")
+
     def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot) -> None:
-        self._steps, self._pod, self._snapshot = steps, pod, snapshot
         self.rule = steps.rule_for(pod)
-
-    @lazy
-    def found(self) -> PreFilters:
-        return ask_pre_filters(self._steps.pre_filter, self._pod, self._snapshot)
-
-    @lazy
-    def states(self) -> Mapping[str, Any]:
-        steps = self._steps.pre_score
-        if not steps:
-            return self.found.states
-        nodes = self._snapshot.nodes
-        return {**self.found.states, **{step.name: ask(step, "preScore", self._pod, self._snapshot, nodes) for step in steps}}
-
-    @lazy
-    def plan(self) -> Plan:
-        passed = [step.name for step in self._steps.pre_score if self.states[step.name] is SKIP]
-        return self._steps.plan(self.found.skipped, frozenset(passed))
+        self.found = ask_pre_filters(steps.pre_filter, pod, snapshot)
+        self.states: Mapping[str, Any] = self.found.states
+        passed = _NOTHING
+        if steps.pre_score:
+            asked = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in steps.pre_score}
+            self.states = {**self.states, **asked}
+            passed = frozenset([name for name, state in asked.items() if state is SKIP])
+        self.plan = steps.plan(self.found.skipped, passed)

@@ -7,6 +7,7 @@ that read only nodes are added. A pod that needs more gets a sheet that serves i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,11 @@ class OneLook:
     def _results(self, columns: Sequence[KeyColumn]) -> PreFiltered:
         """Return PreFilter's results."""
         if self._found is None:
-            found = [column.found for column in columns]
-            states = {name: state for one in found for name, state in one.states.items()}
-            self._found = PreFiltered(states, self._idle.union(*[one.skipped for one in found]))
+            states: dict[str, Any] = {}
+            skipped = self._idle
+            for column in columns:
+                if column.steps.pre_filter:
+                    states.update(column.found.states)
+                    skipped |= column.found.skipped
+            self._found = PreFiltered(states, skipped)
         return self._found

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from moorage.api.core import Pod
 from moorage.errors import PluginError
 from moorage.framework.answer_forms import NOTHING_TO_DO, Idle, Versioned
@@ -58,6 +60,17 @@ class Recent(Generic[K, V]):
             self._before, self.now = self.now, {}
         self.now[key] = value
 
+    def setdefault(self, key: K, value: V) -> V:
+        """Return the value of a key, which is ``value`` if it has none yet; the key is hashed once or twice."""
+        found = self.now.setdefault(key, value)
+        if found is value:
+            before = self._before.pop(key, None)
+            if before is not None:
+                found = self.now[key] = before
+            if len(self.now) > self._capacity:
+                self._before, self.now = self.now, {}
+        return found
+
     def pop(self, key: K) -> V | None:
         found = self.now.pop(key, None)
         return self._before.pop(key, None) if found is None and self._before else found
@@ -67,7 +80,7 @@ class Recent(Generic[K, V]):
         self._before.clear()
 
 
-class Signed:
+class Signed(Struct, eq=False):
     """The key of a pod, the plugins that run for each pod with it (``asked``), those with nothing to do, and column keys.
 
     ``nodes`` has the keys of plugins that read only nodes, each with their index in ``Signer.groups`` as its remainder by
@@ -75,15 +88,13 @@ class Signed:
     it ``was_used`` before.
     """
 
-    __slots__ = ("asked", "idle", "key", "look", "nodes", "rows", "was_used")
-
-    def __init__(
-        self, key: Hashable, asked: frozenset[str], idle: frozenset[str], nodes: tuple[int, ...] = (),
-        rows: Hashable = 0,
-    ) -> None:  # fmt: skip
-        self.key, self.asked, self.idle, self.nodes, self.rows = key, asked, idle, nodes, rows
-        self.look: Any = None
-        self.was_used = False
+    key: Hashable
+    asked: frozenset[str]
+    idle: frozenset[str]
+    nodes: tuple[int, ...] = ()
+    rows: Hashable = 0
+    look: Any = None
+    was_used: bool = False
 
 
 class _Signing(NamedTuple):
@@ -124,7 +135,7 @@ class Positions:
         return True
 
 
-class KnownShape(NamedTuple):
+class KnownShape(Struct, frozen=True, eq=False):
     """The first pod of a shape, which shares its computed values with later ones, and its class.
 
     The class is valid while the logs in ``stands_while`` stand.
@@ -254,11 +265,10 @@ class Signer:
 
     def _number(self, numbers: Recent[Hashable, int], key: Hashable, at: int = 0) -> int:
         """Return the number that stands for a key. Numbers are never reused, so old ones may be dropped."""
-        number = numbers.get(key)
-        if number is None:
+        fresh = (self._given + 1) * GROUPS + at
+        number = numbers.setdefault(key, fresh)
+        if number == fresh:
             self._given += 1
-            number = self._given * GROUPS + at
-            numbers.put(key, number)
         return number
 
     def _signings(self, steps: Iterable[Step], on_nodes: frozenset[str]) -> _Signings:

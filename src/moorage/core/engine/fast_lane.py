@@ -43,6 +43,20 @@ class FastLane:
         queued = self._state.queue.first_if_quiet(now) if self.is_open else None
         return self._find_beside_nominated(cycle, now) if queued is None else self._decide(queued, cycle, _NONE)
 
+    def find_after(self, before: Found | None, cycle: Cycle, now: float) -> Found | PodRun | None:
+        """Do the same as ``find``; or return the run that begins with the next pod, if it is a copy of the last one.
+
+        ``before``: the pod that this lane placed last, if nothing else has happened since
+        """
+        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        if queued is None:
+            return self._find_beside_nominated(cycle, now)
+        if before is not None and queued.pod.spec is before.pod.spec and is_copy(queued.pod, before.pod):
+            route = before.path.route_of(before.pod, self._state.cluster.snapshot)
+            if route is not None:
+                return PodRun(self._state, before, route)
+        return self._decide(queued, cycle, _NONE)
+
     def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
         """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
         nominated = self._state.queue.nominated if self.is_open else _NONE
@@ -76,17 +90,6 @@ class FastLane:
         node = nodes[quick.row].name
         decision = quick.decision(pod, node, len(nodes))
         return Found(queued, pod, decision, profile, quick.row, node, cycle, path, quick.among)
-
-    def begin_run(self, before: Found, now: float) -> PodRun | None:
-        """Return the run that begins with the next pod of the queue, if it is a copy of the last one; otherwise None.
-
-        ``before``: the pod that this lane placed last, if nothing else has happened since
-        """
-        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
-        if queued is None or queued.pod.spec is not before.pod.spec or not is_copy(queued.pod, before.pod):
-            return None
-        route = before.path.route_of(before.pod, self._state.cluster.snapshot)
-        return None if route is None else PodRun(self._state, before, route)
 
     def _profile_of(self, name: str) -> Profile | None:
         """Return the profile of a scheduler name if all its pods may take the lane."""

@@ -28,6 +28,7 @@ from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecut
 from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Output, Skipped
 from moorage.core.engine.pod_groups import GroupScheduler
+from moorage.core.engine.pod_run import PodRun
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
@@ -262,14 +263,17 @@ class Scheduler:
         run: list[Binding] = []
         if self._session.attempt is not None or self.state.outbox:
             return run
-        lane = self.lane
-        while len(run) < most and (found := lane.find(self.cycle, now)) is not None:
-            if not self._begin(found.queued, run, partial(lane.begin_bind, found)):
+        lane, before = self.lane, None
+        while len(run) < most and (found := lane.find_after(before, self.cycle, now)) is not None:
+            if isinstance(found, PodRun):
+                before = None
+                while len(run) < most and (copy := found.find_next(now)) is not None:
+                    if not self._begin(copy[0], run, partial(found.begin_bind, *copy)):
+                        return run
+            elif self._begin(found.queued, run, partial(lane.begin_bind, found)):
+                before = found
+            else:
                 break
-            copies = lane.begin_run(found, now)
-            while copies is not None and len(run) < most and (copy := copies.find_next(now)) is not None:
-                if not self._begin(copy[0], run, partial(copies.begin_bind, *copy)):
-                    return run
         return run
 
     def _begin(self, queued: QueuedPod, run: list[Binding], begin: Callable[[], Binding]) -> bool:

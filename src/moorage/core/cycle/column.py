@@ -68,7 +68,8 @@ class Varying:
             top = self.raw.item(self.raw.argmax())
             self._top = top, (self.raw == top).nonzero()[0][:_TOPS]
         top, rows = self._top
-        if totals.item(rows[0]) >= 0 or totals[rows].max() >= 0:
+        some = totals[rows]
+        if some.item(some.argmax()) >= 0:
             return top
         raw = self.raw[totals >= 0]
         return int(raw[raw.argmax()])

@@ -165,11 +165,12 @@ class SimulatedCluster(FastPlacements):
         """Run, and yield each decision after its effects were carried out."""
         while True:
             self._process_due()
+            if not self.scheduler.is_resting:
+                yield from self._place_quickly()
             if self.scheduler.is_resting:
                 if not self._advance():
                     return
                 continue
-            yield from self._place_quickly()
             attempted = self.scheduler.step(self.now)
             self._decisions = []
             delivered = self._deliver()

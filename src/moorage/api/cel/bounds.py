@@ -78,9 +78,9 @@ MAX_DIGITS: Final = 4_000
 #: The longest text that is parsed: a number, a version, a URL, a pattern.
 MAX_PARSED: Final = 5_000
 #: The steps of the program of a pattern.
-MAX_PROGRAM: Final = 10_000
-#: The steps of a search for a pattern.
-MAX_STEPS: Final = 100_000
+MAX_PROGRAM: Final = 100_000
+#: The steps of a search for a pattern at the most: the bytes of the text times the steps of the program.
+MAX_STEPS: Final = 20_000_000
 #: What a whole evaluation may do, in units of about 0.05 µs (``effort``).
 MAX_EFFORT: Final = 1_500_000
 

@@ -39,11 +39,6 @@ class Frame:
         if self.cost > self.limit:
             raise CostLimitError
 
-    @property
-    def left(self) -> int:
-        """The cost that may still be spent."""
-        return self.limit - self.cost
-
     def expect(self, cost: int) -> None:
         """Check that the limit allows a step which is charged later.
 

@@ -1,208 +1,121 @@
-"""Regular expressions with RE2's syntax, matched in time proportional to text times pattern.
+"""Regular expressions with RE2's syntax, by Google's RE2: matched in time proportional to text times pattern.
 
-Python's own engine can take exponential time for a pattern such as ``(a*)*b``, and it accepts syntax that RE2 rejects. Here a
-pattern becomes a small program whose threads run over the text in parallel; of several matches, Perl's choice wins.
+RE2 and Go's regexp package accept the same patterns but for ``\\C``. Their messages differ; these are Go's. ``\\B`` alone may
+match inside a character beyond ASCII, where Go's does not.
 
 Source  Go's regexp and regexp/syntax packages
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final
 
-from moorage.api.cel.bounds import MAX_PARSED, MAX_PROGRAM, MAX_STEPS, CostLimitError, TooLargeError
-from moorage.api.cel.regex_syntax import (
-    Alternate,
-    Assertion,
-    Characters,
-    Node,
-    RegexError,
-    RegexGroup,
-    Repeat,
-    Sequence,
-    parse_regex,
-)
+from moorage.api.cel.bounds import MAX_PARSED, MAX_PROGRAM, MAX_STEPS, TooLargeError
 
 __all__ = ["Regex", "RegexError", "compile_regex"]
 
-_CHAR, _SPLIT, _JUMP, _ASSERT, _MATCH = range(5)
+#: RE2's messages as Go words them. A message ends with the part of the pattern that is at fault.
+_MESSAGES: Final = (
+    ("missing ): ", "missing closing )"), ("unexpected ): ", "unexpected )"), ("missing ]: ", "missing closing ]"),
+    ("no argument for repetition operator: ", "missing argument to repetition operator"),
+    ("bad repetition operator: ", "invalid nested repetition operator"), ("invalid repetition size: ", "invalid repeat count"),
+    ("invalid perl operator: ", "invalid or unsupported Perl syntax"),
+    ("invalid named capture group: ", "invalid named capture"), ("trailing \\", "trailing backslash at end of expression"),
+)  # fmt: skip
+#: ``\C``, a byte, which Go does not know, as the first escape of a pattern that is it.
+_BYTE: Final = re.compile(rb"(?:[^\\]|\\[^C])*?\\C", re.DOTALL)
+#: How much memory a pattern takes, in bytes: enough for ``MAX_PROGRAM`` steps.
+_MAX_MEMORY: Final = 3 << 20
+#: In how many steps RE2 does a unit of work: while it has to follow all threads, and per byte of the text for each match.
+_STEPS_PER_UNIT: Final = 8
+_STEPS_PER_UNIT_AGAIN: Final = 100
 
 
-class _Step(NamedTuple):
-    """``_CHAR``: ``test`` a character; ``_SPLIT``: try ``to`` first, then ``other``; ``_ASSERT``: ``name`` must hold."""
+class RegexError(ValueError):
+    """A pattern that RE2 rejects. ``size``: the number of steps built before it was."""
 
-    kind: int
-    to: int = 0
-    other: int = 0
-    test: Callable[[str], bool] | None = None
-    name: str = ""
+    size = 0
+
+    def __init__(self, what: str, where: str | None = None) -> None:
+        super().__init__(f"error parsing regexp: {what}" + ("" if where is None else f": `{where}`"))
 
 
 class Regex:
-    """A compiled pattern."""
+    """A compiled pattern. ``size``: the number of steps in its program."""
 
-    def __init__(self, node: Node) -> None:
-        #: steps of the last search, and their limit
-        self.steps = 0
-        self._most = MAX_STEPS
-        self._program: list[_Step] = []
-        self._emit(node)
-        self._add(_Step(_MATCH))
+    def __init__(self, pattern: str) -> None:
+        import re2  # costs 5 ms, which most commands need not spend
 
-    @property
-    def size(self) -> int:
-        """The number of steps in the program."""
-        return len(self._program)
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _MAX_MEMORY
+        raw = pattern.encode(errors="replace")
+        try:
+            self._compiled = re2.compile(raw, options)
+        except re2.error as error:
+            raise _as_go(error.args[0].decode(errors="replace")) from None
+        if _BYTE.match(raw):
+            raise RegexError("invalid escape sequence", "\\C")
+        self.size: int = self._compiled.programsize
 
-    def find(self, text: str, most: int = MAX_STEPS) -> tuple[int, int] | None:
-        """Return start and end of the leftmost match, None if there is none; of several, the one Perl prefers.
+    def find(self, text: str, work: Callable[[int], None] = lambda units: None) -> str | None:
+        """Return the leftmost match, None if there is none; of several, the one Perl prefers.
 
-        Raises  CostLimitError after more than ``most`` steps, TooLargeError after more than ``MAX_STEPS``
+        ``work`` is called with the most work that the search may be, in the units of ``MAX_EFFORT``.
+        Raises  TooLargeError if that is more than ``MAX_STEPS``; what ``work`` raises
         """
-        self.steps, self._most = 0, min(most, MAX_STEPS)
-        return self._find(text, 0)
+        found = self._compiled.search(self._checked(text, work))
+        return None if found is None else found.group().decode()
 
-    def find_all(self, text: str, limit: int, most: int = MAX_STEPS) -> list[str]:
+    def find_all(self, text: str, limit: int, work: Callable[[int], None] = lambda units: None) -> list[str]:
         """Return the texts of non-overlapping matches, at most ``limit`` of them (below zero: all).
 
-        Raises  CostLimitError after more than ``most`` steps, TooLargeError after more than ``MAX_STEPS``
+        Raises  as ``find``
         """
-        self.steps, self._most = 0, min(most, MAX_STEPS)
+        raw = self._checked(text, work)
         found: list[str] = []
         at, last_end = 0, -1
-        while limit < 0 or len(found) < limit:
-            match = self._find(text, at) if at <= len(text) else None
+        while at <= len(raw) and (limit < 0 or len(found) < limit):
+            work((len(raw) - at) * self.size // _STEPS_PER_UNIT_AGAIN)
+            match = self._compiled.search(raw, at)
             if match is None:
                 break
-            begun, end = match
+            begun, end = match.span()
             if end > begun or begun != last_end:  # skip an empty match right after another match
-                found.append(text[begun:end])
-            last_end = end
-            at = end if end > begun else end + 1
+                found.append(raw[begun:end].decode())
+            last_end = at = end
+            if end == begun:
+                at += 1
+                while at < len(raw) and raw[at] & 0xC0 == 0x80:  # inside a character
+                    at += 1
         return found
 
-    def _find(self, text: str, start: int) -> tuple[int, int] | None:
-        """Run all threads over the text. A thread is a position in the program and the start of its match."""
-        found: tuple[int, int] | None = None
-        threads: list[tuple[int, int]] = []
-        seen: set[int] = set()
-        for at in range(start, len(text) + 1):
-            if found is None:
-                self._follow(0, at, at, text, threads, seen)
-            elif not threads:
-                break
-            self.steps += len(seen) + 1
-            if self.steps > self._most:
-                if self._most < MAX_STEPS:
-                    raise CostLimitError
-                raise TooLargeError(f"a text of {len(text)} characters takes more than {MAX_STEPS} steps to match")
-            char = text[at] if at < len(text) else ""
-            following: list[tuple[int, int]] = []
-            seen = set()
-            for step_at, begun in threads:
-                step = self._program[step_at]
-                if step.kind == _MATCH:
-                    found = (begun, at)
-                    break
-                if char and step.test is not None and step.test(char):
-                    self._follow(step_at + 1, begun, at + 1, text, following, seen)
-            threads = following
-        return found
-
-    def _follow(self, start: int, begun: int, at: int, text: str, threads: list[tuple[int, int]], seen: set[int]) -> None:
-        """Add a thread for each test reachable from a step, in order of preference. Each step is visited once per character."""
-        waiting = [start]
-        while waiting:
-            where = waiting.pop()
-            if where in seen:
-                continue
-            seen.add(where)
-            step = self._program[where]
-            if step.kind == _SPLIT:
-                waiting += [step.other, step.to]
-            elif step.kind == _JUMP:
-                waiting.append(step.to)
-            elif step.kind == _ASSERT:
-                if _holds(step.name, text, at):
-                    waiting.append(where + 1)
-            else:
-                threads.append((where, begun))
-
-    # -- compilation ------------------------------------------------------------------------------------------------------
-
-    def _add(self, step: _Step) -> int:
-        if len(self._program) >= MAX_PROGRAM:
-            raise RegexError("expression too large", effort=MAX_PROGRAM)
-        self._program.append(step)
-        return len(self._program) - 1
-
-    def _emit(self, node: Node) -> None:
-        match node:
-            case Characters():
-                self._add(_Step(_CHAR, test=node.test))
-            case Assertion():
-                self._add(_Step(_ASSERT, name=node.name))
-            case Sequence():
-                for part in node.parts:
-                    self._emit(part)
-            case RegexGroup():
-                self._emit(node.inner)
-            case Alternate():
-                self._emit_choices(node.choices)
-            case Repeat():
-                self._emit_repeat(node)
-
-    def _emit_choices(self, choices: tuple[Node, ...]) -> None:
-        ends: list[int] = []
-        for choice in choices[:-1]:
-            split = self._add(_Step(_SPLIT))
-            self._emit(choice)
-            ends.append(self._add(_Step(_JUMP)))
-            self._program[split] = _Step(_SPLIT, split + 1, len(self._program))
-        self._emit(choices[-1])
-        for end in ends:
-            self._program[end] = _Step(_JUMP, len(self._program))
-
-    def _emit_repeat(self, node: Repeat) -> None:
-        for _ in range(node.least):
-            self._emit(node.inner)
-        if node.most is None:
-            split = self._add(_Step(_SPLIT))
-            self._emit(node.inner)
-            self._add(_Step(_JUMP, split))
-            self._branch(split, node.greedy)
-            return
-        splits: list[int] = []
-        for _ in range(node.most - node.least):
-            splits.append(self._add(_Step(_SPLIT)))
-            self._emit(node.inner)
-        for split in splits:
-            self._branch(split, node.greedy)
-
-    def _branch(self, split: int, greedy: bool) -> None:
-        into, past = split + 1, len(self._program)
-        self._program[split] = _Step(_SPLIT, into, past) if greedy else _Step(_SPLIT, past, into)
+    def _checked(self, text: str, work: Callable[[int], None]) -> bytes:
+        raw = text.encode(errors="replace")
+        steps = len(raw) * self.size
+        if steps > MAX_STEPS:
+            raise TooLargeError(f"a text of {len(text)} characters takes more than {MAX_STEPS} steps to match")
+        work(steps // _STEPS_PER_UNIT)
+        return raw
 
 
-def _holds(name: str, text: str, at: int) -> bool:
-    match name:
-        case "^":
-            return at == 0
-        case "$":
-            return at == len(text)
-        case "m^":
-            return at == 0 or text[at - 1] == "\n"
-        case "m$":
-            return at == len(text) or text[at] == "\n"
-    before = at > 0 and _is_word(text[at - 1])
-    after = at < len(text) and _is_word(text[at])
-    return (before != after) is (name == "b")
+def _as_go(text: str) -> RegexError:
+    if text.startswith("pattern too large"):
+        return _too_large()
+    for start, go in _MESSAGES:
+        if text.startswith(start):
+            return RegexError(go, text[len(start) :])
+    what, _, where = text.partition(": ")
+    return RegexError(what, where)
 
 
-def _is_word(char: str) -> bool:
-    return char == "_" or (char.isascii() and char.isalnum())
+def _too_large() -> RegexError:
+    error = RegexError("expression too large")
+    error.size = MAX_PROGRAM
+    return error
 
 
 def compile_regex(pattern: str) -> Regex:
@@ -221,7 +134,8 @@ def _compiled(pattern: str) -> Regex | RegexError:
     """Compile a pattern; return the error, so that it is cached too."""
     try:
         if len(pattern) > MAX_PARSED:
-            raise RegexError("expression too large", effort=MAX_PARSED)
-        return Regex(parse_regex(pattern))
+            return RegexError("expression too large")
+        found = Regex(pattern)
     except RegexError as error:
         return error
+    return found if found.size <= MAX_PROGRAM else _too_large()

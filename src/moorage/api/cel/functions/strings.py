@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -146,56 +145,40 @@ _VERBS: Final[dict[str, Callable[[Value, int], str]]] = {
 
 #: Functions with a pattern argument, which is compiled in advance if constant: name → its position.
 REGEX_FUNCTIONS: Final = {"matches": 1, "find": 1, "findAll": 1}
-#: Steps of the regular expression engine per cost unit, for patterns that take far more steps than their length suggests.
-_STEPS_PER_COST: Final = 5
-#: Usual number of program steps per character of a pattern; and how many steps beyond that cost one unit to build.
-_USUAL_SIZE: Final = 4
-_BUILT_PER_UNIT: Final = 2
-#: The work of a step of a search, and of parsing a character of a pattern.
-_STEP: Final = 8
+#: The work of parsing a character of a pattern, and of building a step of its program.
 _PARSED: Final = 40
+_BUILT: Final = 8
 #: How many characters are changed at once.
 _PART: Final = 1 << 16
 
 
 def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
-    """Return the compiled pattern. Charge extra if its program is far larger than the pattern, and for each new pattern."""
-    if pattern not in frame.patterns:
+    """Return the compiled pattern, and charge for each new one."""
+    is_new = pattern not in frame.patterns
+    if is_new:
         frame.patterns.add(pattern)
         frame.work(len(pattern) * _PARSED)
     try:
         regex = compile_regex(pattern)
     except RegexError as error:
-        frame.strain(error.effort // _BUILT_PER_UNIT)
+        if is_new:
+            frame.work(error.size * _BUILT)
         raise EvalError(f"{prefix}{error}") from None
-    frame.strain(max(0, regex.size - _USUAL_SIZE * len(pattern)) // _BUILT_PER_UNIT)
+    if is_new:
+        frame.work(regex.size * _BUILT)
     return regex
 
 
-@contextmanager
-def _search(frame: Frame, pattern: str, prefix: str = "") -> Iterator[tuple[Regex, int]]:
-    """Give a compiled pattern and how many steps it may take, and charge those that it took."""
-    regex = _compiled(frame, pattern, prefix)
-    try:
-        yield regex, min(frame.left * _STEPS_PER_COST, frame.effort // _STEP)
-    finally:
-        frame.work(regex.steps * _STEP)
-
-
 def _matches(frame: Frame, text: str, pattern: str) -> bool:
-    with _search(frame, pattern) as (regex, steps):
-        return regex.find(text, steps) is not None
+    return _compiled(frame, pattern).find(text, frame.work) is not None
 
 
 def _find(frame: Frame, text: str, pattern: str) -> str:
-    with _search(frame, pattern, "Illegal regex: ") as (regex, steps):
-        found = regex.find(text, steps)
-        return "" if found is None else text[found[0] : found[1]]
+    return _compiled(frame, pattern, "Illegal regex: ").find(text, frame.work) or ""
 
 
 def _find_all(frame: Frame, text: str, pattern: str, limit: int = -1) -> list[str]:
-    with _search(frame, pattern, "Illegal regex: ") as (regex, steps):
-        return regex.find_all(text, limit, steps)
+    return _compiled(frame, pattern, "Illegal regex: ").find_all(text, limit, frame.work)
 
 
 def _out_of_range(index: int) -> EvalError:
@@ -322,9 +305,8 @@ def _built(args: list[Value], result: Value) -> int:
 
 
 def _regex_cost(args: list[Value], result: Value) -> int:
-    """Return the cost of a match: length of the text times length of the pattern, or more if the search took many steps."""
-    usual = math.ceil((1 + len(args[0])) * 0.1) * math.ceil(len(args[1]) * 0.25)
-    return max(usual, compile_regex(args[1]).steps // _STEPS_PER_COST)
+    """Return the cost of a match: length of the text times length of the pattern."""
+    return math.ceil((1 + len(args[0])) * 0.1) * math.ceil(len(args[1]) * 0.25)
 
 
 def _contains_cost(args: list[Value], result: Value) -> int:

@@ -259,7 +259,7 @@ def questions(names: tuple[str, ...], clusters: tuple[str, ...], folder: Path | 
 @main.command("yaml")
 @click.option("--megabytes", default=37.0, help="Size of each file.")
 def yaml_reading(megabytes: float) -> None:
-    """Measure how long reading YAML takes, and how much longer without the reader of blocks."""
+    """Measure how long reading YAML takes."""
     for figures in measure_yaml(megabytes):
         click.echo(json.dumps(figures))
 

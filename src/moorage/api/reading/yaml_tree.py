@@ -1,9 +1,8 @@
 """YAML events to plain data: dicts, lists and scalars as kubectl sees them, safe for hostile input.
 
-Most YAML is in block style, which ``yaml_blocks`` reads line by line. For the rest, and for faults, the parser (libyaml's,
-through PyYAML) returns a flat stream of events, and ``_Tree`` builds the tree from it without recursion. So nesting is limited
-before it can exhaust the stack, aliases are copied within a budget, and 20 MB take seconds instead of the half minute and the
-gigabyte of PyYAML's own constructor. ``yaml_scalars`` resolves scalars.
+The parser (libyaml's, through PyYAML) returns a flat stream of events, and ``_Tree`` builds the tree from it without recursion.
+So nesting is limited before it can exhaust the stack, aliases are copied within a budget, and 40 MB take four seconds instead
+of the half minute of PyYAML's own constructor. ``yaml_scalars`` resolves scalars.
 
 Three habits of go-yaml are kept: a later duplicate key wins (in strict mode it is an error), ``<<`` overrides the keys before
 it and is overridden by those after it, and an anchor may be redefined.
@@ -14,8 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import islice, pairwise
 from sys import intern
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -39,7 +36,6 @@ from yaml.scanner import Scanner
 
 from moorage.api.gc_pause import collector_paused
 from moorage.api.reading.json_tree import MAX_REPEATS
-from moorage.api.reading.yaml_blocks import BlockDocument, BlockReader, UnusualError
 from moorage.api.reading.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
 from moorage.errors import InputError
 
@@ -53,13 +49,6 @@ MAX_ALIASED_TEXT: Final = 32 << 20
 #: libyaml compares every %TAG with all earlier ones, so their number is limited.
 _MAX_DIRECTIVES: Final = 1_000
 
-_DOCUMENT_START: Final = re.compile(r"^---(?=[ \t]|$)", re.MULTILINE)
-_DIRECTIVE: Final = re.compile(r"^(?:%|\.\.\.(?=[ \t]|$))", re.MULTILINE)
-_PRINTABLE: Final = bytes(range(0x20, 0x7F)) + b"\n\t"
-#: Characters that libyaml treats as line breaks or rejects.
-_UNUSUAL: Final = re.compile("[^\n\t -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-#: After this many documents that are not in block style, libyaml parses the rest of a stream.
-_FEW_UNUSUAL: Final = 8
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Plain: TypeAlias = Any  # what JSON can hold: dict[str, Plain] | list[Plain] | str | int | float | bool | None
@@ -99,105 +88,15 @@ def read_tree(
 ) -> Iterator[tuple[Plain, int]]:
     """Yield each document of a YAML stream with the line it starts on. Empty documents are None.
 
-    ``parser`` reads the whole stream; without one, block style is read by ``yaml_blocks``, which is quicker.
     Raises  InputError, with a message that starts with ``where:line:``, for anything that kubectl would reject and for
             streams beyond the limits of this module; with ``strict`` also for duplicate keys, up to ``MAX_REPEATS`` of a
             document at once
     """
     if data.count(b"\n%") + data.count(b"\r%") > _MAX_DIRECTIVES:
         raise InputError(f"{where}:1: more than {_MAX_DIRECTIVES} directives")
-    if parser is None:
-        yield from _read_quickly(data, where, strict)
-    else:
-        yield from _read_stream(data, _Tree(where, strict), parser)
-
-
-def _read_stream(data: bytes, tree: _Tree, parser: Callable[[bytes], EventSource]) -> Iterator[tuple[Plain, int]]:
-    events = _events(data, tree.where, parser)
+    tree, events = _Tree(where, strict), _events(data, where, parser or default_parser())
     while _build_document(tree, events):
         yield tree.root, tree.line
-
-
-def _read_quickly(data: bytes, where: str, strict: bool) -> Iterator[tuple[Plain, int]]:
-    """Read each document line by line if it is in block style, and with libyaml if it is not."""
-    parser = default_parser()
-    tree = _Tree(where, strict)
-    done = 0
-    try:
-        for document in _documents(data, tree, parser):
-            yield document
-            done += 1
-    except InputError:
-        # Faults depend on what is around them: report the one of the whole stream.
-        yield from islice(_read_stream(data, _Tree(where, strict), parser), done, None)
-
-
-def _documents(data: bytes, tree: _Tree, parser: Callable[[bytes], EventSource]) -> Iterator[tuple[Plain, int]]:
-    text = _lines_of_text(data)
-    if text is None:
-        yield from _read_stream(data, tree, parser)
-        return
-    reader = BlockReader(partial(_read_part, parser))
-    starts = [0, *(found.start() for found in _DOCUMENT_START.finditer(text)), len(text)]
-    first_line = unusual = 0
-    for number, (start, end) in enumerate(pairwise(starts)):
-        lines = text[start:end].split("\n")
-        found = _block_document(lines, reader, tree)
-        if found is not None:
-            yield found.root, first_line + found.line + 1
-        else:
-            unusual += 1
-            is_rest = unusual > _FEW_UNUSUAL and unusual > number // 4
-            for root, line in _read_stream(text[start : None if is_rest else end].encode(), tree, parser):
-                yield root, first_line + line
-            if is_rest:
-                return
-        first_line += len(lines) - 1
-
-
-def _lines_of_text(data: bytes) -> str | None:
-    """Return the text; None if it has characters, directives or document ends that affect more than their own line."""
-    if data.isascii() and data.translate(None, _PRINTABLE):
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    unusual = None if text.isascii() else _UNUSUAL.search(text)
-    return None if unusual or _DIRECTIVE.search(text) else text
-
-
-def _block_document(lines: list[str], reader: BlockReader, tree: _Tree) -> BlockDocument | None:
-    """Return the document, or None if ``yaml_blocks`` cannot read it."""
-    if lines[0].startswith("---"):
-        if lines[0].rstrip(" ") != "---":
-            return None
-        lines[0] = ""
-    try:
-        with collector_paused():
-            found = reader.read(lines)
-    except UnusualError:
-        return None
-    if tree.nodes + found.nodes > MAX_NODES:
-        return None
-    tree.nodes += found.nodes
-    return found
-
-
-def _read_part(parser: Callable[[bytes], EventSource], text: str, depth: int) -> tuple[Plain, int]:
-    """Parse a part of a document that is nested in ``depth`` collections with libyaml.
-
-    Raises  UnusualError for a fault, and for an anchor, which may be used elsewhere
-    """
-    tree = _Tree("", strict=True)
-    tree.outside = [(None, _NO_KEY, CollectionStartEvent(None, None, implicit=True))] * depth
-    try:
-        _build_document(tree, _events(text.encode(), "", parser))
-    except InputError:
-        raise UnusualError from None
-    if tree.anchors:
-        raise UnusualError
-    return tree.root, tree.nodes
 
 
 def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:

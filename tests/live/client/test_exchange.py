@@ -106,12 +106,13 @@ WRONG = {
     "no http": ([b"SSH-2.0-x\r\n\r\n"], "not HTTP"),
     "no status": ([b"HTTP/1.1 abc\r\n\r\n"], "not HTTP"),
     "two lengths": ([OK + b"Content-Length: 1\r\ncontent-length: 2\r\n\r\nab"], "not HTTP"),
+    "a blank after a name": ([OK + b"Content-Length : 1\r\n\r\na"], "not HTTP"),
     "a length below nothing": ([OK + b"Content-Length: -1\r\n\r\n"], "not HTTP"),
     "a chunk of no length": ([OK + b"Transfer-Encoding: chunked\r\n\r\n+1\r\na\r\n"], "not HTTP"),
     "a chunk longer than it says": ([OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"], "not HTTP"),
     "an endless head": ([OK + b"X: " + b"a" * 70_000], "does not end"),
     "longer than wanted": ([OK + b"Content-Length: 1001\r\n\r\n"], "longer than 1000"),
-    "chunks longer than wanted": ([OK + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"], "longer than 1000"),
+    "chunks longer than wanted": ([OK + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n" + b"a" * 1001], "longer than 1000"),
     "without end longer than wanted": ([OK + b"\r\n" + b"a" * 1001], "longer than 1000"),
     "cut off": ([OK + b"Content-Length: 3\r\n\r\nab", None], "cut off"),
     "nothing": ([None], "disconnected"),
@@ -328,6 +329,7 @@ def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_
 
         monkeypatch.setattr(exchange, "_connect", late)
         request = asyncio.ensure_future(ask(exchange))
+        await asyncio.sleep(0)
         await asyncio.sleep(0)  # its connection is counted
         monkeypatch.setattr(exchange, "_connect", connect)
         waiting = asyncio.ensure_future(soon(exchange, 1))
@@ -408,7 +410,6 @@ def test_requests_apart_use_several_connections_and_a_failure_ends_only_those_be
 NOT_USUAL = [
     b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 1\r\n\r\na",
     b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-    b"HTTP/1.1 201 Created\r\ncontent-length : 1\r\n\r\na",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\ncontent-length:1\r\n\r\na",
 ]
 
@@ -421,7 +422,7 @@ def test_a_success_in_another_form_has_its_response(response):
         await asyncio.wait_for(answers.all, 5.0)
         return answers.calls
 
-    assert Server([response]).run(test) == [(0, 201)]
+    assert Server([response]).run(test) == [([0], 201)]
 
 
 # -- TLS ------------------------------------------------------------------------------------------------------------------
@@ -447,20 +448,20 @@ def other_authority():
 
 
 REFUSED = {  # our side, the name wanted, what is said
-    "an unknown authority": (other_authority, "", ssl.SSLCertVerificationError, "certificate verify failed"),
-    "another's name": (ours, "elsewhere", ssl.SSLCertVerificationError, "Hostname mismatch"),
+    "an unknown authority": (other_authority, "", "certificate verify failed"),
+    "another's name": (ours, "elsewhere", "Hostname mismatch"),
 }
 
 
-@pytest.mark.parametrize(("context", "name", "error", "words"), REFUSED.values(), ids=REFUSED)
-def test_nothing_is_sent_to_an_unverified_server(context, name, error, words, theirs, monkeypatch):
+@pytest.mark.parametrize(("context", "name", "words"), REFUSED.values(), ids=REFUSED)
+def test_nothing_is_sent_to_an_unverified_server(context, name, words, theirs, monkeypatch):
     monkeypatch.setattr("moorage.live.client.exchange._MAX_CONNECTIONS", 1)
     server = Server([OK], [OK])
 
     async def test(exchange):
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the server's own complaint
         for _ in range(2):  # a failed connection is no longer counted
-            with pytest.raises(error, match=words):
+            with pytest.raises(ClusterError, match=words):
                 await ask(exchange)
 
     server.run(test, context(), theirs, name)
@@ -469,11 +470,11 @@ def test_nothing_is_sent_to_an_unverified_server(context, name, error, words, th
 
 def test_a_server_without_tls_is_distinguished_from_one_that_closes():
     async def plain(exchange):
-        with pytest.raises(ssl.SSLError):
+        with pytest.raises(ClusterError, match="SSL"):
             await ask(exchange)
 
     async def gone(exchange):
-        with pytest.raises(ConnectionError, match="before it was secured"):
+        with pytest.raises(ClusterError, match="before it was secured"):
             await ask(exchange)
 
     for test, answer in ((plain, b"HTTP/1.1 400 Bad Request\r\n\r\n"), (gone, b"")):
@@ -486,17 +487,3 @@ def test_a_server_without_tls_is_distinguished_from_one_that_closes():
         server = Server()
         server.serve = serve
         server.run(test, ours())
-
-
-def test_further_connections_resume_the_tls_session(theirs):
-    good, last = [OK + b"Content-Length: 0\r\n\r\n"], [OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n"]
-    server = Server(good, last, good, good)
-    met = theirs.session_stats()["hits"]
-
-    async def test(exchange):
-        for _ in range(3):
-            await ask(exchange)
-
-    server.run(test, ours(), theirs)
-    assert server.connections == 2
-    assert theirs.session_stats()["hits"] == met + 1

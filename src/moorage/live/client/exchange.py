@@ -1,32 +1,28 @@
 """A pool of HTTP/1.1 keep-alive connections for requests and whole responses: lists, binds, events and patches.
 
-A general HTTP library costs several times the work of a binding itself. Here a request is one write, and a response is parsed
-as it arrives. A connection carries one request at a time, or several that are sent together; when all are in use, requests
-wait in order. Redirects, cookies, compression and proxies are not supported.
+A general HTTP library costs several times the work of a binding itself. Here a request is one write, and httptools parses the
+responses. A connection carries one request at a time, or several that are sent together; when all are in use, requests wait in
+order. Redirects, cookies, compression and proxies are not supported.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from moorage.errors import ClusterError, MoorageError
-from moorage.live.client.pooled_connection import NEVER, Pending, PooledConnection, Reply, ResponseHandler
-from moorage.live.client.response_stream import ServerAddress, connecting
+from moorage.live.client.pooled_connection import NEVER, PooledConnection, Reply, ResponseHandler
+from moorage.live.client.response_stream import ServerAddress, connecting, error_text
 
 #: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
 _MAX_CONNECTIONS: Final = 32
 #: Idle time in seconds after which a connection is not reused, as the server may be about to close it.
 _MAX_IDLE_S: Final = 15.0
-#: How many connections are opened at a time for waiting requests. The first handshake costs as much as several binds; later
-#: ones resume its TLS session and cost less.
+#: How many connections are opened at a time for requests that may share one. A handshake costs as much as several binds.
 _OPENING: Final = 2
-#: How long new connections reuse a TLS session, in seconds; servers accept one for hours.
-_SESSION_S: Final = 300.0
 #: Maximum number of waiting batches of requests that are sent together over one connection.
 _TOGETHER: Final = 8
 
@@ -36,7 +32,8 @@ class RequestBatch:
     """Requests to send soon, with the same limits. ``answers`` get the responses by the requests' indexes.
 
     ``apart``: the requests may go over several connections, in any order. Otherwise they go over one, in their order.
-    ``check`` is called right before sending and may raise a MoorageError, which ``answers`` get.
+    ``alone``: nothing else is sent with them. ``check`` is called right before sending and may raise a MoorageError, which
+    ``answers`` get.
     """
 
     requests: Sequence[bytes]
@@ -45,6 +42,7 @@ class RequestBatch:
     timeout_s: float
     check: Callable[[], None] = lambda: None
     apart: bool = False
+    alone: bool = False
 
 
 class _Queued(NamedTuple):
@@ -84,32 +82,34 @@ class ConnectionPool:
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
         self._idle: list[PooledConnection] = []
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        #: The requests of ``send_soon`` that wait for a connection, and the tasks that open connections for them.
+        #: The requests that wait for a connection, and the tasks that open connections for them.
         self._queue: deque[_Queued] = deque()
         self._opening: set[asyncio.Task[None]] = set()
         self._connections: dict[PooledConnection, None] = {}
-        #: The TLS session for new connections, and when to replace it, on the loop's clock.
-        self._session: ssl.SSLSession | None = None
-        self._session_due = 0.0
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def request(self, request: bytes, most: int, timeout_s: float, check: Callable[[], None]) -> Reply:
-        """Send a request and return its response. ``check`` is called right before sending, and may raise.
+        """Send a request and return its response. ``check`` is called right before sending, and may raise a MoorageError.
 
-        Raises  ClusterError for no response, a timeout, a response of more than ``most`` bytes or not in HTTP; OSError;
-                what ``check`` raises
+        Raises  ClusterError for no response, a timeout, a response of more than ``most`` bytes or not in HTTP; what ``check``
+                raises
         """
-        loop = asyncio.get_running_loop()
-        connection = self._idle_connection(loop.time()) or await self._acquire(loop)
-        response: asyncio.Future[Reply] = loop.create_future()
-        self._send(connection, request, (_Response(response), 0), most, timeout_s, check, loop)
+        response: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        answers = _Response(response)
+
+        def checked() -> None:
+            if response.done():
+                raise MoorageError("cancelled")
+            check()
+
+        self.send_soon(RequestBatch([request], answers, most, timeout_s, checked, alone=True))
         try:
             return await response
         except asyncio.CancelledError:
-            connection.close()
+            for connection in [one for one in self._connections if one.answers(answers)]:
+                connection.close()
             raise
 
     def send_soon(self, batch: RequestBatch) -> None:
@@ -138,13 +138,7 @@ class ConnectionPool:
         deadline = loop.time() + timeout_s
         requests = [one.batch.requests[at] for one in sent for at in one.which]
         pending = [(one.batch.answers, at) for one in sent for at in one.which]
-        try:
-            connection.send(b"".join(requests), pending, max([one.batch.most for one in sent]), deadline, timeout_s)
-        except OSError as error:
-            connection.close()
-            for one in sent:
-                one.fail(ClusterError(str(error)))
-            return False
+        connection.send(b"".join(requests), pending, max([one.batch.most for one in sent]), deadline, timeout_s)
         self._arm_timer(deadline, loop)
         return True
 
@@ -153,7 +147,7 @@ class ConnectionPool:
         most_now = min(_TOGETHER, 1 + len(self._queue) // self._count)
         sent: list[_Queued] = []
         checked: RequestBatch | None = None
-        while self._queue and len(sent) < most_now:
+        while self._queue and len(sent) < most_now and not (sent and self._queue[0].batch.alone):
             one = self._queue.popleft()
             if one.batch is not checked:
                 try:
@@ -163,46 +157,35 @@ class ConnectionPool:
                     continue
                 checked = one.batch
             sent.append(one)
+            if one.batch.alone:
+                break
         return sent
 
     def _open_for_queue(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open another connection, unless enough are being opened for the waiting requests or the maximum is reached."""
-        if len(self._opening) < min(_OPENING, len(self._queue)) and self._count < _MAX_CONNECTIONS:
+        alone = bool(self._queue) and self._queue[-1].batch.alone
+        most = len(self._queue) if alone else min(_OPENING, len(self._queue))
+        if len(self._opening) < most and self._count < _MAX_CONNECTIONS:
             self._count += 1
             task = loop.create_task(self._open(loop), name="open a connection")
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        fault: OSError | ClusterError | UnicodeError | None = None
         try:
             connection = await self._connect(loop)
         except (OSError, ClusterError, UnicodeError) as error:
-            if not self._count:  # no other connection can send the waiting requests
-                failed, self._queue = self._queue, deque()
-                for one in failed:
-                    one.fail(error if isinstance(error, ClusterError) else ClusterError(str(error) or type(error).__name__))
-            return
-        self._release(connection)
-        if self._queue:
-            self._opening.discard(asyncio.current_task())
-            self._open_for_queue(loop)
-
-    def _send(
-        self, connection: PooledConnection, request: bytes, pending: Pending, most: int, timeout_s: float,
-        check: Callable[[], None], loop: asyncio.AbstractEventLoop,
-    ) -> None:  # fmt: skip
-        try:
-            check()
-            deadline = loop.time() + timeout_s
-            try:
-                connection.send(request, [pending], most, deadline, timeout_s)
-            except BaseException:
-                connection.close()
-                raise
-        except BaseException:
+            fault = error
+        self._opening.discard(asyncio.current_task())
+        if fault is None:
             self._release(connection)
-            raise
-        self._arm_timer(deadline, loop)
+            if self._queue:
+                self._open_for_queue(loop)
+        elif not self._count:  # no other connection can send the waiting requests
+            failed, self._queue = self._queue, deque()
+            for one in failed:
+                one.fail(fault if isinstance(fault, ClusterError) else ClusterError(error_text(fault)))
 
     def close(self) -> None:
         """Close all connections; those in use when their request ends."""
@@ -232,24 +215,6 @@ class ConnectionPool:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    async def _acquire(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
-        queue = self._waiting.append
-        while True:
-            connection = self._idle_connection(loop.time())
-            if connection is not None:
-                return connection
-            if self._count < _MAX_CONNECTIONS:
-                return await self._connect_for_request(loop)
-            turn: asyncio.Future[None] = loop.create_future()
-            queue(turn)
-            queue = self._waiting.appendleft  # a request that lost its turn to another waits at the front
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._wake_waiter()
-                raise
-
     def _idle_connection(self, now: float) -> PooledConnection | None:
         """Return the connection that was idle for the shortest time; close those that were idle for too long."""
         while self._idle:
@@ -259,56 +224,33 @@ class ConnectionPool:
             self._drop(connection)
         return None
 
-    async def _connect_for_request(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
-        self._count += 1
-        try:
-            return await self._connect(loop)
-        except BaseException:
-            if not self._count:  # no other connection serves the queue
-                self._open_for_queue(loop)
-            raise
-
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
         """Return a new connection. The caller has added it to ``_count``; a failure subtracts it."""
         to = self.address
         try:
             async with connecting():
                 _, connection = await loop.create_connection(
-                    lambda: PooledConnection(to.tls, to.server_name, self._session, self._release),
+                    lambda: PooledConnection(self._release),
                     to.host,
                     to.port,
+                    ssl=to.tls,
+                    server_hostname=to.server_name,
                     happy_eyeballs_delay=to.race_s,
                 )
-                try:
-                    await connection.ready
-                except BaseException:
-                    connection.close()
-                    raise
         except BaseException:
             self._count -= 1
-            self._wake_waiter()
             raise
         self._connections[connection] = None
         return connection
 
     def _release(self, connection: PooledConnection) -> None:
-        if connection.usable:
-            self._keep_session(connection)
-            if self._queue and self._send_queued(connection):
-                return
+        if connection.usable and self._queue and self._send_queued(connection):
+            return
         if connection.usable and not self._closed:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             self._drop(connection)
-        self._wake_waiter()
-
-    def _keep_session(self, connection: PooledConnection) -> None:
-        """Keep the TLS session of a connection for new connections. It is complete after a response; copying it takes long."""
-        if connection.used and self.address.tls is not None:
-            now = asyncio.get_running_loop().time()
-            if now >= self._session_due:
-                self._session, self._session_due = connection.session, now + _SESSION_S
 
     def _drop(self, connection: PooledConnection) -> None:
         connection.close()
@@ -316,10 +258,3 @@ class ConnectionPool:
         self._count -= 1
         if self._queue:
             self._open_for_queue(asyncio.get_running_loop())
-
-    def _wake_waiter(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return

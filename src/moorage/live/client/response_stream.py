@@ -10,13 +10,13 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 from moorage.errors import UNREACHABLE, ClusterError
-from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, ChunkedBody, Reply, parse_head, parse_number
+from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, Reply, ResponseParser
 
 #: A response without its body, and the parts of its body.
 Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
@@ -25,7 +25,6 @@ Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
 CONNECT_S: Final = 10.0
 #: How many bytes are read at once.
 _AT_ONCE: Final = 1 << 16
-_END: Final = b"\r\n"
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 #: A dead peer is detected within 45 s, as by kube-scheduler's HTTP/2 pings. Not every system has all of these options.
 _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
@@ -74,6 +73,15 @@ def unreachable(error: OSError) -> ClusterError:
     return ClusterError(f"cannot connect: {os.strerror(number) if number > 0 else error}", reason=UNREACHABLE)
 
 
+def error_text(error: BaseException) -> str:
+    """Return the text of an error of a connection, some of which have none."""
+    if not str(error) and isinstance(error, TimeoutError):
+        return "no answer within the time limit"
+    if not str(error) and isinstance(error, ConnectionResetError):
+        return "the connection ended before it was secured"
+    return str(error) or type(error).__name__
+
+
 def keep_alive(made: socket.socket) -> None:
     """Have the system ask the peer whether it still exists while nothing arrives."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -95,42 +103,45 @@ async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> Async
     try:
         keep_alive(writer.get_extra_info("socket"))
         writer.write(request)
-        try:
-            async with asyncio.timeout(idle_s):
-                head = await _head(reader)
-        except (ValueError, IndexError, asyncio.LimitOverrunError) as error:
-            raise ClusterError(f"the answer is not HTTP: {error}") from None
-        except asyncio.IncompleteReadError:
-            raise ClusterError("Server disconnected") from None
-        yield head, _parts(reader, head.headers, idle_s)
+        body = _Body(reader, idle_s)
+        yield await body.head(), body.parts()
     finally:
         writer.transport.abort()
 
 
-async def _head(reader: asyncio.StreamReader) -> Reply:
-    while True:
-        _, status, phrase, headers = parse_head((await reader.readuntil(_END * 2))[: -len(_END * 2)])
-        if status >= 200:  # 1xx responses only announce the final one
-            return Reply(status, phrase, headers, b"")
+class _Body:
+    """A response that is read part by part."""
 
+    def __init__(self, reader: asyncio.StreamReader, idle_s: float) -> None:
+        self._reader, self._idle_s = reader, idle_s
+        self._parser = ResponseParser(self._completed)
+        self._ended: Reply | None = None
 
-async def _parts(reader: asyncio.StreamReader, headers: Mapping[str, str], idle_s: float) -> AsyncIterator[bytes]:
-    chunks = ChunkedBody() if headers.get("transfer-encoding", "").lower() == "chunked" else None
-    length = headers.get("content-length")
-    left = None if chunks is not None or length is None else parse_number(length, 10)
-    while left != 0 and not (chunks is not None and chunks.ended):
-        async with asyncio.timeout(idle_s):
-            data = await reader.read(_AT_ONCE)
-        if not data:
-            if chunks is None and left is None:
-                return
-            raise ClusterError(CUT_OFF)
-        if chunks is not None:
-            try:
-                data = chunks.taken(data)
-            except ValueError as error:
-                raise ClusterError(f"the answer is not HTTP: {error}") from None
-        elif left is not None:
-            left -= len(data)
-        if data:
-            yield data
+    def _completed(self, reply: Reply, keep_alive: bool) -> None:
+        self._ended = self._ended or reply
+
+    async def head(self) -> Reply:
+        """Return the response without its body."""
+        while (head := self._ended or self._parser.head) is None:
+            if not await self._read():
+                raise ClusterError("Server disconnected")
+        return head._replace(body=b"")
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives."""
+        while self._ended is None:
+            if self._parser.parts:
+                yield self._parser.take()
+            elif not await self._read() and not self._parser.end():
+                raise ClusterError(CUT_OFF)
+        if self._ended.body:
+            yield self._ended.body
+
+    async def _read(self) -> bool:
+        async with asyncio.timeout(self._idle_s):
+            data = await self._reader.read(_AT_ONCE)
+        try:
+            self._parser.feed(data)
+        except ValueError as error:
+            raise ClusterError(f"the answer is not HTTP: {error}") from None
+        return bool(data)

@@ -24,7 +24,7 @@ from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
 from moorage.live.client.exchange import ConnectionPool, RequestBatch
 from moorage.live.client.pooled_connection import Reply, UnsentError
-from moorage.live.client.response_stream import ServerAddress, Stream, open_stream
+from moorage.live.client.response_stream import ServerAddress, Stream, error_text, open_stream
 
 if TYPE_CHECKING:
     from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp
@@ -513,10 +513,4 @@ async def _lines(parts: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
 def _transport_error(what: str, error: BaseException) -> ClusterError:
     """Return the error for a request without a response."""
-    return ClusterError(f"{what}: {_error_text(error)}", reason=error.reason if isinstance(error, ClusterError) else "")
-
-
-def _error_text(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer within the time limit"
-    return str(error) or type(error).__name__
+    return ClusterError(f"{what}: {error_text(error)}", reason=error.reason if isinstance(error, ClusterError) else "")

@@ -29,8 +29,6 @@ from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Stru
 _MOST_PRINTED: Final = 200
 #: Fields reported for one object.
 _MOST_FIELDS: Final = 20
-#: The most parts without unknown fields that are cached.
-_MOST_PARTS: Final = 4096
 _HEAD: Final = {"apiVersion", "kind"}
 #: The depth to which the right place of a misplaced field is searched.
 _MISPLACED_DEPTH: Final = 4
@@ -53,8 +51,6 @@ class FieldCheck:
         self._validation = validation
         self._printed: Counter[str] = Counter()
         self._noted: dict[tuple[str, str], list[str]] = {}
-        #: (type, field, JSON text) of parts without unknown fields. Pods of one template have equal parts.
-        self._clean: set[tuple[str, str, bytes]] = set()
 
     def is_done_with(self, kind: Kind) -> bool:
         """Return True once no object of a kind that an API server printed is checked any more."""
@@ -70,7 +66,7 @@ class FieldCheck:
             if self._printed[kind.slot] > _MOST_PRINTED:
                 return []
         shape = _shape(found.api_version, found.kind)
-        if shape is None or self._is_clean(found, shape):
+        if shape is None:
             return []
         tree = plain_object(found)
         title = f"{kind.name} {_name(tree)}"
@@ -89,37 +85,6 @@ class FieldCheck:
             if len(faults) >= _MOST_FIELDS:
                 break
         return faults
-
-    def _is_clean(self, found: FoundObject, shape: Struct) -> bool:
-        """Return True if the object has no unknown field. Each top-level field is checked once for equal contents."""
-        if isinstance(found.payload, dict):
-            return False
-        try:
-            parts = _PARTS.decode(found.payload)
-        except UNREADABLE:
-            return False
-        for name, text in parts.items():
-            if name not in _HEAD and not self._is_clean_part(shape, name, bytes(text)):
-                return False
-        return True
-
-    def _is_clean_part(self, shape: Struct, name: str, text: bytes) -> bool:
-        field, key = shape.fields.get(name), (shape.name, name, text)
-        if field is None:
-            return False
-        if isinstance(field.type, Scalar) or key in self._clean:
-            return True
-        if name == "metadata" and _is_plain_metadata(text):
-            return True
-        try:
-            clean = next(_unknown(field.type, msgspec.json.decode(text), (name,)), None) is None
-        except UNREADABLE:
-            return False
-        if clean and name != "metadata":  # every object has metadata of its own
-            if len(self._clean) >= _MOST_PARTS:
-                self._clean.clear()
-            self._clean.add(key)
-        return clean
 
     def notes(self) -> list[str]:
         """Return a note for each unknown field that was not a fault."""
@@ -154,36 +119,11 @@ class _Head(msgspec.Struct, frozen=True):
 _HEADS: Final = msgspec.json.Decoder(_Head)
 
 
-class _PlainMetadata(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The metadata of most objects in manifests: fields without fields of their own."""
-
-    name: msgspec.Raw = msgspec.Raw()
-    generate_name: msgspec.Raw = msgspec.Raw()
-    namespace: msgspec.Raw = msgspec.Raw()
-    uid: msgspec.Raw = msgspec.Raw()
-    resource_version: msgspec.Raw = msgspec.Raw()
-    creation_timestamp: msgspec.Raw = msgspec.Raw()
-    labels: msgspec.Raw = msgspec.Raw()
-    annotations: msgspec.Raw = msgspec.Raw()
-
-
-_read_plain_metadata: Final = msgspec.json.Decoder(_PlainMetadata).decode
-_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 @lru_cache(maxsize=256)
 def _shape(api_version: str, kind: str) -> Struct | None:
     group, _, version = api_version.rpartition("/")
     message = message_of(group, version, kind)
     return schema(message) if message in messages() else None
-
-
-def _is_plain_metadata(text: bytes) -> bool:
-    try:
-        _read_plain_metadata(text)
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _name(tree: dict[str, Any]) -> str:

@@ -19,7 +19,6 @@ import msgspec
 
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
-from moorage.cluster.apiserver.http.lists import Lines
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.watch_stream import Stream, open_stream
 from moorage.cluster.apiserver.storage.store import Store
@@ -142,7 +141,7 @@ class VirtualApi:
         await self.network.open(sent)
         try:
             request = HTTPRequest("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
-            stream = open_stream(self.store, request, find_target(sent.path, self.store.kinds), Lines())
+            stream = open_stream(self.store, request, find_target(sent.path, self.store.kinds))
         except ApiError as error:
             raise ClusterError(f"watch {sent.path}: {error}", error.code, error.reason) from None
         pump = asyncio.ensure_future(_pump(stream, link.begin()))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.http.lists import MOST_BYTES, Lines
+from moorage.cluster.apiserver.http.lists import event_parts
 from moorage.cluster.apiserver.http.watch_stream import open_stream
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection, selection
 from moorage.cluster.apiserver.storage.store import Store
@@ -160,9 +160,9 @@ def test_a_list_read_in_pieces_ends_in_the_current_state(there, steps, label):
 # -- streams ------------------------------------------------------------------------------------------------------------
 
 
-def stream_of(store, lines=None, **query):
+def stream_of(store, **query):
     request = HTTPRequest("GET", PATH, {"watch": "1", **query}, "application/json", "", b"", User("x"))
-    return open_stream(store, request, find_target(PATH), lines or Lines())
+    return open_stream(store, request, find_target(PATH))
 
 
 def test_a_stream_that_ends_early_sends_no_bookmark(store):
@@ -212,33 +212,7 @@ def test_a_slow_reader_gets_a_list_and_the_changes_during_it(against_a_server):
     against_a_server(test)
 
 
-def test_an_event_is_encoded_once_for_all_watches_of_a_form(store, monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        "moorage.cluster.apiserver.http.lists.event_line", lambda kind, body, form: made.append(kind) or b"line\n"
-    )
-    lines = Lines()
-    store.create(CONFIG, "default", config())
-    watches = [store.watch(CONFIG, ALL, str(store.version), lambda: None) for _ in range(3)]
-    relabel(store, "web", "x")
-    shown = [lines.of(seen, "", "application/json") for watch in watches for seen in watch.take()]
-    assert (made, shown) == (["MODIFIED"], [(b"line\n",)] * 3)
-    for form, encoding in (("PartialObjectMetadata", "application/json"), ("", "application/vnd.kubernetes.protobuf")):
-        for _ in range(2):
-            (seen,) = store.watch(CONFIG, ALL, str(store.version - 1), lambda: None).take()
-            lines.of(seen, form, encoding)
-    assert len(made) == 3
-
-
-def test_the_size_of_encoded_events_is_limited():
-    lines = Lines()
-    for version in range(100):
-        lines.kept((version, "ADDED", "", ""), lambda: b"x" * 100_000)
-    assert 0 <= MOST_BYTES - sum(map(len, lines._cache.values())) < 100_000
-    assert list(lines._cache)[-1][0] == 99
-
-
 def test_a_large_object_is_sent_without_a_copy(store):
     store.create(CONFIG, "default", config(size=200_000))
     (seen,) = store.watch(CONFIG, ALL, "", lambda: None).take()
-    assert any(part is seen.held.body for part in Lines().of(seen, "", "application/json"))
+    assert any(part is seen.held.body for part in event_parts(seen, "", "application/json"))

@@ -94,7 +94,6 @@ class _Entry:
 
 
 _Managed = dict[FieldManager, _Entry]
-_Outline = tuple[tuple[str, Any], ...]
 
 
 def manager_of(given: str, user_agent: str) -> str:
@@ -206,51 +205,10 @@ def _not_ignored(changed: Differences, ignored: FieldSet) -> Differences:
     return Differences(*(without(one, ignored) for one in changed)) if ignored else changed
 
 
-#: Cached fields of new objects by schema and outline. The value holds the schema, so that its id is not reused.
-_CREATED_FIELDS: Final[dict[tuple[int, tuple[str, ...], _Outline], tuple[Struct, FieldSet]]] = {}
-_MAX_OUTLINES: Final = 256
-_MAX_OUTLINE_FIELDS: Final = 64
-
-
 def _fields_of_new(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
-    """Return the fields that the creator of an object manages. The result is cached and shared, so it must not be modified."""
-    outline = _outline(new)
-    if outline is None:
-        return _computed_fields(shape, new, ignored)
-    key = (id(shape), tuple(ignored), outline)
-    held = _CREATED_FIELDS.get(key)  # one lookup, as another thread may clear the cache in between
-    if held is None:
-        held = shape, _computed_fields(shape, new, ignored)
-        if len(_CREATED_FIELDS) >= _MAX_OUTLINES:
-            _CREATED_FIELDS.clear()
-        _CREATED_FIELDS[key] = held
-    return held[1]
-
-
-def _computed_fields(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
+    """Return the fields that the creator of an object manages."""
     changed = _not_ignored(compare(shape, {"metadata": {}}, _bare(new)), ignored)
     return difference(union(changed.added, changed.modified), _STRIPPED)
-
-
-def _outline(document: Mapping[str, Any]) -> _Outline | None:
-    """Return what determines the managed fields of a new object: field names, and which values are empty.
-
-    None if the object contains lists, whose items matter, or is too large to cache.
-    """
-    made: list[tuple[str, Any]] = []
-    if len(document) > _MAX_OUTLINE_FIELDS:
-        return None
-    for name, value in document.items():
-        if isinstance(value, dict):
-            inner = _outline(value)
-            if inner is None:
-                return None
-            made.append((name, inner))
-        elif isinstance(value, list):
-            return None
-        else:
-            made.append((name, True if value else type(value).__name__))
-    return tuple(made)
 
 
 def _update(managed: _Managed, changed: Differences, manager: FieldManager, now: str) -> None:

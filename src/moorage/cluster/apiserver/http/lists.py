@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -349,47 +347,15 @@ def starts_with_list(request: HTTPRequest) -> bool:
     return request.query.get("resourceVersion", "") in {"", "0"}
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
-# Encoded watch events, shared by all watches that use the same representation.
-
-#: Maximum total size in bytes of cached events.
-MOST_BYTES: Final = 4 << 20
+# -- watch events ------------------------------------------------------------------------------------------------------
 
 
-class Lines:
-    """A cache of recently encoded events, shared by all watches of a server."""
-
-    def __init__(self) -> None:
-        self._cache: OrderedDict[tuple[int, str, str, str], bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()  # large events are encoded in the worker
-
-    def of(self, event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
-        """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata."""
-        if event.listed and len(event.held.body) <= PIECE:
-            return (_line(event, form, encoding),)  # not cached: watches rarely list the same version
-        key = event.version, event.type, form, encoding
-        line = self._cache.get(key)
-        if line is not None:
-            return (line,)
-        body = event.held.body
-        if len(body) > PIECE and encoding == JSON and not form.startswith("Partial") and event.held.version == event.version:
-            return _head(event.type), body, _TAIL  # large objects are not copied
-        return (self._keep(key, _line(event, form, encoding)),)
-
-    def kept(self, key: tuple[int, str, str, str], make: Callable[[], bytes]) -> bytes:
-        """Return the cached line of a version, event type, form and encoding, or make and cache it."""
-        line = self._cache.get(key)
-        return self._keep(key, make()) if line is None else line
-
-    def _keep(self, key: tuple[int, str, str, str], line: bytes) -> bytes:
-        size = len(line)
-        with self._lock:
-            if self._cache.setdefault(key, line) is line:
-                self._bytes += size
-            while self._bytes > MOST_BYTES:
-                self._bytes -= len(self._cache.popitem(last=False)[1])
-        return line
+def event_parts(event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
+    """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata."""
+    body = event.held.body
+    if len(body) > PIECE and encoding == JSON and not form.startswith("Partial") and event.held.version == event.version:
+        return _head(event.type), body, _TAIL  # large objects are not copied
+    return (_line(event, form, encoding),)
 
 
 def _line(event: WatchedObject, form: str, encoding: str) -> bytes:

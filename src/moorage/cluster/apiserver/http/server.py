@@ -143,7 +143,6 @@ class Front:
         self.seats = Seats(limits)
         self.meter = RequestMetrics()
         self._streams: set[Stream] = set()
-        self._lines = lists.Lines()
         self._worker = worker
         self._site = site
         if site is not None:
@@ -335,7 +334,7 @@ class Front:
         api_request = await _read(request, user, self.limits.client_s)
         if not is_watch(api_request, target):
             return await self._send(request, user, await self._serve(api_request, target))
-        stream = open_stream(self.store, api_request, target, self._lines)
+        stream = open_stream(self.store, api_request, target)
         headers = CIMultiDict({"Content-Type": stream.media_type, **HEADERS})
         for warning in warning_headers([text] if (text := deprecation_warning(target)) else []):
             headers.add("Warning", warning)

@@ -50,9 +50,8 @@ class Stream:
     last one, so a client that does not read delays only its own watch, which holds no more than one item.
     """
 
-    def __init__(self, store: Store, target: Target, request: HTTPRequest, lines: lists.Lines) -> None:
+    def __init__(self, store: Store, target: Target, request: HTTPRequest) -> None:
         self._store = store
-        self._lines = lines
         self._kind = target.kind
         self._form, self._encoding = accepted(request.accept, streams=True)
         self._include = included(request.query.get("includeObject", ""))
@@ -144,7 +143,7 @@ class Stream:
             if self._form == "Table":
                 yield self._row(event)
             else:
-                yield from self._lines.of(event, self._form, self._encoding)
+                yield from lists.event_parts(event, self._form, self._encoding)
         if bookmark:
             yield bookmark
 
@@ -152,17 +151,10 @@ class Stream:
         """Return an event with a table row. The first one includes the column definitions."""
         now, heading = self._store.clock(), not self._has_sent_columns
         self._has_sent_columns = True
-
-        def make() -> bytes:
-            document = event.record.document()
-            shown = table(self._kind, [document], now, self._include, heading=heading)
-            shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
-            return self._line(event.type, msgspec.json.encode(shown))
-
-        if event.listed and len(event.held.body) <= lists.PIECE:
-            return make()
-        # The row shows the object's age in seconds.
-        return self._lines.kept((event.version, event.type, f"{self._include} {heading} {int(now)}", self._encoding), make)
+        document = event.record.document()
+        shown = table(self._kind, [document], now, self._include, heading=heading)
+        shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
+        return self._line(event.type, msgspec.json.encode(shown))
 
     def _bookmark_if_due(self, annotations: dict[str, str]) -> bytes:
         """Return a bookmark if the client requested bookmarks and has received all events so far, else b""."""
@@ -189,8 +181,8 @@ class Stream:
         return lists.event_line(kind, body, self._encoding)
 
 
-def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget, lines: lists.Lines) -> Stream:
-    """Return the stream of a watch request. ``lines`` is the cache that streams share.
+def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget) -> Stream:
+    """Return the stream of a watch request.
 
     Raises  ApiError 400 or 504 for an invalid or future version, 422 for contradictory parameters
     """
@@ -199,4 +191,4 @@ def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarge
     if "watch" not in target.kind.verbs:
         raise not_allowed()
     lists.check_list(request, is_watch=True)
-    return Stream(store, target, request, lines)
+    return Stream(store, target, request)

@@ -13,7 +13,6 @@ import aiohttp
 
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
-from moorage.cluster.apiserver.http.lists import Lines
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.server_documents import check_route
 from moorage.cluster.apiserver.http.watch_stream import open_stream
@@ -83,9 +82,8 @@ class StoreWire:
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
-        stream = open_stream(
-            self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path, self._store.kinds), Lines()
-        )
+        request = self._request("GET", path, {**query, "watch": "true"})
+        stream = open_stream(self._store, request, find_target(path, self._store.kinds))
         try:
             yield _events(b"".join(parts) async for parts in stream)
         finally:

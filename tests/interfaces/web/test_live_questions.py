@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 expect.set_options(timeout=20_000)
 
-DRAIN = ("drain", "--ignore-daemonsets", "--force", "--edit=node/general-a2 labels.disk=ssd", "--", "general-a1")
+DRAIN = ("drain", "--force", "--ignore-daemonsets", "--edit=node/general-a2 labels.disk=ssd", "--", "general-a1")
 
 
 @pytest.fixture

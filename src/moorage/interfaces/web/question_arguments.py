@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.process import BaseProcess
@@ -25,6 +26,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from moorage.basis import table_of
 from moorage.basis.printable import clip
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request
 
@@ -130,17 +132,21 @@ def arguments_of(body: QuestionBody) -> Arguments:
     """
     fields = dict(body.question)
     changes = [*fields.pop("changes", []), *body.changes]
-    found = next((one for one in _QUESTIONS if one.name in fields), None)
-    if found is None or (body.kind and body.kind != found.kind):
-        named = ", ".join(f"{one.kind} ({one.name})" for one in _QUESTIONS)
+    table = _questions().items()
+    known = [(field, command, one) for part in ("fields", "also") for command, one in table for field in one.get(part, ())]
+    found = next(((command, one) for field, command, one in known if field in fields), None)
+    if found is None or (body.kind and body.kind != found[1]["kind"]):
+        named = ", ".join(f"{one['kind']} ({field})" for field, _, one in known)
         raise bad_request(f"question: has no field of a known question, or of another kind; known: {named}")
+    command, question = found
     reader = _Reader(fields)
-    found.read(reader)
-    if found.command in _SEARCHING:
+    _read(command, question, reader)
+    if command in _SEARCHING:
         reader.number("timeLimitSeconds", "time-limit", 0.1, 50, float)
     reader.finish()
     seed = () if body.seed is None else (f"--seed={body.seed}",)
-    words = (found.command, *reader.options, *seed, *_changes(changes), "--", *reader.positional)
+    options = sorted(reader.options, key=lambda option: option.partition("=")[0])
+    words = (command, *options, *seed, *_changes(changes), "--", *reader.positional)
     return Arguments(words, reader.files)
 
 
@@ -186,10 +192,6 @@ def _explain(reader: _Reader) -> None:
     every, by_cause = reader.take("all", bool, False), reader.take("byCause", bool, False)
     if every or not named:
         reader.options.append("--pending" if by_cause else "--all")
-    reader.text("may", "may")
-    reader.number("alternatives", "alternatives", 0, 20)
-    reader.number("probes", "probes", 0, 2000)
-    reader.flag("withQueue", "with-queue")
 
 
 def _capacity(reader: _Reader) -> None:
@@ -204,15 +206,9 @@ def _capacity(reader: _Reader) -> None:
         reader.positional.append(",".join(f"{name}={count}" for name, count in numbers.items()))
     else:
         reader.positional += named
-    reader.number("limit", "limit", 0, 1_000_000)
-    reader.number("seeds", "seeds", 1, 100)
-    reader.flag("replicas", "replicas")
-    reader.flag("preempt", "preempt")
-    reader.text("pending", "pending")
-    if not reader.take("quota", bool, True):
-        reader.options.append("--no-quota")
-    if not reader.take("gains", bool, True):
-        reader.options.append("--no-gains")
+    for name in ("quota", "gains"):
+        if not reader.take(name, bool, True):
+            reader.options.append(f"--no-{name}")
 
 
 def _plan(reader: _Reader) -> None:
@@ -220,10 +216,6 @@ def _plan(reader: _Reader) -> None:
     types = reader.take("types", list[dict[str, Any]], [])
     if types:
         reader.options.append(f"--types={reader.file('types.yaml', types)}")
-    reader.flag("consolidate", "consolidate")
-    reader.flag("buy", "buy")
-    reader.text("objective", "objective")
-    reader.text("autoscaler", "autoscaler")
     for name, given in reader.take("flags", dict[str, bool], {}).items():
         if name not in {"delete_emptydir_data", "force"}:
             raise bad_request(f"question.flags: unknown flag {name!r}")
@@ -231,21 +223,8 @@ def _plan(reader: _Reader) -> None:
     reader.options += [f"--pods={_reference('pods', name)}" for name in reader.texts("pods")]
 
 
-def _drain(reader: _Reader) -> None:
-    reader.positional += reader.texts("drain")
-    for name in ("ignore_daemonsets", "delete_emptydir_data", "force", "disable_eviction", "together", "find_order"):
-        reader.flag(name, name.replace("_", "-"))
-    reader.flag("returns", "return")
-    reader.number("surge", "surge", 0, 1000)
-    reader.number("grace_period", "grace-period", -1, 86_400)
-    reader.number("skip_wait_for_delete_timeout", "skip-wait-for-delete-timeout", 0, 86_400)
-    for name in ("timeout", "ready_after", "pod_selector"):
-        reader.text(name, name.replace("_", "-"))
-
-
 def _fail(reader: _Reader) -> None:
     named = reader.texts("fail")
-    reader.text("mode", "mode")
     zone = reader.take("zone", str, "")
     if zone:
         reader.options.append(f"--zone={_checked('zone', zone)}")
@@ -253,60 +232,20 @@ def _fail(reader: _Reader) -> None:
         reader.positional += named
 
 
-def _survive(reader: _Reader) -> None:
-    reader.text("survive", "over")
-    reader.number("depth", "depth", 1, 2)
-    reader.number("probes", "probes", 0, 2000)
-    reader.text("spare", "spare")
-
-
 def _compare(reader: _Reader) -> None:
-    with reader.fields_of("compare") as inner:
-        for side in ("a", "b"):
-            if config := inner.take(side, str | dict[str, Any], ""):
-                inner.options.append(f"--{side}={inner.file(f'{side}.yaml', config)}")
-            inner.text(f"{side}Release", f"{side}-release")
-        inner.flag("replaceAll", "replace-all")
-        inner.flag("allNodes", "all-nodes")
-        inner.flag("strict", "strict")
-        inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
-        inner.number("seeds", "seeds", 1, 100)
-
-
-def _report(reader: _Reader) -> None:
-    with reader.fields_of("report") as inner:
-        inner.flag("allNodes", "all-nodes")
-        inner.number("byEngine", "by-engine", 0, 20)
-
-
-def _filed(field: str, name: str, option: str = "") -> Callable[[_Reader], None]:
-    """Return what reads a field with the content of a file, for an option or as an argument."""
-
-    def read(reader: _Reader) -> None:
-        given = reader.file(name, reader.take(field, str | dict[str, Any], ""))
-        (reader.options if option else reader.positional).append(f"--{option}={given}" if option else given)
-
-    return read
-
-
-def _deschedule(reader: _Reader) -> None:
-    _filed("deschedule", "policy.yaml", "policy")(reader)
-    reader.number("cycles", "cycles", 1, 100)
+    for side in ("a", "b"):
+        if config := reader.take(side, str | dict[str, Any], ""):
+            reader.options.append(f"--{side}={reader.file(f'{side}.yaml', config)}")
 
 
 def _simulate(reader: _Reader) -> None:
-    with reader.fields_of("simulate") as inner:
-        inner.text("namespace", "namespace")
-        inner.text("selector", "selector")
-        inner.options += [f"--fail-on={gate}" for gate in inner.texts("failOn")]
-        if pools := inner.take("pools", str | list[Any], ""):
-            inner.options.append(f"--autoscale={inner.file('pools.yaml', pools)}")
-        elif autoscaler := inner.take("autoscaler", Literal["karpenter", "cluster-autoscaler"], ""):
-            inner.options += [f"--autoscale={autoscaler}", f"--record={RUN}"]
-            if types := inner.take("instanceTypes", str | list[Any] | dict[str, Any], ""):
-                inner.options.append(f"{TYPES_OPTION}{inner.file(TYPES, types)}")
-            inner.number("spotInterruptions", "spot-interruptions", 0, 3600, float)
-        inner.number("until", "until", 0, 10_000_000, float)
+    if pools := reader.take("pools", str | list[Any], ""):
+        reader.options.append(f"--autoscale={reader.file('pools.yaml', pools)}")
+    elif autoscaler := reader.take("autoscaler", Literal["karpenter", "cluster-autoscaler"], ""):
+        reader.options += [f"--autoscale={autoscaler}", f"--record={RUN}"]
+        if types := reader.take("instanceTypes", str | list[Any] | dict[str, Any], ""):
+            reader.options.append(f"{TYPES_OPTION}{reader.file(TYPES, types)}")
+        reader.number("spotInterruptions", "spot-interruptions", 0, 3600, float)
 
 
 def _sweep(reader: _Reader) -> None:
@@ -323,6 +262,12 @@ def _sweep(reader: _Reader) -> None:
 _GRID: Final = frozenset(
     {"configs", "releases", "parameters", "seeds", "metrics", "against", "replaceAll", "allNodes", "prices"}
 )
+#: What reads fields of a command that are no plain options.
+_OTHERS: Final[Mapping[str, Callable[[_Reader], None]]] = {
+    "explain": _explain, "capacity": _capacity, "plan": _plan, "fail": _fail, "compare": _compare, "simulate": _simulate,
+    "sweep": _sweep,
+}  # fmt: skip
+_WORD: Final = re.compile("_|(?=[A-Z])")
 
 
 def _reference(field: str, name: str) -> str:
@@ -332,35 +277,44 @@ def _reference(field: str, name: str) -> str:
     return name
 
 
-class _Question(NamedTuple):
-    name: str
-    kind: str
-    command: str
-    read: Callable[[_Reader], None]
+@cache
+def _questions() -> Mapping[str, Any]:
+    """Return the questions by their commands, see ``questions.toml``."""
+    return table_of("moorage.interfaces.web", "questions.toml")
 
 
-_QUESTIONS: Final = (
-    _Question("explain", "Explanation", "explain", _explain),
-    _Question("capacity", "Capacity", "capacity", _capacity),
-    _Question("template", "Capacity", "capacity", _capacity),
-    _Question("numbers", "Capacity", "capacity", _capacity),
-    _Question("plan", "NodePlan", "plan", _plan),
-    _Question("types", "NodePlan", "plan", _plan),
-    _Question("drain", "DrainReport", "drain", _drain),
-    _Question("cordon", "DrainReport", "cordon", lambda reader: reader.positional.extend(reader.texts("cordon"))),
-    _Question("fail", "Survival", "fail", _fail),
-    _Question("survive", "Survival", "survive", _survive),
-    _Question("compare", "Comparison", "compare", _compare),
-    _Question("check", "PolicyReport", "check", _filed("check", "policy.yaml", "policy")),
-    _Question("deschedule", "DescheduleReport", "deschedule", _deschedule),
-    _Question("rightsize", "RightsizeReport", "rightsize", _filed("rightsize", "usage.txt", "usage")),
-    _Question("simulate", "Simulation", "simulate", _simulate),
-    _Question("sweep", "Sweep", "sweep", _sweep),
-    _Question("configuration", "Configuration", "config", _filed("configuration", "configuration.yaml")),
-    _Question("report", "Overview", "report", _report),
-    _Question("pods", "Explanation", "explain", _explain),
-    _Question("all", "Explanation", "explain", _explain),
-)
+def _read(command: str, question: Mapping[str, Any], reader: _Reader) -> None:
+    if "inside" in question:
+        with reader.fields_of(question["inside"]) as inner:
+            _read_options(command, question, inner)
+    else:
+        _read_options(command, question, reader)
+
+
+def _read_options(command: str, question: Mapping[str, Any], reader: _Reader) -> None:
+    if command in _OTHERS:
+        _OTHERS[command](reader)
+    if "names" in question:
+        reader.positional += reader.texts(question["names"])
+    for field, name, *option in question.get("files", ()):
+        given = reader.file(name, reader.take(field, str | dict[str, Any], ""))
+        (reader.options if option else reader.positional).append(f"--{option[0]}={given}" if option else given)
+    for given in question.get("flags", ()):
+        reader.flag(*_field_and_option(given))
+    for given in question.get("texts", ()):
+        reader.text(*_field_and_option(given))
+    for given in question.get("lists", ()):
+        field, option = _field_and_option(given)
+        reader.options += [f"--{option}={one}" for one in reader.texts(field)]
+    for given, (least, most) in question.get("numbers", {}).items():
+        form = float if isinstance(most, float) else int
+        reader.number(*_field_and_option(given), least, most, form)
+
+
+def _field_and_option(given: str) -> tuple[str, str]:
+    """Return the name of a field and its option: ``failOn`` is ``--fail-on``, ``returns:return`` is ``--return``."""
+    field, _, option = given.partition(":")
+    return field, option or "-".join(_WORD.split(field)).lower()
 
 
 # -- question processes ------------------------------------------------------------------------------------------------

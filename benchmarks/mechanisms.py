@@ -64,7 +64,6 @@ MECHANISMS: Final[Mapping[str, Replacement]] = {
     "summed-places": Replacement("cycle.ring_totals:RingTotals", summed_places=_none),
     "tied-places": Replacement("cycle.top_places:TopPlaces", _find=_none),
     "domains": Replacement("cycle.domain_verdicts:ByDomain", closed=_none),
-    "narrowing": Replacement("cycle.pinned_pods:NarrowLook", concerns=_none),
     "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", row_of_node=_none),
     "usage": Replacement("state.view:AllRows", usage=_none),
     "distinct-rooms": Replacement("state.distinct_rooms:DistinctRooms", find=_none),

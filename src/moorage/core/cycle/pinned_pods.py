@@ -11,10 +11,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from moorage.core.cycle.decision import Quick
 from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.framework.answer_forms import Pins
-from moorage.framework.plugin_runner import ask, refused_rows, run_pre_filter
+from moorage.framework.plugin_runner import ask
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
@@ -158,51 +157,3 @@ class PinnedPods(Generic[C]):
 def _sign(step: Step, pod: PodInfo) -> Any:
     signature = step.reuse.signature
     return None if signature is None else ask(Step(step.name, step.plugin, signature), "signature", pod)
-
-
-#: The largest number of named nodes that is decided here.
-_FEW: Final = 8
-
-
-class NarrowLook:
-    """Decides for the pods of one profile that name few nodes."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._filters = [(step, step.single) for step in profile.at("filter")]
-        forms = (step.reuse.narrows_to for step in profile.at("preFilter"))
-        self._narrows = [narrows_to for narrows_to in forms if narrows_to is not None]
-
-    def concerns(self, pod: PodInfo) -> bool:
-        """Return whether a plugin narrows the search to at most ``_FEW`` nodes."""
-        for narrows_to in self._narrows:
-            names = narrows_to(pod)
-            if names is not None and len(names) <= _FEW:
-                return True
-        return False
-
-    def pick(self, pod: PodInfo, snapshot: Snapshot) -> Quick | None:
-        """Decide for the only feasible row; None if there are none or several."""
-        found = run_pre_filter(self._profile, pod, snapshot)
-        if found.refused is not None or found.nodes is None:
-            return None
-        row_of = snapshot.table.row_of
-        rows = [row_of[name] for name in found.nodes if name in row_of]
-        feasible = [row for row in rows if self._fits(row, found, pod, snapshot)]
-        return Quick(feasible[0], 1, found, len(rows)) if len(feasible) == 1 else None
-
-    def _fits(self, row: int, found: PreFiltered, pod: PodInfo, snapshot: Snapshot) -> bool:
-        nodes, skipped, states = snapshot.nodes, found.skipped, found.states
-        node = nodes.one(row)
-        for step, single in self._filters:
-            if step.name in skipped:
-                continue
-            state = states.get(step.name, pod)
-            if single is not None:
-                if ask(single, "filter", state, node) is not None:
-                    return False
-                continue
-            refused = refused_rows(step, state, nodes.at(row))
-            if refused is not None and refused[0]:
-                return False
-        return True

@@ -17,7 +17,7 @@ from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.one_look import OneLook
-from moorage.core.cycle.pinned_pods import NarrowLook, PinnedPods
+from moorage.core.cycle.pinned_pods import PinnedPods
 from moorage.core.cycle.pod_signatures import GROUPS, Recent, ShapeRoute, Signed, Signer
 from moorage.core.cycle.sheet import Sheet
 from moorage.core.preemption.what_if import Nominated
@@ -90,7 +90,9 @@ class Sheets:
         self._columns = Columns()
         self._splits: dict[tuple[frozenset[str], frozenset[str]], tuple[Steps, Steps, frozenset[str]]] = {}
         self._by_domain = ByDomain(profile)
-        self._narrow = NarrowLook(profile)
+        forms = [step.reuse.narrows_to for step in profile.at("preFilter")]
+        #: What names the nodes that PreFilter plugins narrow the search to.
+        self._narrowing = [form for form in forms if form is not None]
         self._routes: dict[bytes, ShapeRoute[Sheet]] = {}
         #: The routes by ``id()`` of the spec and labels of the first pod of a shape, which the route keeps in memory.
         self._by_parts: dict[tuple[int, int], ShapeRoute[Sheet]] = {}
@@ -102,14 +104,9 @@ class Sheets:
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Decide like ``decide_by_keys``. A pod of a shape that was decided before is not signed again."""
-        if pod.spec.affinity is not None:
-            if nominated and self._narrow.concerns(pod):
-                return None
-            pinned = self._pinned.row_of_node(pod, snapshot) if self._pays else None
-            if pinned is not None:
-                return Quick(pinned[0], 1, pinned[1], 1)
-            if self._narrow.concerns(pod):
-                return self._narrow.pick(pod, snapshot) if self._pays else None
+        if pod.spec.affinity is not None and self._names_nodes(pod):
+            pinned = None if nominated or not self._pays else self._pinned.row_of_node(pod, snapshot)
+            return None if pinned is None else Quick(pinned[0], 1, pinned[1], 1)
         route = self._by_parts.get(_parts_of(pod))
         if route is None or not route.suits(pod):
             shape = pod.shape()
@@ -140,7 +137,7 @@ class Sheets:
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod has no sheet."""
-        if not self._pays or not len(snapshot.table) or (pod.spec.affinity is not None and self._narrow.concerns(pod)):
+        if not self._pays or not len(snapshot.table) or (pod.spec.affinity is not None and self._names_nodes(pod)):
             return None
         try:
             return self._feasible(pod, snapshot)
@@ -206,10 +203,8 @@ class Sheets:
     ) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
         self._decided = None
-        if not self._pays:
+        if not self._pays or self._names_nodes(pod):
             return None
-        if self._narrow.concerns(pod):
-            return None if nominated else self._narrow.pick(pod, snapshot)
         signed = self._sign(pod, snapshot, shape)
         if signed is None:
             return None
@@ -237,6 +232,10 @@ class Sheets:
             signed.was_used = True  # most shapes come once, and leave nothing behind
         quick: Quick | None = look.pick(pod.uid, self._on_nodes(signed, pod, snapshot), snapshot, seed)
         return quick
+
+    def _names_nodes(self, pod: PodInfo) -> bool:
+        """Return whether a plugin narrows the search to some nodes: then the full path looks at these alone."""
+        return any(names(pod) is not None for names in self._narrowing)
 
     def _sign(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None) -> Signed | None:
         """Return a pod's keys; None if a signature cannot be hashed."""

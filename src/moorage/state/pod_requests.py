@@ -193,8 +193,6 @@ def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _As
 def _summed(
     containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked
 ) -> PodRequests:
-    if len(containers) == 1 and not init and not level and not overhead:
-        return _of_one(containers[0])
     total = _total(containers, init, level, overhead, {})
     # With pod-level requests, a default applies only to a resource that neither the pod nor any container requests.
     missing = {name: count for name, count in _DEFAULTS.items() if not level or name not in total}
@@ -203,7 +201,7 @@ def _summed(
     filled = _total(containers, init, level, overhead, needed) if needed else total
     requests = {name: _units(name, count) for name, count in total.items() if is_counted(name)}
     cpu, memory = (_units(name, filled.get(name, 0)) for name in _DEFAULTS)
-    return PodRequests(requests, cpu, memory, _key(requests))
+    return PodRequests(requests, cpu, memory, tuple(chain.from_iterable(sorted(requests.items()))))
 
 
 @lru_cache(maxsize=1024)
@@ -211,19 +209,6 @@ def _of_usual(cpu: int, memory: int) -> PodRequests:
     """Return the sum for a pod whose containers all request CPU and memory and nothing else, in thousandths together."""
     milli, size = _units("cpu", cpu), _units("memory", memory)
     return PodRequests({"cpu": milli, "memory": size}, milli, size, ("cpu", milli, "memory", size))
-
-
-def _key(requests: Mapping[str, int]) -> tuple[str | int, ...]:
-    return tuple(chain.from_iterable(sorted(requests.items())))
-
-
-def _of_one(asked: _Asked) -> PodRequests:
-    """Return the sum for a pod of one container, as most are."""
-    requests = {name: _units(name, _milli(quantity)) for name, quantity in asked}
-    if not all(map(is_counted, requests)):
-        requests = {name: count for name, count in requests.items() if is_counted(name)}
-    cpu, memory = requests.get("cpu", DEFAULT_CPU_MILLI), requests.get("memory", DEFAULT_MEMORY)
-    return PodRequests(requests, cpu, memory, _key(requests))
 
 
 def _total(

@@ -55,7 +55,7 @@ def _sign_without_idle(signer: Any, *given: object) -> None:
 
 #: The mechanism → what switches it off.
 MECHANISMS: Final[Mapping[str, Replacement]] = {
-    "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none, find_after=_none),
+    "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
     "sheets": Replacement("cycle.cycle:Cycle", at_once=_none, _by_class=_none),
     "runs": Replacement("cycle.sheets:Sheets", route_of=_none),
     "one-look": Replacement("cycle.sheets:Sheets", _look_once=_none),

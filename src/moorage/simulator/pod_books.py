@@ -376,7 +376,7 @@ class FastPlacements(PodBooks):
         while not self._waiting_work and not state.outbox and not scheduler.waits_for_extenders:
             state.now = now = self.now
             cycle, facts = scheduler.cycle, state.facts
-            found = lane.find_after(before, cycle, now)
+            found = lane.find(cycle, now, before)
             if isinstance(found, PodRun):
                 yield from self._place_copies(found)
                 before, facts = None, found.facts

@@ -1,17 +1,17 @@
-"""Pods that each name one node and are otherwise equal, such as the pods of a DaemonSet: they share one pod class.
+"""Pods that each name one node and are otherwise equal, such as the pods of a DaemonSet: they share one sheet.
 
-Their shapes differ in the name of the node alone. The class is that of the first such pod without the name. Each pod looks up
-the verdict of the class for its node. It can be placed there or nowhere, so it needs no scores.
+Their shapes differ in the name of the node alone. The sheet is that of the first such pod without the name. Each pod looks up
+the verdict of the sheet on its node. It can be placed there or nowhere, so it needs no scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from moorage.core.cycle.pod_signatures import ShapeRoute
+from moorage.core.cycle.sheet import ShapeRoute, Sheet
 from moorage.framework.answer_forms import Pins
 from moorage.framework.plugin_runner import ask
 from moorage.framework.post_filter import PreFiltered
@@ -20,42 +20,30 @@ from moorage.framework.reuse import Scope
 from moorage.state.view import PodInfo, Snapshot
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-#: Shapes whose class is kept; all are dropped when there are more.
+#: Shapes whose sheet is kept; all are dropped when there are more.
 _KEPT: Final = 1024
-#: A class is computed over all nodes, which pays only for many pods. It is computed after this many pods, plus one for each
+#: A sheet is computed over all nodes, which pays only for many pods. It is computed after this many pods, plus one for each
 #: ``_NODES_FOR_ONE`` nodes.
 _FIRST_FEW: Final = 4
 _NODES_FOR_ONE: Final = 256
-#: After a search that found no class, this many pods are decided before the next search.
+#: After a search that found no sheet, this many pods are decided before the next search.
 _IN_VAIN: Final = 1000
 #: The package of the built-in plugins. Only the one that has ``pins`` reads the node that a pod names.
 _OWN: Final = "moorage."
 
 
-class JudgesRows(Protocol):
-    """The members of a pod class that this module uses."""
+class _Kept:
+    """The sheet of pods that differ only in the node they name.
 
-    @property
-    def is_for_all(self) -> bool: ...
-    def follows(self, pod: PodInfo, snapshot: Snapshot) -> bool: ...
-    def admits(self, row: int, pod: PodInfo, snapshot: Snapshot) -> PreFiltered | None: ...
-
-
-C = TypeVar("C", bound=JudgesRows)
-
-
-class _Kept(Generic[C]):
-    """The class of pods that differ only in the node they name.
-
-    ``first`` is one of them, without the name. ``without`` counts the pods that were decided while there was no class; None if
-    they cannot share a class.
+    ``first`` is one of them, without the name. ``without`` counts the pods that were decided while there was no sheet; None if
+    they cannot share a sheet.
     """
 
     __slots__ = ("facts", "facts_known", "first", "route", "without")
 
     def __init__(self, first: PodInfo) -> None:
         self.first = first
-        self.route: ShapeRoute[C] | None = None
+        self.route: ShapeRoute | None = None
         self.without: int | None = 0
         self.facts: dict[str, Any] = {}
         self.facts_known = 0
@@ -68,25 +56,25 @@ class _Kept(Generic[C]):
         pod.__dict__.update(self.facts)
 
 
-class PinnedPods(Generic[C]):
-    """``route_of`` finds a pod's class, or None; ``is_current`` returns whether a route still leads to a class in use."""
+class PinnedPods:
+    """``route_of`` finds the route to a pod's sheet, or None; ``is_current`` returns whether the sheet is still in use."""
 
     def __init__(
         self,
         profile: Profile,
-        route_of: Callable[[PodInfo, Snapshot], ShapeRoute[C] | None],
-        is_current: Callable[[ShapeRoute[C], Snapshot], bool],
+        route_of: Callable[[PodInfo, Snapshot], ShapeRoute | None],
+        is_current: Callable[[ShapeRoute, Snapshot], bool],
     ) -> None:
         self._route_of = route_of
         self._is_current = is_current
         self._profile = profile
-        self._known: dict[tuple[bytes, bytes], _Kept[C]] = {}
+        self._known: dict[tuple[bytes, bytes], _Kept] = {}
         steps = {step.name: step for point in ("preFilter", "filter") for step in profile.at(point)}
         narrowing = [step for step in profile.at("preFilter") if step.reuse.narrows_to is not None]
         foreign = [step for step in steps.values() if not type(step.plugin).__module__.startswith(_OWN)]
         idle = any(step.reuse.idle is not None for step in foreign)
         self._step = narrowing[0] if len(narrowing) == 1 and not idle else None
-        #: The plugins whose answers a class caches. Plugins of a wider scope are idle for a class that ``is_for_all``.
+        #: The plugins whose answers a sheet keeps. Plugins of a wider scope are idle for a sheet that ``is_for_all``.
         kept = [step for step in steps.values() if step.reuse.scope <= Scope.NODE_PODS]
         self._others = [step for step in kept if self._step is None or step.name != self._step.name]
         #: The out-of-tree plugins among them, which may read the name, so their signatures are compared for every pod.
@@ -108,28 +96,28 @@ class PinnedPods(Generic[C]):
             kept = self._known[before, after] = self._first(pod)
         if self._each and not self._agree(self._each, pod, kept):
             return None
-        judging = self._class_of(kept, snapshot)
+        judging = self._sheet_of(kept, snapshot)
         found = None if judging is None else judging.admits(row, kept.first, snapshot)
         if found is None:
             return None
         kept.share(pod)
         return row, self._narrowed(found, pod, node)
 
-    def _first(self, pod: PodInfo) -> _Kept[C]:
+    def _first(self, pod: PodInfo) -> _Kept:
         assert self._pins is not None
         if len(self._known) >= _KEPT:
             self._known.clear()
-        kept: _Kept[C] = _Kept(PodInfo(self._pins.without(pod)))
+        kept: _Kept = _Kept(PodInfo(self._pins.without(pod)))
         if not self._agree(self._others, pod, kept):
             kept.without = None
         return kept
 
-    def _agree(self, steps: Iterable[Step], pod: PodInfo, kept: _Kept[C]) -> bool:
+    def _agree(self, steps: Iterable[Step], pod: PodInfo, kept: _Kept) -> bool:
         """Return whether these plugins sign the pod like ``kept.first``."""
         return all(_sign(step, pod) == _sign(step, kept.first) for step in steps)
 
-    def _class_of(self, kept: _Kept[C], snapshot: Snapshot) -> C | None:
-        """Return the class of the pods of one shape, up to date; None if there is none yet."""
+    def _sheet_of(self, kept: _Kept, snapshot: Snapshot) -> Sheet | None:
+        """Return the sheet of the pods of one shape, up to date; None if there is none yet."""
         route = kept.route
         if route is not None and self._is_current(route, snapshot) and route.sheet.follows(kept.first, snapshot):
             return route.sheet
@@ -147,7 +135,7 @@ class PinnedPods(Generic[C]):
         return route.sheet
 
     def _narrowed(self, found: PreFiltered, pod: PodInfo, node: str) -> PreFiltered:
-        """Return the PreFilter results of a class, narrowed to the node that the pod names."""
+        """Return the PreFilter results of a sheet, narrowed to the node that the pod names."""
         assert self._step is not None
         name = self._step.name
         states, skipped = {**found.states, name: pod}, found.skipped - {name}

@@ -18,8 +18,8 @@ from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.one_look import OneLook
 from moorage.core.cycle.pinned_pods import PinnedPods
-from moorage.core.cycle.pod_signatures import GROUPS, Recent, ShapeRoute, Signed, Signer
-from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.pod_signatures import GROUPS, Recent, Signed, Signer
+from moorage.core.cycle.sheet import ShapeRoute, Sheet
 from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile
@@ -53,10 +53,10 @@ class CachedPath(Protocol):
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Decide like ``decide_by_keys``, faster on a pod of a known shape. The pod must not be nominated itself."""
 
-    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
         """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
 
-    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+    def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide on a pod that the route suits. Call it only if all pods placed since have its shape."""
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
@@ -93,9 +93,9 @@ class Sheets:
         forms = [step.reuse.narrows_to for step in profile.at("preFilter")]
         #: What names the nodes that PreFilter plugins narrow the search to.
         self._narrowing = [form for form in forms if form is not None]
-        self._routes: dict[bytes, ShapeRoute[Sheet]] = {}
+        self._routes: dict[bytes, ShapeRoute] = {}
         #: The routes by ``id()`` of the spec and labels of the first pod of a shape, which the route keeps in memory.
-        self._by_parts: dict[tuple[int, int], ShapeRoute[Sheet]] = {}
+        self._by_parts: dict[tuple[int, int], ShapeRoute] = {}
         #: The sheet of the last decision by a route, if it is still the last entry of ``_sheets``; otherwise None.
         self._used_last: Sheet | None = None
         self._pinned = PinnedPods(profile, self._route_without_node, self._follow)
@@ -120,12 +120,12 @@ class Sheets:
             return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
         return route.sheet.pick(pod, snapshot, nominated, seed)
 
-    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
         """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
         route = self._by_parts.get(_parts_of(pod))
         return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
 
-    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+    def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide on a pod that the route suits. Call it only if all pods placed since have its shape."""
         if route.has_terms and not route.holds(snapshot):
             return None
@@ -155,18 +155,18 @@ class Sheets:
         self._keep_route(shape, snapshot)
         return None if sheet is None else sheet.feasible(pod, snapshot)
 
-    def _leads(self, route: ShapeRoute[Sheet], snapshot: Snapshot) -> bool:
+    def _leads(self, route: ShapeRoute, snapshot: Snapshot) -> bool:
         """Return whether a route still leads to a sheet in use."""
         return self._sheets.get(route.key) is route.sheet and route.holds(snapshot)
 
-    def _follow(self, route: ShapeRoute[Sheet], snapshot: Snapshot) -> bool:
+    def _follow(self, route: ShapeRoute, snapshot: Snapshot) -> bool:
         """Return the same as ``_leads``, and mark the sheet as the last one used."""
         leads = self._leads(route, snapshot)
         if leads and self._used_last is not route.sheet:
             self._used_last = self._sheets[route.key] = self._sheets.pop(route.key)
         return leads
 
-    def _route_without_node(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+    def _route_without_node(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
         """Return the route to a pod's sheet, which is made if it is not kept; None if there can be no route."""
         shape = pod.shape()
         route = self._routes.get(shape)
@@ -182,7 +182,7 @@ class Sheets:
         self._keep_route(shape, snapshot)
         return quick
 
-    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute | None:
         """Keep and return the route from a shape to the sheet that was just found; None if there can be no route."""
         known = None if self._decided is None else self._signer.known(shape)
         if self._decided is None or known is None or self._signer.each:

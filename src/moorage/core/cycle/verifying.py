@@ -15,9 +15,8 @@ import numpy as np
 
 from moorage.core.cycle.column import KeyColumn
 from moorage.core.cycle.decision import Decision, Feasible, Quick
-from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.core.cycle.search import draw
-from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.sheet import ShapeRoute
 from moorage.core.cycle.sheets import Sheets
 from moorage.core.preemption.what_if import Nominated, judge_nominated
 from moorage.errors import PluginError
@@ -78,10 +77,10 @@ class VerifiedPath:
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         return self._verified(self._sheets.decide_known(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
 
-    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute[Sheet] | None:
+    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
         return self._sheets.route_of(pod, snapshot)
 
-    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+    def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         return self._verified(self._sheets.decide_copy(route, pod, snapshot, seed), pod, snapshot, seed, _NONE)
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:

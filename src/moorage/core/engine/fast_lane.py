@@ -38,30 +38,25 @@ class FastLane:
         self.is_open = type(state.cluster) is ClusterState and type(state.queue) is SchedulingQueue
         self._suits: dict[str, Profile | None] = {}
 
-    def find(self, cycle: Cycle, now: float) -> Found | None:
-        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock."""
-        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
-        return self._find_beside_nominated(cycle, now) if queued is None else self._decide(queued, cycle, _NONE)
+    def find(self, cycle: Cycle, now: float, before: Found | None = None) -> Found | PodRun | None:
+        """Decide on the next pod of the queue; None if it needs an attempt. Changes nothing but caches and the clock.
 
-    def find_after(self, before: Found | None, cycle: Cycle, now: float) -> Found | PodRun | None:
-        """Do the same as ``find``; or return the run that begins with the next pod, if it is a copy of the last one.
-
-        ``before``: the pod that this lane placed last, if nothing else has happened since
+        ``before``: the pod that this lane placed last, if nothing else has happened since. If the next one is a copy of it,
+        return the run that begins with that one.
         """
-        queued = self._state.queue.first_if_quiet(now) if self.is_open else None
+        queue = self._state.queue
+        if not self.is_open:
+            return None
+        queued = queue.first_if_quiet(now)
         if queued is None:
-            return self._find_beside_nominated(cycle, now)
+            nominated = queue.nominated
+            queued = queue.first_if_quiet(now, beside_nominated=True) if nominated else None
+            return None if queued is None else self._decide(queued, cycle, nominated)
         if before is not None and queued.pod.spec is before.pod.spec and is_copy(queued.pod, before.pod):
             route = before.path.route_of(before.pod, self._state.cluster.snapshot)
             if route is not None:
                 return PodRun(self._state, before, route)
         return self._decide(queued, cycle, _NONE)
-
-    def _find_beside_nominated(self, cycle: Cycle, now: float) -> Found | None:
-        """Decide on the next pod of the queue while others are nominated; None if it needs an attempt."""
-        nominated = self._state.queue.nominated if self.is_open else _NONE
-        queued = self._state.queue.first_if_quiet(now, beside_nominated=True) if nominated else None
-        return None if queued is None else self._decide(queued, cycle, nominated)
 
     def _decide(self, queued: QueuedPod, cycle: Cycle, nominated: Nominated) -> Found | None:
         """Decide on a pod of the queue; None if it needs an attempt."""

@@ -14,8 +14,7 @@ from moorage.api.core import Pod
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
-from moorage.core.cycle.pod_signatures import ShapeRoute
-from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.sheet import ShapeRoute
 from moorage.core.cycle.sheets import CachedPath
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.queue import ASSIGNED_POD_ADD
@@ -58,7 +57,7 @@ class PodRun:
     when ``cycle`` is no longer that of the scheduler.
     """
 
-    def __init__(self, state: EngineState, first: Found, route: ShapeRoute[Sheet]) -> None:
+    def __init__(self, state: EngineState, first: Found, route: ShapeRoute) -> None:
         """``route``: see ``CachedPath.decide_copy``."""
         self._state = state
         self._first = first.pod

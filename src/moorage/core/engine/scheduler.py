@@ -28,7 +28,7 @@ from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecut
 from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Output, Skipped
 from moorage.core.engine.pod_groups import GroupScheduler
-from moorage.core.engine.pod_run import PodRun
+from moorage.core.engine.pod_run import Found, PodRun
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
@@ -246,7 +246,7 @@ class Scheduler:
         attempt = self._session.attempt
         if attempt is None:
             found = self.lane.find(self.cycle, now)
-            if found is not None:
+            if isinstance(found, Found):
                 self._begin(found.queued, [], partial(self.lane.order_bind, found))
                 return True
             attempt = self._next_attempt()
@@ -264,7 +264,7 @@ class Scheduler:
         if self._session.attempt is not None or self.state.outbox:
             return run
         lane, before = self.lane, None
-        while len(run) < most and (found := lane.find_after(before, self.cycle, now)) is not None:
+        while len(run) < most and (found := lane.find(self.cycle, now, before)) is not None:
             if isinstance(found, PodRun):
                 before = None
                 while len(run) < most and (copy := found.find_next(now)) is not None:

@@ -18,6 +18,7 @@ from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.search import SearchScope
 from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.engine.facts import Seen
+from moorage.core.engine.pod_run import Found
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
@@ -393,7 +394,7 @@ class ChosenPlacements(SimulatedCluster):
         if is_open:
             self._chooser.choice = choice.quick(row)
             found = scheduler.lane.find(self._chooser, self.now)
-            if found is not None and found.pod is pod:
+            if isinstance(found, Found) and found.pod is pod:
                 facts = scheduler.state.facts
                 scheduler.lane.assume(found)
                 self._note(found.decision)

@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.errors import InputError
-from tests.simulator.kueue.timing import API, FLAVOR, job, node, queue, run
+from tests.simulator.kueue.timing import API, FLAVOR, job, meta, node, queue, run, template
 
 
 def times(report):
@@ -95,6 +95,23 @@ WAITS = {
     "quota waits until pods are ready": (
         [configuration(timeout="5m", blockAdmission=True), *queue("a", 20), job("wide", "a", 9, 10), job("next", "a", 1, 10)],
         {"wide": (0, None, 12), "next": (5, 15.5, 0)},
+    ),
+    "what one decision causes waits for the others of its cycle": (
+        [check(answers="Rejected"), *queue("c", 4, "own", admissionChecks=["check"]),
+         *queue("d", 4, "own", admissionChecks=["check"]), *queue("a", 4), *queue("b", 4, **RECLAIM),
+         job("no", "c", 1, 10), job("neither", "d", 1, 10), job("small", "b", 1, 60), job("big", "a", 6, 30),
+         job("owner", "b", 3, 10)],
+        {"no": (0, None, 1), "neither": (0, None, 1), "small": (0, 60, 0), "big": (0, 40, 1), "owner": (0, 10, 0)},
+    ),
+    "a search for flavors that goes round ends": (
+        [{**FLAVOR, "metadata": {"name": "other"}},
+         *queue("a", 4, "own", resourceGroups=[{"coveredResources": ["cpu"], "flavors": [
+             {"name": name, "resources": [{"name": "cpu", "nominalQuota": 4}]} for name in ("default", "other")
+         ]}]),
+         {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": meta("ray", "a"), "spec": {"rayClusterSpec": {
+             "headGroupSpec": {"template": template(3)}, "workerGroupSpecs": [{"groupName": "g", "template": template(3)}],
+         }}}],
+        {"ray": (None, None, 0)},
     ),
     "a job that is never ready is queued again, and at last given up": (
         [configuration(timeout="5m", requeuingStrategy={"backoffLimitCount": 2}), *queue("a", 20),

@@ -99,6 +99,8 @@ class QueueAdmission:
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
         self._tried: set[str] = set()
+        #: The time of the last cycle, and from which flavors searches went on then: one that goes round would never end.
+        self._begun: tuple[float, list[tuple[str, list[dict[str, int]]]]] = (0.0, [])
         #: The topologies of flavors, with the nodes that ``set_nodes`` told.
         self.trees: dict[str, TopologyTree] = {}
         self.set_nodes(())
@@ -174,6 +176,7 @@ class QueueAdmission:
             queue.remove(workload.usage)
             queue.generation += 1
         workload.let_go()
+        self._begun[1].clear()
         self._notified.add(queue.name)
 
     def shrink(self, workload: Workload, at: int, count: int) -> None:
@@ -212,19 +215,26 @@ class QueueAdmission:
             return True
         for queue, waiting in self._lines:
             head = waiting.head() if waiting.active and queue.active else None
-            if head is not None and (head.key not in self._tried or (head.scan is not None and head.scan.pending)):
+            if head is not None and (head.key not in self._tried or self._goes_on(head)):
                 return True
         return False
+
+    def _goes_on(self, head: Workload) -> bool:
+        # Twice, as the first of both begins with the first flavor if quota was freed meanwhile.
+        return head.scan is not None and head.scan.pending and self._begun[1].count((head.key, head.scan.tried)) < 2
 
     def try_again(self) -> None:
         """Note that what was tried before may be admitted now."""
         self._tried.clear()
+        self._begun[1].clear()
 
     # -- the cycle
 
     def cycle(self, now: float) -> CycleResult:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1
+        if now != self._begun[0]:
+            self._begun = (now, [])
         if self.ledger is not None:
             self.ledger.advance(now)
             for queue in self.objects.queues.values():
@@ -294,6 +304,8 @@ class QueueAdmission:
                 continue
             result.heads += 1
             self._tried.add(head.key)
+            if head.scan is not None:
+                self._begun[1].append((head.key, head.scan.tried))
             if (refusal := self._refusal(head, queue)) is not None:
                 message, reason, why = refusal
                 waiting.requeue(head, why, now, self.cycles)

@@ -100,7 +100,6 @@ class QueueTimeline:
     ) -> None:  # fmt: skip
         self.admission = admission
         self.works = [TimedWork(work, work.arrival_s) for work in works]
-        self.nowhere: list[TimedWork] = []
         self._settings = settings
         self._simulation = simulation
         self._zero_s = zero_s
@@ -109,8 +108,7 @@ class QueueTimeline:
         self._placed_by_queue: set[str] = set()
         self._by_key = {one.work.workload.key: one for one in self.works}
         self._by_pod: dict[str, TimedWork] = {}
-        self._cycles_due = False
-        self._wake_due = False
+        self._cycles_due = self._cycling = self._wake_due = False
         self._unready = 0
         #: Works that others, or their own pods, evict again and again: why, and after how many ends they are queued again.
         self._set_aside: dict[TimedWork, tuple[str, int]] = {}
@@ -150,13 +148,12 @@ class QueueTimeline:
             workload.created = workload.order_time = self._zero_s + one.arrived_s
         if self.admission.add(workload, self._zero_s + self._now):
             self._ask_for_cycles()
-        else:
-            self.nowhere.append(one)
 
     def _ask_for_cycles(self) -> None:
         if not self._cycles_due:
             self._cycles_due = True
-            self._simulation.at(self._now, self._run_cycles)
+            if not self._cycling:  # what a decision causes waits until all of them are carried out
+                self._simulation.at(self._now, self._run_cycles)
 
     def _ask_to_wake(self) -> None:
         if not self._wake_due:
@@ -173,7 +170,7 @@ class QueueTimeline:
 
     def _run_cycles(self) -> None:
         """Run cycles until each workload at a head was tried since the last change."""
-        self._cycles_due = False
+        self._cycles_due, self._cycling = False, True
         admission, now = self.admission, self._zero_s + self._now
         if admission.trees:
             admission.set_nodes(self._free_nodes())
@@ -189,6 +186,9 @@ class QueueTimeline:
             for eviction in decided.evicted:
                 by = self._by_key[eviction.preemptor.key].work
                 self._evict(self._by_key[eviction.workload.key], eviction.reason, f"{by.workload.namespace}/{by.title}")
+        self._cycling = False
+        if self._cycles_due:
+            self._simulation.at(self._now, self._run_cycles)
 
     def _free_nodes(self) -> Iterator[FreeNode]:
         """Yield the nodes that take pods, with what pods leave free on them that Kueue does not place."""

@@ -233,8 +233,6 @@ class QueueAdmission:
     def cycle(self, now: float) -> CycleResult:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1
-        if now != self._begun[0]:
-            self._begun = (now, [])
         if self.ledger is not None:
             self.ledger.advance(now)
             for queue in self.objects.queues.values():
@@ -291,6 +289,8 @@ class QueueAdmission:
 
     def _nominated(self, result: CycleResult, now: float) -> Iterator[QueueEntry]:
         """Yield the heads that take part; those that cannot are put back. Before them come those that wait for their places."""
+        if now != self._begun[0]:
+            self._begun = (now, [])
         waiting_for_places, self._to_place = [one for one in self._to_place.values() if one.needs_places], {}
         for one in waiting_for_places:
             queue = self.objects.queues[one.cluster_queue]

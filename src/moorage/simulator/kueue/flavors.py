@@ -15,13 +15,13 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from moorage.api.core import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
-from moorage.api.node_selectors import compile_node_selector, find_untolerated
+from moorage.api.core import NodeSelector, NodeSelectorTerm, PodSpec
+from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
 from moorage.simulator.kueue.quota import lowest_subtree
 from moorage.simulator.kueue.topology import TopologyTree, find_places
-from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
+from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, add_amounts
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, PodSet, ScanState, Workload, rank_of
 
 _T = TypeVar("_T")
@@ -193,20 +193,18 @@ class Assignment:
         """Return the quota that the workload needs: like ``usage``, without resources that it does not ask for."""
         total: Amounts = {}
         for one, pod_set in zip(self.pod_sets, workload.pod_sets, strict=False):
-            for resource, amount in pod_set.requests.items():
-                if amount and resource in one.flavors:
-                    key = (one.flavors[resource].flavor, resource)
-                    total[key] = total.get(key, 0) + amount * one.count
+            asked = {name: amount for name, amount in pod_set.requests.items() if amount and name in one.flavors}
+            add_amounts(total, {(one.flavors[name].flavor, name): amount for name, amount in asked.items()}, one.count)
         return total
 
 
 def requested(workload: Workload, counts: Sequence[int] | None = None) -> list[tuple[int, dict[str, int]]]:
     """Return the count and the total requests of each pod set, reduced to ``counts``."""
-    found = []
-    for index, one in enumerate(workload.pod_sets):
-        count = one.count if counts is None else counts[index]
-        found.append((count, {resource: amount * count for resource, amount in one.counted.items()}))
-    return found
+    sizes = [one.count for one in workload.pod_sets] if counts is None else counts
+    return [
+        (size, {resource: amount * size for resource, amount in one.counted.items()})
+        for size, one in zip(sizes, workload.pod_sets, strict=True)
+    ]
 
 
 def assign_flavors(
@@ -293,8 +291,7 @@ class _Search:
             return [self.pod_set(members, *wanted[0])]
         total: dict[str, int] = {}
         for _, requests in wanted:
-            for resource, amount in requests.items():
-                total[resource] = total.get(resource, 0) + amount
+            add_amounts(total, requests)
         whole = self.pod_set(members, 0, total)
         found = []
         for index, (count, requests) in zip(members, wanted, strict=True):
@@ -510,8 +507,7 @@ def _labels_match(spec: PodSpec, labels: Mapping[str, str]) -> bool:
     """Return whether the pod's node selector and affinity match, as far as they are about the flavor's labels."""
     if any(labels[key] != wanted for key, wanted in spec.node_selector.items() if key in labels):
         return False
-    selector = _required(spec.affinity)
-    if selector is None:
+    if (selector := required_nodes(spec)) is None:
         return True
     terms = []
     for term in selector.node_selector_terms:
@@ -520,11 +516,6 @@ def _labels_match(spec: PodSpec, labels: Mapping[str, str]) -> bool:
             return True
         terms.append(NodeSelectorTerm(match_expressions=known))
     return not terms or compile_node_selector(NodeSelector(node_selector_terms=tuple(terms))).matches(labels, "")
-
-
-def _required(affinity: Affinity | None) -> NodeSelector | None:
-    node: NodeAffinity | None = affinity.node_affinity if affinity else None
-    return node.required_during_scheduling_ignored_during_execution if node else None
 
 
 def _merge(into: dict[str, tuple[Mode, str]], attempts: Mapping[str, tuple[Mode, str]], group: ResourceGroup) -> None:

@@ -23,7 +23,7 @@ from moorage.simulator.kueue.cycle import FreeNode, QueueAdmission
 from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import Settings
-from moorage.simulator.kueue.topology_requests import TopologyPlacement
+from moorage.simulator.kueue.topology_requests import TopologyPlacement, add_amounts
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
@@ -199,8 +199,7 @@ class QueueTimeline:
             free = {name: amount_of(name, quantity) for name, quantity in node.status.allocatable.items()}
             for uid, pod in pods.items():
                 if uid not in self._placed_by_queue:
-                    for name, amount in (*pod.requests.items(), ("pods", 1)):
-                        free[name] = free.get(name, 0) - amount
+                    add_amounts(free, {**pod.requests, "pods": 1}, -1)
             yield FreeNode(node.name, node.labels, node.spec.taints, free)
 
     def _blocks(self, admitted: int) -> bool:
@@ -265,7 +264,7 @@ class QueueTimeline:
         one.left, one.models = [], []
         for at, assigned in enumerate(work.workload.admission):
             fresh = _with_flavors(work.pods[at][: assigned.count], assigned, objects.flavors)
-            pods = [self._renamed(one, pod) for pod in fresh]
+            pods = [pod if one.attempts < 2 else _copy_of(pod, one.attempts) for pod in fresh]
             if assigned.placed is not None:
                 pods = _in_domains(pods, assigned.placed)
                 self._placed_by_queue.update(pod.uid for pod in pods)
@@ -302,14 +301,6 @@ class QueueTimeline:
             self._later(work.duration_s, one, lambda: self._finish(one))
         self._set_ready(one, one.is_ready)
 
-    def _renamed(self, one: TimedWork, pod: Pod) -> Pod:
-        """Return the pod for this attempt: pods of later attempts have names of their own."""
-        meta = pod.metadata
-        if one.attempts < 2:
-            return pod
-        name = f"{meta.name}-{one.attempts}"
-        return replace(pod, metadata=replace(meta, name=name, uid=stable_uid("Pod", meta.namespace, name)))
-
     def _create(self, one: TimedWork, pod: Pod, at: int) -> None:
         self._know(one, pod, at)
         if one.work.duration_s is not None:
@@ -338,10 +329,7 @@ class QueueTimeline:
         one = self._by_pod.get(decision.pod.uid)
         if one is None:
             return
-        if decision.node is not None:
-            one.placed.add(decision.pod.uid)
-        else:
-            one.placed.discard(decision.pod.uid)
+        (one.placed.discard if decision.node is None else one.placed.add)(decision.pod.uid)
         if one.is_ready and one.ready_s is None:
             one.ready_s = self._now
         self._set_ready(one, one.is_ready)
@@ -373,9 +361,7 @@ class QueueTimeline:
             again = one.models[at]
             assert again is not None
             self._again += 1
-            name = f"{again.metadata.name}-{self._again}"
-            meta = replace(again.metadata, name=name, uid=stable_uid("Pod", again.namespace, name))
-            self._create(one, replace(again, metadata=meta), at)
+            self._create(one, _copy_of(again, self._again), at)
         elif not any(one.left):
             self._finish(one)
         else:
@@ -498,8 +484,12 @@ class QueueTimeline:
             return
         ran_s = self._now - record.placed_s
         at = one.pods.get(record.pod.uid, 0)
-        for resource, amount in one.work.workload.pod_sets[at].requests.items():
-            one.lost[resource] = one.lost.get(resource, 0.0) + amount * ran_s
+        add_amounts(one.lost, one.work.workload.pod_sets[at].requests, ran_s)
+
+
+def _copy_of(pod: Pod, number: int) -> Pod:
+    name = f"{pod.metadata.name}-{number}"
+    return replace(pod, metadata=replace(pod.metadata, name=name, uid=stable_uid("Pod", pod.namespace, name)))
 
 
 def _with_flavors(pods: Iterable[Pod], assigned: Assigned, flavors: Mapping[str, Flavor]) -> list[Pod]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.core import PodSpec, Taint, Toleration
-from moorage.api.node_selectors import compile_node_selector, find_untolerated
+from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest, add_amounts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -196,6 +196,10 @@ def add_usage(total: Usage, placed: TopologyPlacement, requests: Mapping[str, in
         add_amounts(total.setdefault(leaf_id, {}), usage, sign)
 
 
+def _with_pod(one: PlacementRequest) -> dict[str, int]:
+    return {**one.requests, "pods": one.requests.get("pods", 0) + 1}
+
+
 def _count_in(requests: Mapping[str, int], capacity: Mapping[str, int]) -> tuple[int, str]:
     """Return how many pods fit, and the resource that limits them."""
     fits, limit = -1, ""
@@ -207,9 +211,7 @@ def _count_in(requests: Mapping[str, int], capacity: Mapping[str, int]) -> tuple
 
 
 def _matcher(spec: PodSpec) -> Callable[[Leaf], bool]:
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if required is None:
+    if (required := required_nodes(spec)) is None:
         return lambda _: True
     selector = compile_node_selector(required)
     return lambda leaf: selector.matches(leaf.labels, leaf.name)
@@ -299,8 +301,7 @@ class _Search:
     def _fill(self) -> None:
         tree, asked = self._tree, self._asked
         tree.reset()
-        wanted = {**asked.requests, "pods": asked.requests.get("pods", 0) + 1}
-        led = {**self._leader.requests, "pods": self._leader.requests.get("pods", 0) + 1} if self._leader is not None else None
+        wanted, led = _with_pod(asked), None if self._leader is None else _with_pod(self._leader)
         matches = _matcher(asked.spec)
         self._nodes = len(tree.leaves)
         for leaf_id, leaf in tree.leaves.items():
@@ -317,7 +318,7 @@ class _Search:
                 self._exclude(f'resource "{limit}"')
             if led is not None and _count_in(led, left)[0] > 0:
                 domain.leaders = 1
-                left = {resource: amount - led.get(resource, 0) for resource, amount in left.items()}
+                add_amounts(left, led, -1)
             domain.pods_led = _count_in(wanted, left)[0]
         for root in tree.level(0):
             self._sum_up(root, 0)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from moorage.api.core import PodSpec
 
 _K = TypeVar("_K")
+_N = TypeVar("_N", int, float)
 
 
-def add_amounts(total: dict[_K, int], amounts: Mapping[_K, int], times: int = 1) -> None:
+def add_amounts(total: dict[_K, _N], amounts: Mapping[_K, _N], times: _N = 1) -> None:
     """Add amounts so many times to those that are there; with -1 take them off."""
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount * times

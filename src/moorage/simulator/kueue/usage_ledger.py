@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moorage.simulator.kueue.settings import UsageRules
+from moorage.simulator.kueue.topology_requests import add_amounts
 from moorage.simulator.kueue.workloads import Workload
 
 _Totals = dict[str, float]
@@ -52,18 +53,15 @@ class UsageLedger:
 
     def reserve(self, workload: Workload) -> None:
         """Add the penalty of a workload that got quota."""
-        part = self._part(self._rules.sampling_s)
-        self._account(workload.local_queue).penalties[workload.key] = {
-            name: amount * part for name, amount in _requests(workload).items()
-        }
+        penalty = self._account(workload.local_queue).penalties[workload.key] = {}
+        add_amounts(penalty, _requests(workload), self._part(self._rules.sampling_s))
 
     def start(self, workload: Workload) -> None:
         """Count a workload that is admitted, all checks passed; its penalty becomes a part of what was used."""
         account = self._account(workload.local_queue)
         account.held[workload.key] = _requests(workload)
         self._sample(account, self._now_s)
-        for name, amount in account.penalties.pop(workload.key, {}).items():
-            account.used[name] = account.used.get(name, 0.0) + amount
+        add_amounts(account.used, account.penalties.pop(workload.key, {}))
 
     def stop(self, workload: Workload, *, comes_back: bool) -> None:
         """Forget a workload that gave its quota back; the penalty of one that waits again stays."""
@@ -80,8 +78,7 @@ class UsageLedger:
         account = self._account(workload.local_queue)
         totals = dict(account.used)
         for penalty in account.penalties.values():
-            for name, amount in penalty.items():
-                totals[name] = totals.get(name, 0.0) + amount
+            add_amounts(totals, penalty)
         return sum(self._rules.weights.get(name, 1.0) * totals[name] for name in sorted(totals)) / weight
 
     def _account(self, local_queue: str) -> _Account:
@@ -95,8 +92,7 @@ class UsageLedger:
             return
         now: _Totals = {}
         for held in account.held.values():
-            for name, amount in held.items():
-                now[name] = now.get(name, 0.0) + amount
+            add_amounts(now, held)
         for name in {*account.used, *now}:
             account.used[name] = account.used.get(name, 0.0) * (1 - part) + now.get(name, 0.0) * part
 
@@ -108,5 +104,5 @@ class UsageLedger:
 def _requests(workload: Workload) -> _Totals:
     totals: _Totals = {}
     for (_, resource), amount in workload.usage.items():
-        totals[resource] = totals.get(resource, 0.0) + (amount / 1000 if resource == "cpu" else amount)
+        add_amounts(totals, {resource: amount / 1000 if resource == "cpu" else amount})
     return totals

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from moorage.api.core import PodSpec, Taint, Toleration
@@ -22,6 +23,9 @@ from moorage.simulator.kueue.topology_requests import PlacementRequest, Topology
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST: Final = 2**31 - 1
 _SCHEDULING: Final = frozenset({"NoSchedule", "NoExecute"})
+#: How many slices fit into a domain, alone and beside a leader.
+_room: Final = attrgetter("slices")
+_room_led: Final = attrgetter("slices_led")
 
 
 @dataclass(slots=True, eq=False)
@@ -355,11 +359,11 @@ class _Search:
             return sorted(domains, key=lambda one: (-one.leaders, sign * one.slices_led, one.pods_led, one.values))
         return sorted(domains, key=lambda one: (sign * one.slices, one.pods, one.values))
 
-    def _best(self, domains: Sequence[Domain], needed: int, leaders: int, *, slices: bool = True) -> Domain:
+    def _best(self, domains: Sequence[Domain], needed: int, leaders: int) -> Domain:
         """Return the first domain with the least room that is enough; the first of all if none is."""
-        name = ("slices" if slices else "pods") + ("_led" if leaders > 0 else "")
-        fitting = [one for one in domains if one.leaders >= leaders and getattr(one, name) >= needed]
-        return min(fitting, key=lambda one: int(getattr(one, name)), default=domains[0])
+        room = _room_led if leaders > 0 else _room
+        fitting = [one for one in domains if one.leaders >= leaders and room(one) >= needed]
+        return min(fitting, key=room, default=domains[0])
 
     def _find_level(self, level: int) -> tuple[int, list[Domain]] | str:
         domains = self._tree.level(level)
@@ -383,7 +387,7 @@ class _Search:
 
     def _spread(self, level: int, ordered: list[Domain], needed: int) -> tuple[int, list[Domain]] | str:
         """Use several domains: leaders first, then workers."""
-        ordered = self._leader_first(ordered, self._asked.count, self._slice, slices=True)
+        ordered = self._leader_first(ordered, needed, self._leaders)
         left, leaders, at = needed, self._leaders, 0
         found: list[Domain] = []
         while leaders > 0 and at < len(ordered) and ordered[at].leaders > 0:
@@ -408,70 +412,57 @@ class _Search:
 
     def _descend(self, level: int, domains: list[Domain]) -> dict[str, TopologyPlacement]:
         tree, count = self._tree, self._asked.count
-        domains = self._divide(domains, count, self._leaders, self._slice, slices=True)
+        domains = self._divide(domains, count, self._leaders, self._slice)
         last = len(tree.levels) - 1
         while level < min(last, self._slice_level):
             below = self._sorted(child for one in domains for child in one.children)
-            domains = self._divide(below, count, self._leaders, self._slice, slices=True)
+            domains = self._divide(below, count, self._leaders, self._slice)
             level += 1
         while level < last:
             size = self._inner.get(level + 1, 1) if level >= self._slice_level else self._slice
             chosen: list[Domain] = []
             for one in domains:
                 below = self._sorted(one.children)
-                if size > 1:
-                    for child in below:
-                        child.slices, child.slices_led = child.pods // size, child.pods_led // size
-                chosen += self._divide(below, one.pods, one.leaders, size, slices=size > 1)
+                for child in below:
+                    child.slices, child.slices_led = child.pods // size, child.pods_led // size
+                chosen += self._divide(below, one.pods, one.leaders, size)
             domains = chosen
             level += 1
-        found = {}
-        if self._leader is not None:
-            found[self._leader.name] = self._placed([(one, one.leaders) for one in domains])
-        found[self._asked.name] = self._placed([(one, one.pods) for one in domains])
-        return found
+        placed = {} if self._leader is None else {self._leader.name: self._placed([(one, one.leaders) for one in domains])}
+        return {**placed, self._asked.name: self._placed([(one, one.pods) for one in domains])}
 
     def _placed(self, counts: list[tuple[Domain, int]]) -> TopologyPlacement:
         first = len(self._tree.levels) - 1 if self._tree.of_hosts else 0
         ordered = sorted(((one.values, count) for one, count in counts if count), key=lambda pair: pair[0])
         return TopologyPlacement(self._tree.levels[first:], tuple((values[first:], count) for values, count in ordered))
 
-    def _leader_first(
-        self, domains: list[Domain], count: int, size: int, *, slices: bool, leaders: int | None = None
-    ) -> list[Domain]:
+    def _leader_first(self, domains: list[Domain], needed: int, leaders: int) -> list[Domain]:
         """Put a domain in front that takes the leader and leaves enough room for the workers."""
-        leaders = self._leaders if leaders is None else leaders
         if not leaders or len(domains) < 2:
             return domains
-        needed = count // size if slices else count
-        room = sum(one.slices if slices else one.pods for one in domains)
+        room = sum(one.slices for one in domains)
         for at, one in enumerate(domains):
-            less = one.slices - one.slices_led if slices else one.pods - one.pods_led
-            if one.leaders >= leaders and room - less >= needed:
+            if one.leaders >= leaders and room - (one.slices - one.slices_led) >= needed:
                 return [one, *domains[:at], *domains[at + 1 :]]
         return domains
 
-    def _divide(self, domains: list[Domain], count: int, leaders: int, size: int, *, slices: bool) -> list[Domain]:
-        """Give each domain its part, and return those that are used."""
-        domains = self._leader_first(domains, count, size, slices=slices, leaders=leaders)
-        left = count // size if slices else count
-        unit, name = (size, "slices") if slices else (1, "pods")
-        used: list[Domain] = []
+    def _divide(self, domains: list[Domain], count: int, leaders: int, size: int) -> list[Domain]:
+        """Give each domain its part of the pods, in slices of a size, and return those that are used."""
+        left, used = count // size, list[Domain]()
+        domains = self._leader_first(domains, left, leaders)
         for at, next_one in enumerate(domains):
-            one, room_of = next_one, f"{name}_led" if leaders > 0 else name
-            if not self._least_free and getattr(one, room_of) >= left and one.leaders >= leaders:
-                one = self._best(domains[at:], left, leaders, slices=slices)
+            one, room_of = next_one, _room_led if leaders > 0 else _room
+            if not self._least_free and room_of(one) >= left and one.leaders >= leaders:
+                one = self._best(domains[at:], left, leaders)
             used.append(one)
-            room = int(getattr(one, room_of))
-            done, part = room >= left and one.leaders >= leaders, min(room, left)
-            one.leaders = min(one.leaders, leaders)
-            if not done:
-                setattr(one, room_of, part)
-            setattr(one, name, part)
-            one.pods = part * unit
+            done = room_of(one) >= left and one.leaders >= leaders
+            one.slices = min(room_of(one), left)
+            if not done and leaders > 0:
+                one.slices_led = one.slices
+            one.pods, one.leaders = one.slices * size, min(one.leaders, leaders)
             if done:
                 return used
-            leaders, left = leaders - one.leaders, left - part
+            leaders, left = leaders - one.leaders, left - one.slices
         return []
 
     # -- texts

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -35,6 +35,8 @@ _INT64_MAX: Final = 2**63 - 1
 #: Amounts are summed in thousandths, the finest step that the API server stores.
 _DEFAULTS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY * 1000}
 
+K = TypeVar("K")
+N = TypeVar("N", int, float)
 #: Resource names and quantities as a container lists them.
 _Asked = tuple[tuple[str, Quantity], ...]
 
@@ -221,21 +223,21 @@ def _total(
     """Return the sums in thousandths. A container without a request for a resource in ``missing`` counts with that amount."""
     total: dict[str, int] = {}
     for asked in containers:
-        _add(total, _counted(asked, missing))
+        add_amounts(total, _counted(asked, missing))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for sidecar, asked in init:
         need = _counted(asked, missing)
         if sidecar:
-            _add(total, need)
-            _add(sidecars, need)
+            add_amounts(total, need)
+            add_amounts(sidecars, need)
             need = sidecars
         else:
-            _add(need, sidecars)
+            add_amounts(need, sidecars)
         _raise_to(peak, need)
     _raise_to(total, peak)
     total.update((name, _milli(quantity)) for name, quantity in level)
-    _add(total, _counted(overhead, {}))
+    add_amounts(total, _counted(overhead, {}))
     return total
 
 
@@ -257,9 +259,10 @@ def _units(name: str, milli: int) -> int:
     return min(milli if name == "cpu" else -(-milli // 1000), _INT64_MAX)
 
 
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+def add_amounts(total: dict[K, N], more: Mapping[K, N], times: N = 1) -> None:
+    """Add amounts so many times to those that are there; with -1 take them off."""
     for name, count in more.items():
-        total[name] = total.get(name, 0) + count
+        total[name] = total.get(name, 0) + count * times
 
 
 def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:

@@ -26,12 +26,13 @@ from moorage.simulator.cluster_run import create_for, objects_of
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.kueue.figures import why_waiting
 from moorage.simulator.kueue.flavors import refusal_of
+from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
-from moorage.simulator.kueue.topology_requests import add_amounts
 from moorage.simulator.kueue.workloads import Key
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.pod_requests import add_amounts
 
 #: How long after the arrival the state is taken: evicted pods have given their quota back, and others were woken.
 _SETTLED_S: Final = 35.0
@@ -57,16 +58,13 @@ def names_work(queued: QueuedCluster, name: str, namespace: str = "") -> int | N
     Raises  InputError if several have the name
     """
     kind, _, rest = name.partition("/")
-    wanted = kind.lower()
-    found = [
-        number
-        for number, one in enumerate(queued.works)
-        if (not namespace or one.workload.namespace == namespace)
-        and (
-            (wanted in {"workload", "wl"} and rest in {one.workload.name, one.title.partition("/")[2]})
-            or one.title.lower() == f"{wanted}/{rest.lower()}"
-        )
-    ]
+
+    def is_named(one: QueuedWork) -> bool:
+        if kind.lower() in {"workload", "wl"}:
+            return rest in {one.workload.name, one.title.partition("/")[2]}
+        return one.title.lower() == name.lower()
+
+    found = [at for at, one in enumerate(queued.works) if namespace in {"", one.workload.namespace} and is_named(one)]
     if len(found) > 1:
         spaces = ", ".join(sorted({queued.works[at].workload.namespace for at in found}))
         raise InputError(

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage
-from moorage.simulator.kueue.topology_requests import Layer, PlacementRequest, TopologyPlacement, add_amounts
+from moorage.simulator.kueue.topology_requests import Layer, PlacementRequest, TopologyPlacement
 from moorage.simulator.kueue.workloads import Assigned, PodSet, Workload
+from moorage.state.pod_requests import add_amounts
 
 _Domains = Sequence[tuple[tuple[str, ...], int]]
 

@@ -23,11 +23,12 @@ from moorage.simulator.kueue.cycle import FreeNode, QueueAdmission
 from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import Settings
-from moorage.simulator.kueue.topology_requests import TopologyPlacement, add_amounts
+from moorage.simulator.kueue.topology_requests import TopologyPlacement
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
+from moorage.state.pod_requests import add_amounts
 from moorage.state.pod_requests import amount as amount_of
 
 #: How long after a change the waiting workloads are woken.

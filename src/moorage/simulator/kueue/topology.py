@@ -18,7 +18,8 @@ from typing import Final
 
 from moorage.api.core import PodSpec, Taint, Toleration
 from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
-from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest, add_amounts
+from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
+from moorage.state.pod_requests import add_amounts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST: Final = 2**31 - 1

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from moorage.api.core import PodSpec
-
-_K = TypeVar("_K")
-_N = TypeVar("_N", int, float)
-
-
-def add_amounts(total: dict[_K, _N], amounts: Mapping[_K, _N], times: _N = 1) -> None:
-    """Add amounts so many times to those that are there; with -1 take them off."""
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount * times
 
 
 class Layer(NamedTuple):

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moorage.simulator.kueue.settings import UsageRules
-from moorage.simulator.kueue.topology_requests import add_amounts
 from moorage.simulator.kueue.workloads import Workload
+from moorage.state.pod_requests import add_amounts
 
 _Totals = dict[str, float]
 

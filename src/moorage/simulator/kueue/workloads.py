@@ -17,15 +17,9 @@ from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
-from moorage.simulator.kueue.topology_requests import (
-    TopologyPlacement,
-    TopologyRequest,
-    add_amounts,
-    read_placed,
-    read_request,
-)  # fmt: skip
+from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
+from moorage.state.pod_requests import add_amounts, every_request
 from moorage.state.pod_requests import amount as amount_of
-from moorage.state.pod_requests import every_request
 
 #: A flavor and a resource.
 Key = tuple[str, str]

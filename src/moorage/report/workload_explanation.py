@@ -150,10 +150,10 @@ def _numbers(one: NeededQuota) -> tuple[int, int, int, int, int]:
 
 
 def _borrower_line(one: Borrower) -> str:
-    names = ", ".join(one.workloads[:3]) + (" …" if len(one.workloads) > 3 else "")
-    amount = amount_text(one.resource, one.borrowed)
-    text = f"{one.queue} borrows {amount} {one.resource} in {one.flavor}; it admitted {names or 'nothing'}"
-    return item(text)
+    names = some(one.workloads) if one.workloads else "nothing"
+    return item(
+        f"{one.queue} borrows {amount_text(one.resource, one.borrowed)} {one.resource} in {one.flavor}; it admitted {names}"
+    )
 
 
 def headline(namespace: str, title: str, waits_for: str) -> str:

@@ -32,10 +32,10 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.objects import Objects
 from moorage.simulator.kueue.settings import seconds_at
 from moorage.simulator.kueue.workloads import Workload, read_workload
-from moorage.simulator.owners import is_active, owner_reference
+from moorage.simulator.owners import controller_of, is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.trace import Trace
-from moorage.simulator.workloads import PodFactory
+from moorage.simulator.workloads import PodFactory, is_finished
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 #: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.
@@ -264,7 +264,7 @@ class _Reader:
 def _typed_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
     queued = {_key(one.metadata) for one in cluster.jobs if _is_queued(one.metadata, objects)}
     for job in cluster.jobs:
-        if _key(job.metadata) in queued and _owner(job.metadata) is None and not _is_over(job):
+        if _key(job.metadata) in queued and _owner(job.metadata) is None and not is_finished(job):
             yield _Item("Job", job.metadata, (("main", _parallelism(job), job.spec.template),), job)
     for deployment in cluster.deployments:
         if QUEUE_LABEL in deployment.metadata.labels:
@@ -379,7 +379,8 @@ def _key(meta: ObjectMeta, kind: str = "Job") -> tuple[str, str, str]:
 
 
 def _owner(meta: ObjectMeta) -> tuple[str, str, str] | None:
-    return next(((meta.namespace, one.kind, one.name) for one in meta.owner_references if one.controller), None)
+    owner = controller_of(meta)
+    return None if owner is None else (meta.namespace, owner.kind, owner.name)
 
 
 def _owners(pod: Pod, above: Mapping[tuple[str, str, str], tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
@@ -389,10 +390,6 @@ def _owners(pod: Pod, above: Mapping[tuple[str, str, str], tuple[str, str, str]]
         yield key
         if key in above:
             yield above[key]
-
-
-def _is_over(job: Job) -> bool:
-    return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in job.status.conditions)
 
 
 def _whole_number(value: Any, where: str) -> int:

@@ -12,11 +12,11 @@ import msgspec
 from moorage.api.core import PodSpec, Taint
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import Objects, PodSet, QueueAdmission, Workload, read_objects, read_workload
-from moorage.simulator.kueue.cycle import FreeNode
 from moorage.simulator.kueue.flavors import Grade, Mode, Possibility, assign_flavors, is_better, most_pods
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.preemption import Asking, Turns, find_targets
 from moorage.simulator.kueue.settings import STRATEGIES, read_settings
+from moorage.simulator.kueue.topology import FreeNode
 from moorage.state.pod_requests import amount as amount_of
 
 KINDS = {

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-from moorage.api.core import Taint
 from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, most_pods, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, QuotaNode
 from moorage.simulator.kueue.replacement import NewPlacement, apply_replacements, find_replacements, needs_replacement
 from moorage.simulator.kueue.settings import GATES, STRATEGIES, UsageRules
-from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage, find_places
+from moorage.simulator.kueue.topology import FreeNode, TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
 from moorage.simulator.kueue.waiting import FairOrder, QueueEntry, Requeue, Waiting, classical_order, refusal_for
@@ -40,15 +39,6 @@ _WHY: Final = {
 
 
 Places = Mapping[str, Sequence[PlacementRequest]]
-
-
-class FreeNode(NamedTuple):
-    """A node that takes pods, and what is free on it."""
-
-    name: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    free: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,17 +201,13 @@ class QueueAdmission:
 
     def has_untried(self) -> bool:
         """Return whether a head was not tried since the last change, or has more flavors to try."""
-        if self._on_failed or self._to_place:
-            return True
-        for queue, waiting in self._lines:
-            head = waiting.head() if waiting.active and queue.active else None
-            if head is not None and (head.key not in self._tried or self._goes_on(head)):
-                return True
-        return False
+        heads = (waiting.head() for queue, waiting in self._lines if waiting.active and queue.active)
+        return bool(self._on_failed or self._to_place) or any(head is not None and self._is_untried(head) for head in heads)
 
-    def _goes_on(self, head: Workload) -> bool:
+    def _is_untried(self, head: Workload) -> bool:
         # Twice, as the first of both begins with the first flavor if quota was freed meanwhile.
-        return head.scan is not None and head.scan.pending and self._begun[1].count((head.key, head.scan.tried)) < 2
+        goes_on = head.scan is not None and head.scan.pending and self._begun[1].count((head.key, head.scan.tried)) < 2
+        return goes_on or head.key not in self._tried
 
     def try_again(self) -> None:
         """Note that what was tried before may be admitted now."""
@@ -345,10 +331,10 @@ class QueueAdmission:
         return Asking(workload, queue, self.objects.queues, needed, requests, self.trees, places, self._strategies, entitles)
 
     def _refusal(self, workload: Workload, queue: ClusterQueue) -> tuple[str, str, Requeue] | None:
-        labels = self.objects.namespaces.get(workload.namespace)
+        name, labels = workload.namespace, self.objects.namespaces.get(workload.namespace)
         if labels is None:
-            missing = f'namespaces "{workload.namespace}" not found'
-            return f'workload namespace "{workload.namespace}" does not exist: {missing}', "Misconfigured", Requeue.GENERIC
+            text = f'workload namespace "{name}" does not exist: namespaces "{name}" not found'
+            return text, "Misconfigured", Requeue.GENERIC
         if not queue.namespaces.matches(labels):
             text = "workload namespace doesn't match ClusterQueue selector"
             return text, "Misconfigured", Requeue.NAMESPACE_MISMATCH
@@ -589,19 +575,17 @@ def _overlap(targets: Sequence[Victim], victims: Mapping[str, Victim]) -> bool:
 
 
 def _path(queue: ClusterQueueNode) -> str:
-    names = [queue.name, *(node.name for node in queue.ancestors())]
-    return "/" + "/".join(reversed(names))
+    return "".join(f"/{node.name}" for node in reversed((queue, *queue.ancestors())))
 
 
 def _to_reserve(entry: QueueEntry) -> Amounts:
     """Return what to keep free for a workload that may not reclaim: no more than its queue could ever hold."""
     queue, kept = entry.queue, {}
     for key, amount in entry.assignment.usage.items():
-        quota, used = queue.quota(key), queue.usage.get(key, 0)
+        quota = queue.quota(key)
+        limit, left = quota.borrowing_limit, quota.nominal - queue.usage.get(key, 0)
         if entry.assignment.borrows == 0:
-            kept[key] = max(0, min(amount, quota.nominal - used))
-        elif quota.borrowing_limit is None:
-            kept[key] = amount
+            kept[key] = max(0, min(amount, left))
         else:
-            kept[key] = min(amount, quota.nominal + quota.borrowing_limit - used)
+            kept[key] = amount if limit is None else min(amount, left + limit)
     return kept

@@ -19,10 +19,11 @@ from moorage.api.core import Pod, PodSpec
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen
-from moorage.simulator.kueue.cycle import FreeNode, QueueAdmission
+from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import Settings
+from moorage.simulator.kueue.topology import FreeNode
 from moorage.simulator.kueue.topology_requests import TopologyPlacement
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement

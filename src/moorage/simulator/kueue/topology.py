@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from moorage.api.core import PodSpec, Taint, Toleration
 from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
@@ -56,6 +56,15 @@ class Leaf:
 
 
 Usage = dict[str, dict[str, int]]
+
+
+class FreeNode(NamedTuple):
+    """A node that takes pods, and what is free on it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    free: Mapping[str, int]
 
 
 class TopologyTree:

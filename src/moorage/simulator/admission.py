@@ -53,7 +53,7 @@ def admit(cluster: ClusterInput) -> ClusterInput:
 def admit_strictly(cluster: ClusterInput, *, bounds: bool = True) -> Admittance:
     """Admit a cluster. With ``bounds``, return violations of limit ranges in ``refused``; otherwise put them in the report."""
     admission = _Admission(cluster, bounds)
-    pods = tuple(admission.pod(pod) for pod in cluster.pods)
+    pods = tuple(map(admission.pod, cluster.pods))
     groups = tuple(admission.group(group) for group in cluster.pod_groups)
     trees = tuple(admission.group(group) for group in cluster.composite_pod_groups)
     claims = tuple(_claim(claim, cluster) for claim in cluster.persistent_volume_claims)

@@ -408,14 +408,16 @@ class StorageController:
         """Process everything that is possible now."""
         while self._volumes or self._claims or self._has_new_offers:
             volumes, self._volumes = self._volumes, {}
+            known = self._snapshot.objects(PersistentVolume)
             for name in volumes:
-                self._process_volume(name)
+                self._process_volume(known.get(name))
             if self._has_new_offers:
                 self._claims |= self._waiting
                 self._has_new_offers = False
             claims, self._claims = self._claims, {}
+            held = self._snapshot.objects(PersistentVolumeClaim)
             for key in claims:
-                self._process_claim(key)
+                self._process_claim(key, held.get(key))
 
     def _seen(self, obj: Object) -> None:
         if isinstance(obj, PersistentVolume):
@@ -425,8 +427,7 @@ class StorageController:
         else:
             self._has_new_offers = True
 
-    def _process_volume(self, name: str) -> None:
-        volume = self._snapshot.objects(PersistentVolume).get(name)
+    def _process_volume(self, volume: PersistentVolume | None) -> None:
         if volume is None:
             return
         ref = volume.spec.claim_ref
@@ -437,8 +438,7 @@ class StorageController:
         else:
             self._has_new_offers = True
 
-    def _process_claim(self, key: str) -> None:
-        claim = self._snapshot.objects(PersistentVolumeClaim).get(key)
+    def _process_claim(self, key: str, claim: PersistentVolumeClaim | None) -> None:
         self._waiting.pop(key, None)
         if claim is None or is_fully_bound(claim) or claim.metadata.deletion_timestamp is not None:
             return

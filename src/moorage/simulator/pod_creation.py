@@ -116,9 +116,12 @@ class PodCreation:
         if not (self._ledger or self._out_of_bounds or self._cluster.limit_ranges):
             return self._cluster
         kept: list[Pod] = []
-        for (_, new), group in groupby(self._cluster.pods, key=lambda pod: (id(pod.spec), is_new(pod))):
-            pods = list(group)
-            kept += self._created(pods) if new else pods
+        for new, group in groupby(self._cluster.pods, key=is_new):
+            if new:
+                for _, copies in groupby(group, key=lambda pod: id(pod.spec)):
+                    kept += self._created(list(copies))
+            else:
+                kept += group
         gone = {one.pod.uid for one in self.refused}
         return with_fields(
             self._cluster,

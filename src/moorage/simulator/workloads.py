@@ -12,7 +12,7 @@ Source  kubernetes, pkg/controller: daemon, statefulset, deployment, replicaset,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace as with_fields
 from itertools import count, islice
 from typing import Final
@@ -130,12 +130,13 @@ def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:
 
 
 class StatefulPods:
-    """Creates the pods that stateful sets lack; ``claims`` collects the claims of their volumes."""
+    """Creates the pods that stateful sets lack; ``claims`` collects the claims of their volumes that are not ``known``."""
 
-    def __init__(self, claimed: Claimed[Pod], taken: set[tuple[str, str]]) -> None:
+    def __init__(self, claimed: Claimed[Pod], taken: set[tuple[str, str]], known: Container[str]) -> None:
         self.claims: list[PersistentVolumeClaim] = []
         self._claimed = claimed
         self._taken = taken
+        self._known = known
 
     def missing(self, stateful_set: StatefulSet) -> Iterator[Pod]:
         """Yield a pod for each number without one, lowest first."""
@@ -162,6 +163,9 @@ class StatefulPods:
         factory = PodFactory(spec.template, metadata.namespace, owner, self._taken)
         for number in numbers:
             name = f"{metadata.name}-{number}"
+            claim_names = (stateful_claim_name(one.metadata.name, metadata.name, number) for one in templates)
+            if name in there and all(f"{metadata.namespace}/{one}" in self._known for one in claim_names):
+                continue
             claims = [_numbered(claim, stateful_set, number) for claim in templates]
             self.claims += claims
             if name in there:
@@ -313,7 +317,7 @@ class _Expansion:
     def run(self, cron_jobs: bool) -> ClusterInput:
         for daemon_set in self.cluster.daemon_sets:
             self.pods += self._daemon_pods(daemon_set)
-        stateful = StatefulPods(self.claimed, self.taken)
+        stateful = StatefulPods(self.claimed, self.taken, {claim.key for claim in self.cluster.persistent_volume_claims})
         for stateful_set in self.cluster.stateful_sets:
             self.pods += stateful.missing(stateful_set)
         self._scale_deployments()

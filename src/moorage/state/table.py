@@ -478,8 +478,13 @@ class NodeTable:
     def _acquire_own(self, rows: Sequence[int], pod: PodInfo) -> None:
         """Claim the ports and volumes, and add the terms, of a pod on each of these rows."""
         for port in pod.host_ports:
+            if len(rows) == 1 or self._what_ifs:
+                for row in rows:
+                    self.claim(row, port, 1)
+                continue
+            holders = self.host_ports.setdefault((port.protocol, port.port), {}).setdefault(port.ip, {})
             for row in rows:
-                self.claim(row, port, 1)
+                holders[row] = holders.get(row, 0) + 1
         if pod.has_affinity:
             for terms, held in terms_held_by(self, pod):
                 for row in rows:

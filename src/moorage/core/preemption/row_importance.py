@@ -36,7 +36,7 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
     for at, pod in enumerate(pods):
         start = started(pod)
         keyed.append((-pod.priority, start, at if start < NOT_STARTED else -at, pod))
-    keyed.sort(key=lambda entry: entry[:3])
+    keyed.sort()  # no two entries agree before the pod
     return [pod for *_, pod in keyed]
 
 
@@ -128,7 +128,8 @@ class Ranking:
         facts: list[tuple[int, ...]] = []
         added: dict[int, tuple[int, ...]] = {}  # by the id of requests, which pods with equal ones share
         for row in rows.tolist():
-            pods = self._pods[row] = tuple(by_importance(table.pods[row].values()))
+            if (pods := self._pods.get(row)) is None:
+                pods = self._pods[row] = tuple(by_importance(table.pods[row].values()))
             for pod in pods:
                 needs = pod.needs
                 if (adds := added.get(id(needs))) is None:
@@ -162,11 +163,11 @@ class Ranking:
         resources = table.resources_requested
         changed = changes.since(self._position) if table is self._table else None
         if changed is None or resources != self._resources:
-            self._pods.clear()
             self._counts[:] = -1
             self._resources, self._used = resources, 0
             self._pool = np.zeros((0, self._width), dtype=np.int64)
         if changed is None:
+            self._pods.clear()
             self._held, self._lowest = [], np.zeros(0, dtype=np.int64)
         if changed is None or changes.layout != self._layout:
             changed = [*(changed or ()), *self._moved(table)]

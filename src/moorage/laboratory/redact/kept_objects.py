@@ -11,6 +11,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -62,25 +63,22 @@ def _table(kind: Any, objects: Sequence[Any]) -> _Column:
     """Return the columns of structs, and of the structs that all of them have in a field."""
     parts = []
     for one in fields(kind):
-        values = [getattr(held, one.name) for held in objects]
+        values = list(map(attrgetter(one.name), objects))
         parts.append(_table(one.type, values) if one.name in _DIVIDED else _column(values))
     return _Column(parts=parts)
 
 
 def _column(values: Sequence[Any]) -> _Column:
     known: dict[str | bytes, int] = {}
-    by_identity: dict[int, int] = {}  # of values that exist as long as their sequence
     different: list[Any] = []
-    at = array("I")
-    for value in values:
-        number = by_identity.get(id(value))
-        if number is None:
-            key = value if type(value) is str else _encode(value)
-            number = by_identity[id(value)] = known.setdefault(key, len(different))
-            if number == len(different):
-                different.append(value)
-        at.append(number)
-    return _Column(msgspec.Raw(_encode(different)), memoryview(at.tobytes() if 1 < len(different) < len(values) else b""))
+    identities = list(map(id, values))
+    numbers = dict(zip(identities, values, strict=True))
+    for identity, value in numbers.items():
+        number = numbers[identity] = known.setdefault(value if type(value) is str else _encode(value), len(different))
+        if number == len(different):
+            different.append(value)
+    at = array("I", map(numbers.__getitem__, identities)) if 1 < len(different) < len(values) else b""
+    return _Column(msgspec.Raw(_encode(different)), memoryview(bytes(at)))
 
 
 def _without_pin(spec: PodSpec) -> tuple[PodSpec, str]:

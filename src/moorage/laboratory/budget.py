@@ -21,6 +21,11 @@ POLL_S: Final = 0.1
 _LEAST_S, _FEW, _PER_S = 10.0, 10_000, 2_500
 
 
+def silent(text: str) -> None:
+    """Show no progress."""
+    del text
+
+
 class BudgetSpentError(Exception):
     """A search ends because its budget is spent. The search that asked catches it; the transactions between roll back."""
 

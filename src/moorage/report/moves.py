@@ -280,17 +280,8 @@ class RightsizeReport(Answer, frozen=True, kw_only=True):
             asked = [human(name, one.requested[name]) for name in ("cpu", "memory")]
             full = {held.resource: f"{held.share:.0%}" for held in one.pressure}
             money = [] if not self.unit else [f"{one.saved:g}" if one.saved is not None else ""]
-            rows.append(
-                [
-                    str(one.number),
-                    str(one.pods),
-                    *asked,
-                    str(len(one.removed)),
-                    *money,
-                    full.get("cpu", ""),
-                    full.get("memory", ""),
-                ]
-            )
+            fullest = (full.get(name, "") for name in ("cpu", "memory"))
+            rows.append([str(one.number), str(one.pods), *asked, str(len(one.removed)), *money, *fullest])
         money = ["SAVED"] if self.unit else []
         head = ["STEP", "PODS", "CPU", "MEMORY", "NODES GO", *money, "FULLEST CPU", "MEMORY"]
         yield columns(head, rows, right=range(len(head))).rstrip("\n")

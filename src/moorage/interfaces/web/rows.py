@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodSpec
+from moorage.api.node_selectors import required_nodes
 from moorage.api.quantity import QuantityError
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.scheduler import Scheduler
@@ -109,8 +110,7 @@ def pod_row(pod: Pod, queue: QueueState = _UNKNOWN) -> PodRow:
 
 def _required(spec: PodSpec) -> str:
     """Return what a pod requires of its node, apart from the node's name; equal requirements are one string."""
-    rules = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = rules.required_during_scheduling_ignored_during_execution if rules is not None else None
+    required = required_nodes(spec)
     terms = [one.match_expressions for one in required.node_selector_terms if one.match_expressions] if required else []
     if not terms and not spec.node_selector:
         return ""

@@ -18,6 +18,7 @@ from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.core import Namespace, Node, NodeSelectorRequirement, Pod, PodAffinityTerm, PodSpec, Taint
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement
+from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
@@ -60,9 +61,7 @@ def closest(name: str, known: Collection[str]) -> str | None:
 
 def required_labels(spec: PodSpec) -> list[tuple[str, str]]:
     """Return the labels, with their values, of which a pod requires its node to have some."""
-    labels = list(spec.node_selector.items())
-    rules = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = rules.required_during_scheduling_ignored_during_execution if rules is not None else None
+    labels, required = list(spec.node_selector.items()), required_nodes(spec)
     for term in required.node_selector_terms if required is not None else ():
         for one in term.match_expressions:  # most terms have none: a DaemonSet's name their node
             labels += ((one.key, value) for value in one.values if one.operator == "In")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from moorage.api.core import Namespace, Pod
 from moorage.api.storage import PersistentVolumeClaim
@@ -134,7 +133,7 @@ class _Run:
         pods = sorted(simulation.pods.values(), key=lambda pod: (pod.namespace, pod.name))
         for at, pod in enumerate(pods):
             if pod.metadata.uid in going:
-                pods[at] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_TERMINATING))
+                pods[at] = pod.replace(metadata=pod.metadata.replace(deletion_timestamp=_TERMINATING))
         claims = {obj.key: obj.spec.storage_class_name or "" for obj in state.objects(PersistentVolumeClaim).values()}
         return Scene(
             [node for node in simulation.scheduler.snapshot.table.nodes if node is not None], pods,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from moorage.api.core import Node, Taint
 from moorage.core.engine.facts import Gone, Seen
@@ -16,7 +15,6 @@ from moorage.laboratory.dynamics.pod_arrivals import DistributionLike
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import NodeType, Offer, offers_of_types, read_list, read_types
-from moorage.laboratory.present import ObjectLike
 from moorage.state.pod_info import PodInfo
 
 #: The maximum size of a pool that gives none, and the longest provisioning time of a node in seconds.
@@ -26,23 +24,17 @@ _LONGEST_S: Final = 1e7
 _OWN: Final = ("min", "provisionSeconds")
 
 
-class NodePool(Struct, frozen=True, kw_only=True):
-    """Nodes that an autoscaler adds and removes.
+class NodePool(NodeType, frozen=True, kw_only=True):
+    """Nodes that an autoscaler adds and removes: a type of nodes with a price for an hour.
 
-    ``node``         a manifest, as struct, dict, YAML text or path; or ``like``: a node or a node group of the cluster, whose
-                     nodes belong to the pool from the beginning
-    ``price``        of one node for an hour, in any unit
+    The nodes of the cluster that it is ``like`` belong to the pool from the beginning.
+
     ``provision_s``  from the decision until a new node is ready
     """
 
-    name: str
-    node: ObjectLike | None = None
-    like: str = ""
-    price: float = 1.0
-    min: int = 0
     max: int = 1000
+    min: int = 0
     provision_s: DistributionLike = 120.0
-    zones: tuple[str, ...] = ()
 
 
 class PoolState:
@@ -81,14 +73,12 @@ def read_pools(path: str) -> list[NodePool]:
         if not isinstance(entry, Mapping):
             raise InputError(f"{where}: expected a pool, such as {{name: general, like: node-1, max: 10}}")
         [one] = read_types([{key: value for key, value in entry.items() if key not in _OWN}])
-        least, seconds = entry.get("min", 0), entry.get("provisionSeconds", 120)
-        if not isinstance(least, int) or isinstance(least, bool) or not 0 <= least <= (_MOST if one.max is None else one.max):
+        least, seconds, most = entry.get("min", 0), entry.get("provisionSeconds", 120), _MOST if one.max is None else one.max
+        if not isinstance(least, int) or isinstance(least, bool) or not 0 <= least <= most:
             raise InputError(f"{where}.min: expected a whole number from 0 to max, found {str(least)[:40]!r}")
         if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < _LONGEST_S:
             raise InputError(f"{where}.provisionSeconds: expected seconds, found {str(seconds)[:40]!r}")
-        most = _MOST if one.max is None else one.max
-        shared = {name: getattr(one, name) for name in ("name", "node", "like", "price", "zones")}
-        found.append(NodePool(**shared, min=least, max=most, provision_s=float(seconds)))
+        found.append(NodePool(**asdict(one) | {"min": least, "max": most, "provision_s": float(seconds)}))
     return found
 
 
@@ -97,11 +87,8 @@ def pool_states(pools: Sequence[NodePool], nodes: Sequence[Node]) -> dict[str, P
 
     Raises  InputError
     """
-    types = [
-        NodeType(name=one.name, node=one.node, like=one.like, price=one.price, max=one.max, zones=one.zones) for one in pools
-    ]
     found: dict[str, PoolState] = {}
-    for pool, offer in zip(pools, offers_of_types(types, nodes), strict=True):
+    for pool, offer in zip(pools, offers_of_types(pools, nodes), strict=True):
         if pool.name in found or not 0 <= pool.min <= pool.max:
             raise InputError(f"pool {pool.name}: give each pool a name of its own, and a minimum that is at most its maximum")
         alike = group_nodes([offer.pattern, *nodes])[0].nodes[1:] if pool.like else ()

@@ -20,7 +20,7 @@ import numpy as np
 from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
-from moorage.laboratory.budget import BudgetSpentError, TimeBudget
+from moorage.laboratory.budget import BudgetSpentError, TimeBudget, silent
 from moorage.laboratory.drain.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain.drain_question import course_of, drain_report
 from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
@@ -167,10 +167,6 @@ _ORDERED: Final = 8
 _EPSILON: Final = 1e-9
 
 
-def _silent(text: str) -> None:
-    del text
-
-
 @dataclass(frozen=True, slots=True)
 class ConsolidationQuestion:
     """What to remove.
@@ -189,7 +185,7 @@ class ConsolidationQuestion:
     flags: DrainFlags = field(default=DrainFlags(ignore_daemonsets=True))
     rules: EvictionRules = field(default=EvictionRules())
     unit: str = ""
-    progress: Callable[[str], None] = field(default=_silent)
+    progress: Callable[[str], None] = field(default=silent)
     kept: Mapping[str, tuple[BlockingPod, ...]] = field(default_factory=dict)
     least: Mapping[str, int] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)

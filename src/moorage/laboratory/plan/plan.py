@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any, Final
 
 from moorage.api.core import Pod
-from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.budget import TimeBudget, silent
 from moorage.laboratory.plan.node_types import ZONE, NodeType, TypeLimit, limits_of, offers_of_types, policies_of
 from moorage.laboratory.plan.plan_bound import CostBound, PlanProblem, cost_bound, has_solver, least_count, state_problem
 from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials, best_offer, pack_nodes
@@ -30,10 +30,6 @@ _EPSILON: Final = 1e-9
 _OTHERS: Final = "pods of the new nodes' DaemonSets, or evicted for pods of higher priority"
 #: Shares of the time that is left for the bound, the packing, and the search.
 _BOUND, _PACKING, _SEARCH = 0.15, 0.25, 0.75
-
-
-def _silent(text: str) -> None:
-    del text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class PlanQuestion:
     unit: str = ""
     whole_queue: bool = True
     executor: Executor | None = None
-    progress: Callable[[str], None] = field(default=_silent)
+    progress: Callable[[str], None] = field(default=silent)
     budget: float = math.inf
     limits: tuple[TypeLimit, ...] = ()
     assumptions: tuple[Assumption, ...] = ()

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec.structs import replace
-
 from moorage.api.core import Container, Pod
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.core.engine.facts import Gone, Seen
@@ -54,14 +52,6 @@ class RightsizeOptions:
     unit: str = "per hour"
 
 
-@dataclass(frozen=True)
-class _Workload:
-    """Pods of one controller. ``name``: ``namespace/Kind/name``; a pod alone is a workload of its own."""
-
-    name: str
-    pods: tuple[Pod, ...]
-
-
 def rightsize_report(
     cluster: Cluster, request: AnswerRequest, options: RightsizeOptions, budget: TimeBudget | None = None
 ) -> RightsizeReport:
@@ -74,8 +64,8 @@ def rightsize_report(
         named: dict[str, list[Pod]] = {}
         for pod in filter(is_active, cluster.simulation.pods.values()):
             named.setdefault(_name_of(pod), []).append(pod)
-        workloads = [_Workload(name, tuple(held)) for name, held in sorted(named.items())]
-        changes = [change for one in workloads for change in _changes(one, options)]
+        workloads = sorted(named.items())
+        changes = [change for one in workloads for change in _changes(*one, options)]
         for number in range(len(_STEPS)):
             chosen = [one for one in changes if one.step <= number]
             if number and len(chosen) == sum(steps[-1].changes.values()):
@@ -88,29 +78,31 @@ def rightsize_report(
     return RightsizeReport(
         request=request, summary=rightsize_summary(steps, options.unit), proof=Proof("run", runs=len(steps)),
         stopped=budget.stopped, assumptions=_assumptions(options), changes=tuple(changes), steps=tuple(steps),
-        unmeasured=tuple(one.name for one in workloads if not _is_measured(one, options)),
+        unmeasured=tuple(
+            name for name, pods in workloads
+            if not any(_amount_for(name, pods, held.name, one, options) for held in pods[0].spec.containers for one in _LEAST)
+        ),
         unit=options.unit if options.types else "",
     )  # fmt: skip
 
 
-def _is_measured(one: _Workload, options: RightsizeOptions) -> bool:
-    return any(_amount_for(one, held.name, name, options) for held in one.pods[0].spec.containers for name in _LEAST)
-
-
 def _name_of(pod: Pod) -> str:
+    """Return the name of a pod's workload: ``namespace/Kind/name``; a pod without a controller is a workload of its own."""
     owner = controller_of(pod.metadata)
     return pod.key if owner is None else f"{pod.namespace}/{owner.kind}/{owner.name}"
 
 
-def _amount_for(one: _Workload, container: str, resource: str, options: RightsizeOptions) -> tuple[int, int] | None:
+def _amount_for(
+    workload: str, pods: Sequence[Pod], container: str, resource: str, options: RightsizeOptions
+) -> tuple[int, int] | None:
     """Return the request that usage or advice asks for, and how many pods were measured; None if there is neither."""
-    for name in _names(one):
+    for name in _names(workload, pods[0]):
         advice = options.usage.advised.get((name, container), {}).get(resource)
         if advice is not None:
-            return advice, len(one.pods)
-    single = len(one.pods[0].spec.containers) == 1
+            return advice, len(pods)
+    single = len(pods[0].spec.containers) == 1
     seen = []
-    for pod in one.pods:
+    for pod in pods:
         held = options.usage.measured
         used = held.get((pod.key, container)) or (held.get((pod.key, "")) if single else None) or {}
         if resource in used:
@@ -120,20 +112,20 @@ def _amount_for(one: _Workload, container: str, resource: str, options: Rightsiz
     return math.ceil(max(seen) * (1 + options.headroom)), len(seen)
 
 
-def _names(one: _Workload) -> Iterable[str]:
+def _names(workload: str, pod: Pod) -> Iterable[str]:
     """Return the names under which tools know a workload: a ReplicaSet also by its Deployment's."""
-    space, kind, name = one.name.split("/") if one.name.count("/") == 2 else ("", "", "")
-    yield one.name
-    template = one.pods[0].metadata.labels.get("pod-template-hash", "")
+    space, kind, name = workload.split("/") if workload.count("/") == 2 else ("", "", "")
+    yield workload
+    template = pod.metadata.labels.get("pod-template-hash", "")
     if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
         yield f"{space}/Deployment/{name.removesuffix(f'-{template}')}"
 
 
-def _changes(one: _Workload, options: RightsizeOptions) -> Iterable[RequestChange]:
-    for container in one.pods[0].spec.containers:
+def _changes(workload: str, pods: Sequence[Pod], options: RightsizeOptions) -> Iterable[RequestChange]:
+    for container in pods[0].spec.containers:
         for resource, least in _LEAST.items():
             given = container.resources.requests.get(resource)
-            wanted = _amount_for(one, container.name, resource, options)
+            wanted = _amount_for(workload, pods, container.name, resource, options)
             if wanted is None:
                 continue
             before, unit = 0 if given is None else amount(resource, given), _UNIT[resource]
@@ -143,7 +135,7 @@ def _changes(one: _Workload, options: RightsizeOptions) -> Iterable[RequestChang
             if abs(after - before) < _WORTH * before or after == before:
                 continue
             step = 0 if after > before else 1 if resource == "cpu" else 2 if wanted[1] > 1 else 3
-            yield RequestChange(one.name, container.name, resource, before, after, len(one.pods), wanted[1], step)
+            yield RequestChange(workload, container.name, resource, before, after, len(pods), wanted[1], step)
 
 
 def _step(
@@ -207,7 +199,7 @@ def _is_emptied(cluster: Cluster, name: str, daemons: frozenset[str]) -> bool:
     cluster.apply(Change("node", "cordon", f"node/{name}", "unschedulable", None, True))
     # A replacement remembers the pod whose use was measured.
     named = [
-        replace(fresh, metadata=replace(fresh.metadata, annotations={**fresh.metadata.annotations, _MEASURED: _first(pod)}))
+        fresh.replace(metadata=fresh.metadata.replace(annotations={**fresh.metadata.annotations, _MEASURED: _first(pod)}))
         for pod, fresh in leaving
     ]
     cluster.tell([*(Gone(pod) for pod, _ in leaving), *map(Seen, named)])
@@ -225,9 +217,9 @@ def _with_requests(pod: Pod, wanted: Mapping[str, Mapping[str, int]]) -> Pod:
         if not amounts:
             return container
         text = {name: f"{value}m" if name == "cpu" else str(value) for name, value in amounts.items()}
-        return replace(container, resources=replace(container.resources, requests={**container.resources.requests, **text}))
+        return container.replace(resources=container.resources.replace(requests={**container.resources.requests, **text}))
 
-    return replace(pod, spec=replace(pod.spec, containers=tuple(map(changed, pod.spec.containers))))
+    return pod.replace(spec=pod.spec.replace(containers=tuple(map(changed, pod.spec.containers))))
 
 
 def _pressure(

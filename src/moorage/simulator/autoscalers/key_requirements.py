@@ -271,8 +271,8 @@ def relaxed(pod: Pod, *, tolerate: bool) -> tuple[Pod, str] | None:
 
     ``tolerate``  a pool has a PreferNoSchedule taint: the last step tolerates these
     """
-    found = next((found for step in _STEPS if (found := step(pod)) is not None), None)
-    return tolerating_preferences(pod) if found is None and tolerate else found
+    steps = (*_STEPS, tolerating_preferences) if tolerate else _STEPS
+    return next((found for step in steps if (found := step(pod)) is not None), None)
 
 
 def without_first_term(pod: Pod) -> tuple[Pod, str] | None:

@@ -21,7 +21,6 @@ from moorage.simulator.descheduler import removals
 from moorage.simulator.descheduler.policy import (
     DefaultEvictor,
     DeschedulerPolicy,
-    EvictionOutcome,
     Evictor,
     PluginArgs,
     PluginRun,
@@ -176,9 +175,9 @@ class _Moves:
             if asked is None and not by_metric:
                 continue
             outcome = self.run_.evict(pod)
-            if outcome is EvictionOutcome.LIMITED:
+            if outcome == "limited":
                 return
-            if outcome is EvictionOutcome.FAILED:
+            if outcome == "failed":
                 continue
             count += 1
             for name in () if by_metric else self._left:
@@ -252,7 +251,7 @@ def duplicates(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
         most = ceil(occurrences[key] / len(targets))
         for pods in by_node.values():
             for pod in pods[most - 1 :]:
-                if run.evict(pod) is EvictionOutcome.LIMITED:
+                if run.evict(pod) == "limited":
                     break
 
 
@@ -313,7 +312,7 @@ def violating_spread(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) ->
             due |= {one.metadata.uid: one for one in _excess(run, spread, pod, pods, nodes, fits)}
     full: set[str] = set()
     for pod in due.values():
-        if pod.spec.node_name not in full and run.judge.pre_eviction_filter(pod) and run.evict(pod) is EvictionOutcome.LIMITED:
+        if pod.spec.node_name not in full and run.judge.pre_eviction_filter(pod) and run.evict(pod) == "limited":
             full.add(pod.spec.node_name)
 
 

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache, cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -240,14 +239,10 @@ def _profile_faults(profile: DeschedulerProfile) -> list[str]:
 
 _EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 _SOURCE: Final = "kubernetes.io/config.source"
-
-
-class EvictionOutcome(Enum):
-    """``LIMITED``: the node's or the cycle's limit is reached; a namespace's limit is a failure of this pod alone."""
-
-    EVICTED = "evicted"
-    FAILED = "failed"
-    LIMITED = "limited"
+#: ``limited``: the node's or the cycle's limit is reached; a namespace's limit is a failure of this pod alone.
+EvictionOutcome: TypeAlias = Literal["evicted", "failed", "limited"]
+#: What is said at the limits of a cycle, a node and a namespace.
+_FULL: Final = [f"maximum number of evicted pods per {what} reached" for what in ("a descheduling cycle", "node", "namespace")]
 
 
 class AskedEviction(Struct, frozen=True):
@@ -268,29 +263,22 @@ class Evictor:
     def __init__(
         self, ask: Callable[[Pod], str], total: int | None = None, per_node: int | None = None, per_namespace: int | None = None
     ) -> None:
-        self._ask, self._total, self._per_node, self._per_namespace = ask, total, per_node, per_namespace
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._ask, self._limits = ask, (total, per_node, per_namespace)
+        self._counts = Counter[str]()
         self.evicted: list[AskedEviction] = []
         self.refused: list[AskedEviction] = []
 
     def evict(self, pod: Pod, profile: str, plugin: str) -> EvictionOutcome:
-        node, space = ("node", pod.spec.node_name), ("namespace", pod.namespace)
-        outcome = EvictionOutcome.FAILED
-        if self._total is not None and len(self.evicted) >= self._total:
-            why, outcome = "maximum number of evicted pods per a descheduling cycle reached", EvictionOutcome.LIMITED
-        elif self._per_node is not None and self._counts[node] >= self._per_node:
-            why, outcome = "maximum number of evicted pods per node reached", EvictionOutcome.LIMITED
-        elif self._per_namespace is not None and self._counts[space] >= self._per_namespace:
-            why = "maximum number of evicted pods per namespace reached"
-        else:
-            why = self._ask(pod)
-        asked = AskedEviction(pod, profile, plugin, why)
-        if why:
+        keys = "cycle", f"node {pod.spec.node_name}", f"namespace {pod.namespace}"
+        limits = zip(self._limits, keys, _FULL, strict=True)
+        full = next((text for most, key, text in limits if most is not None and self._counts[key] >= most), "")
+        asked = AskedEviction(pod, profile, plugin, full or self._ask(pod))
+        if asked.why:
             self.refused.append(asked)
-            return outcome
-        self._counts.update((node, space))
+            return "limited" if full in _FULL[:2] else "failed"
+        self._counts.update(keys)
         self.evicted.append(asked)
-        return EvictionOutcome.EVICTED
+        return "evicted"
 
 
 class DefaultEvictor:

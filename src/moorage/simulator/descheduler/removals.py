@@ -16,7 +16,7 @@ from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import compile_label_selector
 from moorage.plugins.node_affinity import preferred_terms
 from moorage.simulator.descheduler import scene as rules
-from moorage.simulator.descheduler.policy import EvictionOutcome, PluginArgs, PluginRun
+from moorage.simulator.descheduler.policy import PluginArgs, PluginRun
 from moorage.state.pod_info import PodInfo
 
 #: Whether something is wrong with a pod on its node.
@@ -51,7 +51,7 @@ def _evict_each(run: PluginRun, by_node: Iterable[Iterable[Pod]]) -> None:
     """Evict the pods of each node until its limit is reached."""
     for pods in by_node:
         for pod in pods:
-            if run.evict(pod) is EvictionOutcome.LIMITED:
+            if run.evict(pod) == "limited":
                 break
 
 
@@ -165,9 +165,9 @@ def violating_anti_affinity(run: PluginRun, args: PluginArgs, nodes: Sequence[No
         for pod in rules.by_priority(filter(wanted, scene.running(node.name))):
             if is_broken(pod, node) and run.judge.is_evictable(pod):
                 outcome = run.evict(pod)
-                if outcome is EvictionOutcome.LIMITED:
+                if outcome == "limited":
                     break
-                if outcome is EvictionOutcome.EVICTED:
+                if outcome == "evicted":
                     del spaces[pod.namespace][pod.name]
 
 

@@ -117,11 +117,11 @@ def pods_to_move(pods: Iterable[Pod], context: DrainContext) -> MovesOfPods:
 
 def _replica_count(pod: Pod, context: DrainContext) -> DrainStatus:
     owner, flags = controller_of(pod.metadata), context.flags
-    if owner is None or context.replicas is None or owner.kind not in _TITLES:
-        return _UNDEFINED
-    if not flags.skip_nodes_with_custom_controller_pods:
-        return _UNDEFINED
-    if owner.kind in {"DaemonSet", "StatefulSet"} and not owner.api_version.startswith("apps/"):
+    if (
+        not flags.skip_nodes_with_custom_controller_pods
+        or owner is None or context.replicas is None or owner.kind not in _TITLES
+        or (owner.kind in {"DaemonSet", "StatefulSet"} and not owner.api_version.startswith("apps/"))
+    ):  # fmt: skip
         return _UNDEFINED
     found, title = context.replicas(owner.kind, pod.namespace, owner.name), _TITLES[owner.kind]
     if found == "absent":

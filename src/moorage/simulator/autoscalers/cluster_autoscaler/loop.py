@@ -100,10 +100,9 @@ class ScaleDownPlanner:
         for node in self._candidates(view, now_s):
             if node.name in leaving:
                 continue
-            if node.name in self._until:
-                self.reasons[node.name] = Unremovable("RecentlyUnremovable")
-                continue
-            why, text = drain_rules.unremovable_reason(node, packed.pods(node.name), flags, now_s)
+            why, text = "RecentlyUnremovable", ""
+            if node.name not in self._until:
+                why, text = drain_rules.unremovable_reason(node, packed.pods(node.name), flags, now_s)
             if why:
                 self.reasons[node.name] = Unremovable(why, text)
             else:

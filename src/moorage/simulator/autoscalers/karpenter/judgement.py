@@ -14,7 +14,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from moorage.api.core import Node, Object, ObjectMeta, Pod, PodTemplateSpec, Taint
 from moorage.api.cron import parse_schedule
@@ -499,17 +499,10 @@ def buffer_pods(documents: Iterable[Mapping[str, Any]], objects: Sequence[Object
             told.append(f"the pods of CapacityBuffer {space}/{name}: its template or workload; it keeps no room")
             continue
         kept = (one_ for one_ in template.spec.volumes if one_.persistent_volume_claim is None and one_.ephemeral is None)
-        spec = structs.replace(template.spec, node_name="", volumes=tuple(kept), priority=_LOWEST)
-        found += [
-            Pod(
-                metadata=ObjectMeta(
-                    name=f"capacity-buffer-{name}-{at}", namespace=space, uid=f"{meta.get('uid', name)}-{at}",
-                    labels=template.metadata.labels,
-                ),
-                spec=spec,
-            )
-            for at in range(1, count + 1)
-        ]  # fmt: skip
+        spec = template.spec.replace(node_name="", volumes=tuple(kept), priority=_LOWEST)
+        for at in range(1, count + 1):
+            own = ObjectMeta(name=f"capacity-buffer-{name}-{at}", namespace=space, uid=f"{meta.get('uid', name)}-{at}")
+            found.append(Pod(metadata=own.replace(labels=template.metadata.labels), spec=spec))
     return found, tuple(told)
 
 

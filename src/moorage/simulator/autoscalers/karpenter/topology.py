@@ -201,10 +201,9 @@ class Census:
         self._columns: dict[str, tuple[list[str], Ints]] = {}
 
     def tally(self, group: _Group) -> _Tally:
-        known = self._tallies.get(group.counted)
-        if known is None:
-            known = self._tallies[group.counted] = _Tally(group, self.nodes)
-        return known
+        if group.counted not in self._tallies:
+            self._tallies[group.counted] = _Tally(group, self.nodes)
+        return self._tallies[group.counted]
 
     def column(self, key: str) -> tuple[list[str], Ints]:
         """Return the values of a label, and which of them each node has; -1 for none."""

@@ -32,18 +32,16 @@ from moorage.state.pod_requests import amount
 _READY: Final = {"type": "Ready", "status": "True"}
 _OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}
 _AWS: Final = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
-_DELIMITER: Final = re.compile(r"[.-]")
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 #: Bytes of a file: all types of a large provider take 6 MB.
 _LARGEST: Final = 64 << 20
 _KWOK: Final = "karpenter.kwok.sh"
 #: The capacity types in the order in which a provider takes them.
 _LAUNCHED: Final = ("reserved", "spot", "on-demand")
-#: How many sets of requirements a price list remembers the answers to.
+#: How many answers are remembered at the most.
 _MOST_REMEMBERED: Final = 4096
 _NONE: Final = keys.KeyRequirement("")
 _T = TypeVar("_T")
-_KINDS: Final[Mapping[type, str]] = {dict: "an object", list: "a list"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +130,19 @@ def missing_min_values(types: Sequence[InstanceType], requirements: keys.Require
     return len(types), {key: len(values) for key, values in found.items() if types and len(values) < asked[key]}
 
 
+class Remembered(dict[Hashable, Any]):
+    """Answers by what decides them: simulations of one cluster after the other ask the same."""
+
+    def of(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what was made for a key before, or make it."""
+        if key not in self:
+            if len(self) >= _MOST_REMEMBERED:
+                self.clear()
+            self[key] = make()
+        found: _T = self[key]
+        return found
+
+
 @dataclass(frozen=True)
 class PriceList:
     """All types of a file. ``currency`` and ``date`` are empty if the file does not give them."""
@@ -140,7 +151,7 @@ class PriceList:
     currency: str = ""
     date: str = ""
     well_known: frozenset[str] = field(default=keys.WELL_KNOWN)
-    _remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    remembered: Remembered = field(default_factory=Remembered, repr=False, compare=False)
 
     @cached_property
     def _by_name(self) -> dict[str, list[InstanceType]]:
@@ -168,19 +179,10 @@ class PriceList:
     def _offered_keys(self) -> frozenset[str]:
         return frozenset(key for held in self.types for offering in held.offerings for key in offering.requirements)
 
-    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return what was made for a key before; simulations of one cluster after the other ask the same."""
-        if key not in self._remembered:
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = make()
-        found: _T = self._remembered[key]
-        return found
-
     def cheapest(self, requirements: keys.Requirements) -> npt.NDArray[np.float64]:
         """Return for each type the lowest price of the offerings that requirements allow; infinity if there are none."""
         key = "cheapest", *(requirements.get(name) for name in sorted(self._offered_keys))
-        return self.remembered(key, lambda: np.array([held.cheapest(requirements, self.well_known) for held in self.types]))
+        return self.remembered.of(key, lambda: np.array([held.cheapest(requirements, self.well_known) for held in self.types]))
 
 
 def node_of(held: InstanceType, labels: Mapping[str, str], name: str, taints: tuple[Taint, ...] = ()) -> Node:
@@ -228,7 +230,7 @@ def _type(entry: Any, where: str) -> InstanceType:
         raise InputError(f"{where}: expected an instance type with name, resources and offerings")
     name = entry["name"]
     given = {"pods": "110", **_part(entry, "resources", where, dict)}
-    cpu, sized, parts = str(given.get("cpu", "")), _AWS.fullmatch(name), _DELIMITER.split(name, maxsplit=1)
+    cpu, sized, parts = str(given.get("cpu", "")), _AWS.fullmatch(name), re.split(r"[.-]", name, maxsplit=1)
     offerings = tuple(
         _offering(held, f"{where}.offerings[{at}]") for at, held in enumerate(_part(entry, "offerings", where, list))
     )
@@ -270,7 +272,7 @@ def _part(entry: Mapping[str, Any], name: str, where: str, kind: type[_T]) -> _T
     """Return a list or an object of an entry; an empty one if it has none."""
     found = entry.get(name) or kind()
     if not isinstance(found, kind):
-        raise InputError(f"{where}.{name}: expected {_KINDS[kind]}, found {str(found)[:40]!r}")
+        raise InputError(f"{where}.{name}: expected {'an object' if kind is dict else 'a list'}, found {str(found)[:40]!r}")
     return found
 
 

@@ -87,29 +87,27 @@ def low_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]
     metrics = args.metrics_utilization
     source = "" if metrics is None else "KubernetesMetrics" if metrics.metrics_server else metrics.source
     usage = _Usage(run.scene, list(dict.fromkeys((*args.thresholds, *(() if source == "Prometheus" else _BASIC)))), source)
-    used = {node.name: usage.node(node.name) for node in nodes}
-    shares = {node.name: _percent(used[node.name], node) for node in nodes}
+    every = [_Used(node, used, {}, _percent(used, node)) for node in nodes for used in [usage.node(node.name)]]
     low, high = dict(args.thresholds), dict(args.target_thresholds)
     if args.use_deviation_thresholds:
-        known = {name: [held[name] for held in shares.values() if name in held] for name in args.thresholds}
+        known = {name: [held[name] for held in (one.shares for one in every) if name in held] for name in args.thresholds}
         average = {name: sum(held) / len(held) for name, held in known.items() if held}
         low = {name: _clamped(value - args.thresholds.get(name, 0)) for name, value in average.items()}
         high = {name: _clamped(value + args.target_thresholds.get(name, 0)) for name, value in average.items()}
     cool, hot = [], []
-    for node in nodes:
-        held = _Used(node, used[node.name], _capped(node, high, usage.names), shares[node.name])
-        if not node.spec.unschedulable and _is_below(held.shares, low):
+    for held in every:
+        held.room = _capped(held.node, high, usage.names)
+        if not held.node.spec.unschedulable and _is_below(held.shares, low):
             cool.append(held)
         elif not _is_below(held.shares, high):
             hot.append(held)
     hot.sort(key=lambda held: -sum(held.used.values()))
-
-    def is_hot(held: _Used) -> bool:
-        return any(held.room[name] < amount for name, amount in held.used.items())
-
     limit = args.eviction_limits.node if args.eviction_limits is not None else None
     if _is_worthwhile(args, nodes, cool, hot):
-        _Moves(run, usage, args.evictable_namespaces, is_hot, limit).run(hot, cool, run.judge.filter)
+        _Moves(
+            run, usage, args.evictable_namespaces,
+            lambda held: any(held.room[name] < amount for name, amount in held.used.items()), limit,
+        ).run(hot, cool, run.judge.filter)  # fmt: skip
 
 
 def high_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]) -> None:
@@ -412,7 +410,7 @@ def run_cycle(policy: DeschedulerPolicy, see: Callable[[], Scene], ask: Callable
         return evictor, ["the cluster size is 0 or 1: the descheduler does nothing"]
     for point in ("deschedule", "balance"):
         for profile in policy.profiles:
-            for name in getattr(profile.plugins, point).enabled:
+            for name in profile.enabled(point):
                 scene = see()
                 judge = DefaultEvictor(profile.args("DefaultEvictor"), scene)
                 run = PluginRun(scene, judge, evictor, name, profile.name)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -64,6 +64,7 @@ def _struct(name: str, fields: Mapping[str, str]) -> type[Struct]:
 
 
 _PARTS: Final = {name: _struct(name, fields) for name, fields in _TABLE["parts"].items()}
+_Plugins: Final = _PARTS["Plugins"]
 #: The default plugins by extension point, and the arguments of each. ``apiVersion`` and ``kind`` may be given, as for every
 #: API object.
 EVICTOR, DESCHEDULE, BALANCE = (
@@ -151,12 +152,6 @@ class _Strict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     pass
 
 
-if TYPE_CHECKING:
-    Plugins: TypeAlias = Any
-else:
-    Plugins = _PARTS["Plugins"]
-
-
 class DeschedulerPluginConfig(_Strict, frozen=True):
     name: str
     args: Mapping[str, Any] | None = None
@@ -165,7 +160,11 @@ class DeschedulerPluginConfig(_Strict, frozen=True):
 class DeschedulerProfile(_Strict, frozen=True):
     name: str = ""
     plugin_config: tuple[DeschedulerPluginConfig, ...] = ()
-    plugins: Plugins = Plugins()
+    plugins: _Plugins = _Plugins()  # type: ignore[valid-type]
+
+    def enabled(self, point: str) -> tuple[str, ...]:
+        """Return the plugins that are enabled at an extension point."""
+        return tuple(getattr(self.plugins, point).enabled)
 
     def args(self, name: str) -> PluginArgs:
         """Return the arguments of a plugin; the first ones if they are given twice."""
@@ -221,13 +220,13 @@ def _profile_faults(profile: DeschedulerProfile) -> list[str]:
         except InputError as error:
             found.append(f".pluginConfig[{at}].args: {error}")
     for point, known in (("deschedule", DESCHEDULE), ("balance", BALANCE)):
-        for name in getattr(profile.plugins, point).enabled:
+        for name in profile.enabled(point):
             if name not in known:
                 found.append(f".plugins.{point}: {name} is none of {', '.join(known)}")
             elif name not in configured:
                 found.append(f'.plugins.{point}: unable to find "{name}" plugin config')
-    evictors = (*profile.plugins.filter.enabled, *profile.plugins.preevictionfilter.enabled)
-    evictors += profile.plugins.pre_eviction_filter.enabled
+    points = "filter", "preevictionfilter", "pre_eviction_filter"
+    evictors = (name for point in points for name in profile.enabled(point))
     found += [f".plugins: {name} is no evictor; only DefaultEvictor is" for name in evictors if name != "DefaultEvictor"]
     return found
 

@@ -54,7 +54,7 @@ def deschedule(**given: Any) -> int:
 
 
 def _reads_containers(policy: DeschedulerPolicy) -> bool:
-    return any(not _READ_CONTAINERS.isdisjoint(profile.plugins.deschedule.enabled) for profile in policy.profiles)
+    return any(not _READ_CONTAINERS.isdisjoint(profile.enabled("deschedule")) for profile in policy.profiles)
 
 
 # -- rightsize ---------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class PackingSnapshot:
 
     def __init__(self, scratch: SimulatedCluster) -> None:
         self.scratch = scratch
-        self.order = [node.name for node in self._in_order()]
+        self.order = self._in_order()
         self._undo: list[list[Callable[[], None]]] = []
         #: Where the last search ended.
         self._last = 0
@@ -59,9 +59,9 @@ class PackingSnapshot:
         for name in self.order:
             self.pods(name)
 
-    def _in_order(self) -> list[Node]:
+    def _in_order(self) -> list[str]:
         table = self.scratch.scheduler.cluster.table
-        return [table.nodes[row] for row in table.arrival.view.argsort(kind="stable").tolist()]
+        return [table.nodes[row].name for row in table.arrival.view.argsort(kind="stable").tolist()]
 
     # -- what there is -----------------------------------------------------------------------------------------------------
 
@@ -80,10 +80,8 @@ class PackingSnapshot:
 
     def tell(self, facts: Iterable[Seen | Gone]) -> None:
         """Report what changed in the cluster; this cannot be taken back."""
-        held = list(facts)
-        self.scratch.tell(held)
-        if any(isinstance(one.obj, Node) for one in held):
-            self.order = [node.name for node in self._in_order()]
+        self.scratch.tell(list(facts))
+        self.order = self._in_order()
 
     # -- changes -----------------------------------------------------------------------------------------------------------
 

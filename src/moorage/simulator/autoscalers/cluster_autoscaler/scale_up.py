@@ -138,7 +138,6 @@ class Templates:
         good = next((node for node in open_ if all(taint.key != DELETED for taint in node.spec.taints)), None)
         if good is not None:
             self._known[group] = _template(name, good, pods_of(good.name), held, forced=False)
-            return self._known[group]
         if group in self._known:
             return self._known[group]
         if sketch is not None:

@@ -400,10 +400,6 @@ class _Overlaid:
         offerings = enumerate(self.kind.offerings)
         return [at for at, held in offerings if keys.is_compatible(asked, held.requirements, undefined)]
 
-    @property
-    def form(self) -> tuple[Any, ...]:
-        return tuple(sorted(self.prices.items())), tuple(sorted(self.capacity.items()))
-
     def made(self, pools: Collection[str]) -> InstanceType:
         """Return the type for these NodePools; () if for all."""
         offerings = tuple(
@@ -462,7 +458,8 @@ def with_overlays(prices: PriceList, documents: Iterable[Mapping[str, Any]]) -> 
     for every in of_types:
         forms: dict[Any, list[_Overlaid]] = {}
         for of in every:
-            forms.setdefault(of.form, []).append(of)
+            form = tuple(sorted(of.prices.items())), tuple(sorted(of.capacity.items()))
+            forms.setdefault(form, []).append(of)
         types += [alike[0].made([of.pool for of in alike] if len(forms) > 1 else ()) for alike in forms.values()]
     return PriceList(tuple(types), prices.currency, prices.date, prices.well_known), tuple(told)
 

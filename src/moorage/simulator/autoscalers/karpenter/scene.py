@@ -16,14 +16,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from moorage.api.core import ENDED_PHASES, Container, Node, ObjectMeta, Pod, Taint, Toleration
+from moorage.api.core import ENDED_PHASES, Node, ObjectMeta, Pod, Taint, Toleration
+from moorage.api.defaults import default_pod
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.node_selectors import find_untolerated
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
-from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts, missing_min_values
+from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, Remembered, amounts, missing_min_values
 from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
@@ -310,18 +311,14 @@ class PoolCluster:
         self.leaving = frozenset(held.name for held in self.nodes if held.leaving)
         #: The pods of nodes that are being deleted: they need a place like pending ones.
         self.displaced = [pod for held in self.nodes if held.leaving for pod in held.pods if is_reschedulable(pod)]
-        self._known: dict[Hashable, Any] = {}
+        self.remembered = Remembered()
 
     @cached_property
     def resources(self) -> list[str]:
         """The resources that are counted: those of types, nodes and pods."""
-        found = {"cpu", "memory", "pods"}
-        for held in self.prices.types:
-            found.update(held.capacity)
-        for pod in (*self.pending, *self.daemons):
-            found.update(PodInfo(pod).requests)
-        found.update(*(held.resources for held in self.nodes))
-        return sorted(found)
+        asked = (PodInfo(pod).requests for pod in (*self.pending, *self.daemons))
+        offered, used = (held.capacity for held in self.prices.types), (held.resources for held in self.nodes)
+        return sorted({"cpu", "memory", "pods"}.union(*offered, *asked, *used))
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
         """Return amounts in the order of ``resources``."""
@@ -415,19 +412,12 @@ class PoolCluster:
         return self._nodes_that(key, lambda held: keys.is_compatible(held.requirements, asked))
 
     def _nodes_that(self, key: Hashable, hold: Callable[[ExistingNode], bool]) -> Bools:
-        return self.remembered(key, lambda: np.array(list(map(hold, self.nodes)), dtype=np.bool_))
-
-    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return what was made for a key before, or make it."""
-        if key not in self._known:
-            self._known[key] = make()
-        found: _T = self._known[key]
-        return found
+        return self.remembered.of(key, lambda: np.array(list(map(hold, self.nodes)), dtype=np.bool_))
 
     def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""
         key = frozenset(held for held in asked.values() if held.key != keys.HOSTNAME)
-        return self.prices.remembered(key, lambda: self._fitting(key))
+        return self.prices.remembered.of(key, lambda: self._fitting(key))
 
     def _fitting(self, asked: frozenset[keys.KeyRequirement]) -> tuple[Bools, Bools]:
         types, undefined = self.prices.types, self.prices.well_known
@@ -505,13 +495,4 @@ def _offer(known: dict[str, list[tuple[Taint, ...]]], value: str, taints: tuple[
 
 def daemons_of(sets: Iterable[DaemonSet]) -> list[Pod]:
     """Return a pod of each DaemonSet, as its template says: what it limits and does not request, it requests."""
-
-    def asking(held: Container) -> Container:
-        requests = {**held.resources.limits, **held.resources.requests}
-        return held.replace(resources=held.resources.replace(requests=requests))
-
-    found = []
-    for pod in map(daemon_of, sets):
-        containers, first = tuple(map(asking, pod.spec.containers)), tuple(map(asking, pod.spec.init_containers))
-        found.append(pod.replace(spec=pod.spec.replace(containers=containers, init_containers=first)))
-    return found
+    return [default_pod(daemon_of(one_)) for one_ in sets]

@@ -41,14 +41,13 @@ class _Asking:
 
     def __init__(self, scene: PoolCluster, pod: Pod) -> None:
         self.pod = pod
-        self.needs = needs_of(pod)
-        self.vector = scene.vector(self.needs)
+        needs, meta = needs_of(pod), pod.metadata
+        self.vector = scene.vector(needs)
         self.ports = PodInfo(pod).host_ports
         self.requirements = keys.of_pod(pod.spec)
         self.strict = keys.of_pod(pod.spec, strict=True)
         self.volumes = scene.volume_alternatives(pod) or [{}]
         self.key, self.resources = frozenset(self.requirements.values()), scene.resources
-        needs, meta = self.needs, pod.metadata
         self.rank = -needs.get("cpu", 0), -needs.get("memory", 0), meta.creation_timestamp or "", meta.uid
 
     @classmethod
@@ -123,7 +122,7 @@ class _Solver:
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
         self._held: dict[int, keys.Requirements] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
-        census = scene.remembered("census", lambda: Census(scene.domains, scene.nodes, scene.namespaces))
+        census = scene.remembered.of("census", lambda: Census(scene.domains, scene.nodes, scene.namespaces))
         self._topology = Topology(census, {pod.metadata.uid for pod in pods}, without)
         self._templates = [held for held in scene.templates if not held.told]
         # A claim that lacks minValues is dropped at the end, so claims do not count before.

@@ -20,6 +20,7 @@ from moorage.api.core import Pod, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.node_selectors import find_untolerated, required_nodes
 from moorage.api.selectors import Selector
 from moorage.simulator.autoscalers import key_requirements as keys
+from moorage.simulator.autoscalers.instance_types import Remembered
 from moorage.simulator.autoscalers.karpenter.scene import Bools, ExistingNode, Ints
 from moorage.simulator.owners import is_active
 from moorage.state.affinity_terms import AffinityTerm
@@ -197,21 +198,20 @@ class Census:
     def __init__(self, domains: Domains, nodes: Sequence[ExistingNode], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.domains, self.nodes, self.namespaces = domains, nodes, namespaces
         self.distant = [(pod, one) for one in nodes for pod in one.remembered("distant", None, partial(_distant, one))]
-        self._tallies: dict[Hashable, _Tally] = {}
-        self._columns: dict[str, tuple[list[str], Ints]] = {}
+        self._remembered = Remembered()
 
     def tally(self, group: _Group) -> _Tally:
-        if group.counted not in self._tallies:
-            self._tallies[group.counted] = _Tally(group, self.nodes)
-        return self._tallies[group.counted]
+        return self._remembered.of(group.counted, partial(_Tally, group, self.nodes))
 
     def column(self, key: str) -> tuple[list[str], Ints]:
         """Return the values of a label, and which of them each node has; -1 for none."""
-        if key not in self._columns:
+
+        def find() -> tuple[list[str], Ints]:
             held = [one.host if key == keys.HOSTNAME else one.labels.get(key, "") for one in self.nodes]
             code = {value: at for at, value in enumerate(dict.fromkeys(filter(None, held)))}
-            self._columns[key] = list(code), np.array([code.get(value, -1) for value in held], dtype=np.int64)
-        return self._columns[key]
+            return list(code), np.array([code.get(value, -1) for value in held], dtype=np.int64)
+
+        return self._remembered.of(key, find)
 
 
 def _distant(held: ExistingNode) -> list[Pod]:

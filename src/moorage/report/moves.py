@@ -152,8 +152,10 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
             yield columns(["", "CYCLE", "POD", "FROM", "TO"], rows).rstrip("\n")
         if len(rows) < len(listed):
             yield f"  and {len(listed) - len(rows)} more: -o wide"
-        for why, pods in _by_reason([pod for _, pod in listed if pod.why]).items():
-            yield item(f"✗ {some_pods(pods)}: {why}")
+        reasons: dict[str, list[str]] = {}
+        for _, pod in listed:
+            reasons.setdefault(pod.why, []).append(pod.replacement or pod.pod)
+        yield from (item(f"✗ {some_pods(pods)}: {why}") for why, pods in reasons.items() if why)
 
     def _again(self, wide: bool) -> Iterator[str]:
         for one in self.oscillating if wide else self.oscillating[:_SHOWN]:
@@ -178,13 +180,6 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
             yield item(f"✗ pending: {some_pods(self.pending)}")
         for one in self.assumptions if wide else ():
             yield item(f"Assumed: {one.name}: {one.value}")
-
-
-def _by_reason(pods: Sequence[DescheduledPod]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for pod in pods:
-        found.setdefault(pod.why, []).append(pod.replacement or pod.pod)
-    return found
 
 
 # -- rightsize report --------------------------------------------------------------------------------------------------
@@ -235,17 +230,13 @@ def rightsize_summary(steps: Sequence[RightsizeStep], unit: str) -> str:
     if not sum(last.changes.values()):
         return "No request changes: usage gives no reason to."
     freed = len(last.removed) - len(first.removed)
-    amounts = ", ".join(f"{human(name, abs(d))} {name} {'less' if d < 0 else 'more'}" for name, d in _deltas(first, last) if d)
+    deltas = ((name, amount - first.requested[name]) for name, amount in last.requested.items())
+    amounts = ", ".join(f"{human(name, abs(d))} {name} {'less' if d < 0 else 'more'}" for name, d in deltas if d)
     saved = "" if last.saved is None else f", which saves {last.saved - (first.saved or 0):g} {unit}"
     what = f"{counted(freed, 'node')} more can go{saved}" if freed > 0 else "no more node can go"
     already = f", beside {len(first.removed)} that can go already" if first.removed else ""
     changed = f"{counted(last.pods, 'pod')} with other requests, {amounts or 'as much in all'}"
     return f"{what[:1].upper()}{what[1:]}{already}: {changed}."
-
-
-def _deltas(first: RightsizeStep, last: RightsizeStep) -> Iterator[tuple[str, int]]:
-    for name, amount in last.requested.items():
-        yield name, amount - first.requested[name]
 
 
 class RightsizeReport(Answer, frozen=True, kw_only=True):

@@ -27,6 +27,24 @@ def test_pods_that_wait(moorage, name, decision, place, first):
     assert len(answer.get("why", ())) == (2 if decision == "none" else 0)
 
 
+def test_preferences_that_karpenter_drops_are_named(moorage, tmp_path):
+    prefers = {
+        "weight": 1,
+        "preference": {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-z"]}]},
+    }
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "picky", "namespace": "shop"},
+        "spec": {
+            "containers": [{"name": "c", "image": "app", "resources": {"requests": {"cpu": "12"}}}],
+            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [prefers]}},
+        },
+    }  # fmt: skip
+    (path := tmp_path / "picky.json").write_text(json.dumps(pod))
+    ran = moorage("explain", "shop/picky", *FILES[:2], "-f", str(path), *TYPES)
+    assert "Karpenter adds a node for pod shop/picky." in ran.out
+    assert "→ it ignores a preferred node affinity term" in ran.out
+
+
 NODES = {  # the status, what the text says
     "node-1": (0, "Karpenter replaces node/node-1.\n  → of NodePool general, the cheapest first: c5.xlarge"),
     "node-2": (0, "Karpenter removes node/node-2.\n  an hour saves 0.384 USD"),

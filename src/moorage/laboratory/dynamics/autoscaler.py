@@ -158,15 +158,12 @@ class ClusterAutoscaler(NodeScaler):
         if self._packed is None or any(pod.spec.volumes for pod in waiting):
             made, _ = prepare(simulation.options)
             made.keeps_records = False
-            around = (obj for obj in simulation.objects() if not isinstance(obj, Node | Pod))
-            made.load(around)
+            made.load(obj for obj in simulation.objects() if not isinstance(obj, Node | Pod))
             self._packed, self._known = PackingSnapshot(made), {}
         now = self._present()
         gone = [Gone(held) for uid, held in self._known.items() if uid not in now]
         seen = [Seen(obj) for uid, obj in now.items() if self._known.get(uid) is not obj]
-        self._packed.tell(
-            [*(one for one in gone if isinstance(one.obj, Pod)), *(one for one in gone if isinstance(one.obj, Node))]
-        )
+        self._packed.tell(sorted(gone, key=lambda one: isinstance(one.obj, Node)))  # pods before their nodes
         self._packed.tell(seen)
         self._known = now
         return self._packed

@@ -51,9 +51,8 @@ def pools_of_cluster(
     }
     arguments = next(_command_lines(held), None)
     flags = read_flags(arguments or ())
-    bounds = {name: (low, high) for name, low, high in flags.nodes} | dict(
-        _bounds(str(maps.get(_STATUS, {}).get("status", "")))
-    )
+    status = str(maps.get(_STATUS, {}).get("status", ""))
+    bounds = {name: (low, high) for name, low, high in flags.nodes} | dict(_bounds(status))
     missing = []
     if arguments is None:
         missing.append("the command line of cluster-autoscaler: its defaults are assumed")
@@ -74,12 +73,8 @@ def pools_of_cluster(
         low, high = bounds.get(named.get(group.name, ""), (0, _MOST))
         price = prices.price_of(group.nodes[0].labels) if prices is not None else None
         unpriced |= set() if price is not None else {group.name}
-        pools.append(
-            NodePool(
-                name=group.name, like=group.nodes[0].name, price=1.0 if price is None else price, min=low, max=high,
-                provision_s=provision_s,
-            )
-        )  # fmt: skip
+        like, price = group.nodes[0].name, 1.0 if price is None else price
+        pools.append(NodePool(name=group.name, like=like, price=price, min=low, max=high, provision_s=provision_s))
     if unpriced:
         missing.append(f"prices of {', '.join(sorted(unpriced))} (a file of instance types): a node counts 1 an hour")
     return ClusterPools(tuple(pools), flags, str(maps.get(_PRIORITIES, {}).get("priorities", "")), tuple(missing))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, Taint
+from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
@@ -26,9 +26,8 @@ from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, Exponenti
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.instance_types import PriceList, launched
-from moorage.simulator.autoscalers.karpenter import scene
+from moorage.simulator.autoscalers.karpenter import judgement, scene
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
-from moorage.simulator.autoscalers.karpenter.judgement import UNKNOWN, SceneJudge, buffer_pods, facts_of, with_overlays
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
 from moorage.state.pod_info import PodInfo
@@ -40,7 +39,6 @@ _POLL_S: Final = 10.0
 _VALIDATED_AFTER_S: Final = 15.0
 #: For so long, a node that pods are expected on is not disrupted: twice the longest batch.
 _NOMINATED_S: Final = 20.0
-_DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 _HOUR_S: Final = 3600.0
 #: The simulated day on which a run begins for budgets with a schedule: a Monday, 2026-08-17T00:00:00Z.
 MONDAY_S: Final = 1_786_924_800.0
@@ -80,7 +78,7 @@ class KarpenterProcess(NodeScaler):
     ) -> None:
         self._documents = [dict(held) for held in documents]
         self._pools = scene.read_node_pools(self._documents)
-        prices, self._overlaid = with_overlays(prices, self._documents)
+        prices, self._overlaid = judgement.with_overlays(prices, self._documents)
         if not self._pools:
             raise InputError("Karpenter adds no nodes: the input has no NodePool of karpenter.sh/v1")
         if not 0 <= interruptions < inf:
@@ -100,7 +98,7 @@ class KarpenterProcess(NodeScaler):
         self._nominated: dict[str, float] = {}
         self._seen: dict[str, tuple[frozenset[str], float]] = {}
         self._made = 0
-        self._claimed = facts_of(self._documents, simulation.table.nodes)
+        self._claimed = judgement.facts_of(self._documents, simulation.table.nodes)
         self._existed: dict[str, scene.ExistingNode] = {}
         self._asked: dict[str, Any] = {}
         self._told: tuple[int, Mapping[str, str]] = (-1, {})
@@ -109,7 +107,7 @@ class KarpenterProcess(NodeScaler):
         table = simulation.table
         for row in table.arrival.view.argsort(kind="stable").tolist():
             self._adopt(table.nodes[row])
-        self._virtual, unknown = buffer_pods(self._documents, tuple(simulation.aside.values()))
+        self._virtual, unknown = judgement.buffer_pods(self._documents, tuple(simulation.aside.values()))
         self._lost = bool(self._virtual)
         self.missing = (*self._judge().missing, *self._overlaid, *unknown)
         self._note_rate()
@@ -126,7 +124,7 @@ class KarpenterProcess(NodeScaler):
 
     # -- the cluster as Karpenter sees it ----------------------------------------------------------------------------------
 
-    def _judge(self, pending: Sequence[Pod] = ()) -> SceneJudge:
+    def _judge(self, pending: Sequence[Pod] = ()) -> judgement.SceneJudge:
         simulation, now_s = self._simulation, self._simulation.now_s
         table, cluster = simulation.table, simulation.engine.scheduler.cluster
         nodes, facts = [], {}
@@ -139,7 +137,7 @@ class KarpenterProcess(NodeScaler):
                 self._seen[name] = uids, now_s if name in self._seen or now_s else -inf
             seen_s = self._seen[name][1]
             after_s = next((pool.consolidate_after_s for pool in self._pools if pool.name == nodes[-1].pool), None) or 0.0
-            facts[name] = self._claimed.get(name, UNKNOWN)._replace(
+            facts[name] = self._claimed.get(name, judgement.UNKNOWN)._replace(
                 consolidatable=now_s - seen_s >= after_s, seen_s=0.0 if seen_s == -inf else self._start_s + seen_s
             )
         if len(self._asked) > 2 * (len(simulation.engine.pods) + len(self._virtual)):
@@ -149,7 +147,7 @@ class KarpenterProcess(NodeScaler):
         waiting = [*pending, *self._virtual]
         seen = scene.PoolCluster(nodes, self._pools, self.prices, daemons, pending=waiting, asked=self._asked)
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
-        return SceneJudge(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+        return judgement.SceneJudge(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
 
     def _existing(self, node: Node, pods: list[Pod], leaving: bool, nominated: bool) -> scene.ExistingNode:
         """Return a node as Karpenter sees it: the one of the last time, if nothing of it changed."""
@@ -293,14 +291,14 @@ class KarpenterProcess(NodeScaler):
     def _mark(self, name: str) -> None:
         """Let a node take no more pods, and find a place for its own."""
         self._machines[name].leaving = self._lost = True
-        taint_node(self._simulation, name, _DISRUPTED)
+        taint_node(self._simulation, name, judgement.DISRUPTED)
 
     def _drain(self, name: str) -> None:
         """Evict the pods of a node, and delete it when they are gone."""
         row = self._simulation.table.row_of.get(name)
         if row is not None:
             pods = [held for held in self._simulation.table.pods[row].values() if scene.is_reschedulable(held.pod)]
-            empty_node(self._simulation, name, pods, _DISRUPTED, partial(self._remove, name))
+            empty_node(self._simulation, name, pods, judgement.DISRUPTED, partial(self._remove, name))
 
     def _remove(self, name: str) -> None:
         machine = self._machines.pop(name, None)

@@ -67,12 +67,8 @@ class StateRecorder:
         table = simulation.table
         if table.changes.nodes != self._nodes_seen:
             self._see_nodes(simulation)
-        row = [
-            self.next_s,
-            float(np.count_nonzero(self._counted)),
-            float(table.pod_count.view.sum()),
-            float(simulation.pending),
-        ]
+        nodes, pods = float(np.count_nonzero(self._counted)), float(table.pod_count.view.sum())
+        row = [self.next_s, nodes, pods, float(simulation.pending)]
         used = [float(table.requested(name).view[self._counted].sum()) for name in self._resources]
         row += used
         row += [one / whole if whole else 0.0 for one, whole in zip(used, self._offered, strict=True)]

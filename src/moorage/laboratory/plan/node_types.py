@@ -121,11 +121,8 @@ class Offer(Struct, frozen=True):
 
     def node(self, number: int, taken: Iterable[str] = ()) -> Node:
         """Return the node with this number, counted from 0."""
-        name = (
-            f"{self.type.name}-new-{number + 1}"
-            if len(self.zones) != 1
-            else f"{self.type.name}-{self.zones[0]}-new-{number + 1}"
-        )
+        zone = f"-{self.zones[0]}" if len(self.zones) == 1 else ""
+        name = f"{self.type.name}{zone}-new-{number + 1}"
         while name in taken:
             name += "-x"
         made = like_node(self.pattern, name)

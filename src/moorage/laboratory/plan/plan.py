@@ -151,16 +151,11 @@ class _Planning:
             if also is not None:
                 sets[order] = self._set(also, search)
         return {
-            "nodes": sets["asGiven"].nodes,
-            "per_zone": self._zones(found.counts),
-            "cost": found.cost,
+            "nodes": sets["asGiven"].nodes, "per_zone": self._zones(found.counts), "cost": found.cost, "sets": sets,
             "verified": {order: sets[order].cost if order in sets else None for order in ORDERS},
-            "sets": sets,
             "gap": None if found.left else _gap(found.cost, bound.cost or 0.0),
-            "left": left,
-            "used": used,
-            "preempted": evicted,
-        }
+            "left": left, "used": used, "preempted": evicted,
+        }  # fmt: skip
 
     def _left(self, found: FoundSet, search: SetSearch) -> tuple[LeftPods, ...]:
         """Return the pods that stay pending with a set, by what prevents more nodes from placing them."""

@@ -28,12 +28,10 @@ WELL_KNOWN: Final = frozenset({
 })  # fmt: skip
 #: Old names of well-known labels.
 _NORMALIZED: Final = {
-    "failure-domain.beta.kubernetes.io/zone": ZONE,
-    "beta.kubernetes.io/arch": "kubernetes.io/arch",
-    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch", "beta.kubernetes.io/os": "kubernetes.io/os",
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-}
+}  # fmt: skip
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _LARGEST: Final = (1 << 63) - 1
 #: How many values a text shows.
@@ -170,7 +168,10 @@ def add_to(held: dict[str, KeyRequirement], more: Iterable[KeyRequirement]) -> d
 
 def merged(held: Requirements, *more: Requirements) -> dict[str, KeyRequirement]:
     """Return requirements narrowed by others."""
-    return add_to(dict(held), (asked for others in more for asked in others.values()))
+    found = dict(held)
+    for others in more:
+        add_to(found, others.values())
+    return found
 
 
 def of_labels(labels: Mapping[str, str]) -> dict[str, KeyRequirement]:

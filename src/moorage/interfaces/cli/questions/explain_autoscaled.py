@@ -92,9 +92,8 @@ def _of_cluster_autoscaler(
     simulation = Simulation(cluster, asked.changed_options)
     simulation.run(until=0.0)
     scaler = simulation.use(ClusterAutoscaler(found.pools, flags=found.flags, priorities=found.priorities))
-    shared: dict[str, Any] = {
-        "request": request, "missing": found.missing, "currency": prices.currency if prices is not None else "",
-    }  # fmt: skip
+    currency = prices.currency if prices is not None else ""
+    shared: dict[str, Any] = {"request": request, "missing": found.missing, "currency": currency}
 
     def answer(decision: Any, thing: str, **more: Any) -> AutoscalerAnswer:
         head = AutoscalerAnswer.head(decision, thing, _OTHER)
@@ -149,7 +148,8 @@ def _of_pods(karpenter: Karpenter, named: set[str], request: Any) -> Iterator[Au
         claim = claims.get(uid)
         decision: Any = "add" if claim is not None else "existing" if uid in held else "none"
         price = claim.cheapest(prices.well_known) if claim is not None else inf
-        whys: Sequence[str] = plan.errors[uid].split("; ") if decision == "none" else ()
+        dropped = plan.relaxations.get(uid)
+        whys = plan.errors[uid].split("; ") if decision == "none" else [f"it ignores {', '.join(dropped)}"] if dropped else []
         yield AutoscalerAnswer(
             request=request, summary=AutoscalerAnswer.head(decision, thing), thing=thing, decision=decision, why=tuple(whys),
             node=held.get(uid, ""), pool=claim.pool.name if claim is not None else "",

@@ -100,10 +100,9 @@ def simulate_autoscaled(
     run = simulation.outcome() if events is None else events.completed(simulation.outcome())
     notes = input_notes(given) if isinstance(given, ClusterInput) else [InputNote("Remark", text) for text in given.notes]
     lines = _lines(scaler, before)
-    told = [*_not_added(scaler, simulation)]
-    table = _table(scaler, lines, simulation.now_s)
-    table += _over_time(scaler, simulation.now_s)
-    told = [*_disruptions(scaler), *told, *(f"not in the input: {text}" for text in scaler.missing)]
+    missing = (f"not in the input: {text}" for text in scaler.missing)
+    told = [*_disruptions(scaler), *_not_added(scaler, simulation), *missing]
+    table = _table(scaler, lines, simulation.now_s) + _over_time(scaler, simulation.now_s)
     if not text:
         notes += [InputNote("Remark", f"autoscaler: {told_}") for told_ in (*map(_sentence, lines), *told)]
     below = "".join(item(told_) + "\n" for told_ in told)
@@ -151,12 +150,8 @@ def _lines(scaler: Autoscaler, before: dict[str, int]) -> list[list[str]]:
             sum(len(event.nodes) for event in scaler.events if (event.pool, event.action) == (pool, action))
             for action in ("ready", "down")
         )
-        rows.append(
-            [
-                pool, str(before.get(pool, 0)), str(added), str(removed), str(sizes[pool]), f"{hours[pool]:.1f}",
-                f"{costs[pool]:.2f}",
-            ]
-        )  # fmt: skip
+        counts = before.get(pool, 0), added, removed, sizes[pool]
+        rows.append([pool, *map(str, counts), f"{hours[pool]:.1f}", f"{costs[pool]:.2f}"])
     return rows
 
 

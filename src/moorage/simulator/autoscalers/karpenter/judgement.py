@@ -32,7 +32,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, is_owned_by
 
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
-_DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
+DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 _REASONS: Final = ("Empty", "Drifted", "Underutilized")
 _UNLIMITED: Final = (1 << 31) - 1
 #: Values of maxUnavailable that allow no eviction.
@@ -178,7 +178,7 @@ class SceneJudge:
             return "Node isn't managed by karpenter", {}
         if not held.initialized:
             return "Node isn't initialized", {}
-        if held.leaving or any(taint.key == _DISRUPTED.key for taint in node.spec.taints):
+        if held.leaving or any(taint.key == DISRUPTED.key for taint in node.spec.taints):
             return "Node is deleting or marked for deletion", {}
         if held.nominated:
             return "Node is nominated for a pending pod", {}
@@ -186,11 +186,8 @@ class SceneJudge:
             return f'Disruption is blocked through the "{_DO_NOT_DISRUPT}" annotation', {}
         if held.pool not in self._pools:
             return f"NodePool not found (NodePool={held.pool})", {}
-
-        def find() -> dict[str, str]:
-            return {f"{pod.namespace}/{pod.name}": told for pod in held.pods if (told := self._holds(pod))}
-
-        holding = held.remembered("holding", self._holding_key(held), find)
+        key = self._holding_key(held)
+        holding = held.remembered("holding", key, lambda: {one.key: told for one in held.pods if (told := self._holds(one))})
         return next(iter(holding.values()), ""), holding
 
     def _holding_key(self, held: scene.ExistingNode) -> tuple[float, list[int]]:
@@ -204,7 +201,7 @@ class SceneJudge:
             return ""
         if self._is_protected(pod):
             return f'Pod has "{_DO_NOT_DISRUPT}" annotation (Pod={pod.namespace}/{pod.name})'
-        if is_owned_by(pod, "Node") or any(tolerates(held, _DISRUPTED) for held in pod.spec.tolerations):
+        if is_owned_by(pod, "Node") or any(tolerates(held, DISRUPTED) for held in pod.spec.tolerations):
             return ""
         names = [one for one in self._budgets if covers(one, pod)]
         keys = " ".join(f"{one.namespace}/{one.name}" for one in names)

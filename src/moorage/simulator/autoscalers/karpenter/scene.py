@@ -334,13 +334,12 @@ class PoolCluster:
     def _free(self, held: ExistingNode) -> Ints:
         given = held.node.status.allocatable or held.node.status.capacity
         left = self.vector({name: amount(name, text) for name, text in given.items()})
-        running = self.vector({})
+        running, wanted = self.vector({}), self.vector({})
         for pod in held.pods:
             if pod.status.phase not in ENDED_PHASES:
                 needs = self.vector(needs_of(pod))
                 left -= needs
                 running += needs if is_owned_by(pod, "DaemonSet") else 0
-        wanted = self.vector({})
         known = keys.of_labels(held.labels)
         for pod in self.daemons:
             if find_untolerated(held.taints, pod.spec.tolerations) is None and keys.is_compatible(
@@ -405,14 +404,14 @@ class PoolCluster:
 
     def tolerating(self, tolerations: tuple[Toleration, ...]) -> Bools:
         """Return the nodes whose taints a pod tolerates."""
-        return self._nodes_that(tolerations, lambda held: find_untolerated(held.taints, tolerations) is None)
+        return self.remembered.of(tolerations, lambda: self._mask(lambda held: not find_untolerated(held.taints, tolerations)))
 
     def meeting(self, key: Hashable, asked: keys.Requirements) -> Bools:
         """Return the nodes that meet requirements; ``key`` stands for these."""
-        return self._nodes_that(key, lambda held: keys.is_compatible(held.requirements, asked))
+        return self.remembered.of(key, lambda: self._mask(lambda held: keys.is_compatible(held.requirements, asked)))
 
-    def _nodes_that(self, key: Hashable, hold: Callable[[ExistingNode], bool]) -> Bools:
-        return self.remembered.of(key, lambda: np.array(list(map(hold, self.nodes)), dtype=np.bool_))
+    def _mask(self, hold: Callable[[ExistingNode], bool]) -> Bools:
+        return np.array(list(map(hold, self.nodes)), dtype=np.bool_)
 
     def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""

@@ -238,7 +238,7 @@ class _Solver:
         """
         undefined = frozenset() if claim is None else self._undefined
         _check(held, asking.requirements, undefined, "incompatible requirements, ")
-        base, last = _both(held, asking.requirements), NoPlaceError(str)
+        base, last = _both(held, asking.requirements), None
         for volumes in asking.volumes:
             try:
                 _check(base, volumes, undefined, "incompatible volume requirements, ")
@@ -250,6 +250,7 @@ class _Solver:
                 return found, _NO_ROWS if claim is None else self._left(claim, asking, found)
             except NoPlaceError as error:
                 last = error
+        assert last is not None  # a pod without volumes has one alternative, that asks for nothing
         raise last
 
     # -- claims ----------------------------------------------------------------------------------------------------------

@@ -109,16 +109,31 @@ def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> li
     return faults
 
 
-class NodeResourcesFit(
-    points.PreFilterPlugin[tuple[RequestedResource, ...]],
+class ExplainedShortages(
     RefusingPlugin[tuple[RequestedResource, ...]],
+    TermsPlugin[tuple[RequestedResource, ...]],
+    ShortfallPlugin[tuple[RequestedResource, ...]],
+):
+    """What NodeResourcesFit of every release says about nodes that lack resources."""
+
+    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        return why_short(wants, node)
+
+    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        return short_resources(wants, nodes)
+
+    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
+        return missing_share(wants, nodes)
+
+
+class NodeResourcesFit(
+    ExplainedShortages,
+    points.PreFilterPlugin[tuple[RequestedResource, ...]],
     points.FilterNodePlugin[tuple[RequestedResource, ...]],
     points.PreScorePlugin[ScoredDemands],
     points.ScorePlugin[ScoredDemands],
     points.ScoreNodePlugin[ScoredDemands],
     points.PlacementScorePlugin,
-    TermsPlugin[tuple[RequestedResource, ...]],
-    ShortfallPlugin[tuple[RequestedResource, ...]],
     points.Attachable,
 ):
     name = "NodeResourcesFit"
@@ -220,17 +235,6 @@ class NodeResourcesFit(
                 reasons.append(INSUFFICIENT.format(resource))
                 unresolvable = unresolvable or offered < count
         return Hold(tuple(reasons), unresolvable) if reasons else None
-
-    # -- explanations -----------------------------------------------------------------------------------------------------
-
-    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        return why_short(wants, node)
-
-    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        return short_resources(wants, nodes)
-
-    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
-        return missing_share(wants, nodes)
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 

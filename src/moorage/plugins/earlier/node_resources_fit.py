@@ -23,13 +23,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Detail, RefusingPlugin, Remedies, ShortfallPlugin, TermsPlugin
+from moorage.framework.changes import Detail, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PreFilterPlugin, Reuse, Scope, Signature
@@ -49,19 +46,14 @@ from moorage.plugins.node_resources_fit import (
     ALWAYS_COMPARED,
     INSUFFICIENT,
     TOO_MANY_PODS,
+    ExplainedShortages,
     NodeResourcesFit,
     NodeResourcesFitArgs,
     RequestedResource,
     ignored_faults,
 )
 from moorage.plugins.resources.device_backed_scores import ScoredDemands, device_class_for, without_devices
-from moorage.plugins.resources.fit_reasons import (
-    missing_share,
-    remedies_of_full_node,
-    remedies_of_shortage,
-    short_resources,
-    why_short,
-)
+from moorage.plugins.resources.fit_reasons import remedies_of_full_node, remedies_of_shortage
 from moorage.plugins.resources.scoring_strategies import (
     LEAST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
@@ -70,7 +62,7 @@ from moorage.plugins.resources.scoring_strategies import (
     sub_path,
 )
 from moorage.plugins.v1_21.shared.requested_shares import fit_requests
-from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
+from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 # NodeResourcesFit of 1.21: reject nodes with too few free resources for the pod.
@@ -101,12 +93,7 @@ def _signature(pod: PodInfo) -> Signature:
     return {"requests, added up as in 1.21": tuple(sorted(fit_requests(pod).items()))}
 
 
-class NodeResourcesFitV121(
-    PreFilterPlugin[tuple[RequestedResource, ...]],
-    RefusingPlugin[tuple[RequestedResource, ...]],
-    TermsPlugin[tuple[RequestedResource, ...]],
-    ShortfallPlugin[tuple[RequestedResource, ...]],
-):
+class NodeResourcesFitV121(ExplainedShortages, PreFilterPlugin[tuple[RequestedResource, ...]]):
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgsV121
     reuse = Reuse(Scope.USAGE, _signature, signature_reads=())
@@ -136,15 +123,6 @@ class NodeResourcesFitV121(
             lacking = nodes.allocatable(resource) - nodes.requested(resource) < count
             if lacking.any():
                 yield Reject(lacking, INSUFFICIENT.format(resource))
-
-    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        return why_short(wants, node)
-
-    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        return short_resources(wants, nodes)
-
-    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
-        return missing_share(wants, nodes)
 
     def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one, asked = node.first, fit_requests(pod)

@@ -15,10 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
 from moorage.api.kinds import Kind
-from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import FoundObject, line_of, plain_object
 from moorage.basis.printable import counted, some
@@ -60,7 +57,8 @@ class FieldCheck:
         """Return a fault for each unknown field, unless only notes are wanted; ``source``: the object's file, if it has one."""
         if self._validation is Validation.IGNORE:
             return []
-        printed = _is_printed(found)
+        tree = plain_object(found)
+        printed = _is_printed(tree)
         if printed:
             self._printed[kind.slot] += 1
             if self._printed[kind.slot] > _MOST_PRINTED:
@@ -68,7 +66,6 @@ class FieldCheck:
         shape = _shape(found.api_version, found.kind)
         if shape is None:
             return []
-        tree = plain_object(found)
         title = f"{kind.name} {_name(tree)}"
         strict = self._validation is Validation.STRICT and not printed
         faults = []
@@ -94,29 +91,10 @@ class FieldCheck:
         ]
 
 
-def _is_printed(found: FoundObject) -> bool:
+def _is_printed(tree: dict[str, Any]) -> bool:
     """Return whether an API server printed the object: only it gives a UID and a time of creation."""
-    payload = found.payload
-    if isinstance(payload, dict):
-        metadata = payload.get("metadata")
-        return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
-    try:
-        head = _HEADS.decode(payload).metadata
-    except UNREADABLE:
-        return False
-    return bool(head.uid) and bool(head.creation_timestamp)
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    uid: object = None
-    creation_timestamp: object = None
-
-
-class _Head(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-_HEADS: Final = msgspec.json.Decoder(_Head)
+    metadata = tree.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
 
 
 @lru_cache(maxsize=256)

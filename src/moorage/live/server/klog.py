@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final, TextIO
@@ -35,7 +36,6 @@ _SENTENCE: Final = 2 * MOST_BYTES
 #: Limits of a traceback that a plugin logs: frames of each exception, and lines in total.
 _FRAMES: Final = 16
 _LINES: Final = 64
-_names: Final[dict[str, str]] = {}
 
 
 class Klog:
@@ -133,12 +133,10 @@ class Klog:
         return f"{self._second[1]}.{int((now - second) * 1e6):06d}"
 
 
+@cache
 def _name(path: str) -> str:
     """Return the last part of a path; cached, because a few files write many lines."""
-    found = _names.get(path)
-    if found is None:
-        found = _names[path] = PurePath(path).name
-    return found
+    return PurePath(path).name
 
 
 def read_vmodule(text: str) -> tuple[tuple[str, int], ...]:

@@ -39,6 +39,7 @@ __all__ = [
 # counted into their buckets together. prometheus-client formats the output and adds the process metrics.
 
 Labels = tuple[str, ...]
+Single = CounterMetricFamily | GaugeMetricFamily
 UNEXPECTED: Final = "unexpected"
 #: The most values that a histogram keeps for a set of label values before it counts them.
 _KEPT: Final = 512
@@ -60,14 +61,18 @@ class CounterVec:
 
     def collect(self, expected: Filter, spec: Spec | None = None) -> Metric:
         spec = spec or self.spec
-        family = CounterMetricFamily(spec.name, spec.text, labels=spec.labels)
-        sums: dict[Labels, float] = {}
-        for labels, value in self.values.items():
-            kept = expected.labels(spec, labels)
-            sums[kept] = sums.get(kept, 0.0) + value
-        for labels in sorted(sums):
-            family.add_metric(labels, sums[labels])
-        return family
+        return _summed(CounterMetricFamily(spec.name, spec.text, labels=spec.labels), self.values.items(), expected, spec)
+
+
+def _summed(family: Single, values: Iterable[tuple[Labels, float]], expected: Filter, spec: Spec) -> Single:
+    """Add the values to a family; those of labels that are shown alike are summed."""
+    sums: dict[Labels, float] = {}
+    for labels, value in values:
+        kept = expected.labels(spec, labels)
+        sums[kept] = sums.get(kept, 0.0) + value
+    for labels in sorted(sums):
+        family.add_metric(labels, sums[labels])
+    return family
 
 
 @dataclass(slots=True)
@@ -87,14 +92,7 @@ class Gauge:
     def collect(self, expected: Filter, spec: Spec | None = None) -> Metric:
         spec = spec or self.spec
         kind = CounterMetricFamily if self.counts else GaugeMetricFamily
-        family: CounterMetricFamily | GaugeMetricFamily = kind(spec.name, spec.text, labels=spec.labels)
-        sums: dict[Labels, float] = {}
-        for labels, value in self.read():
-            kept = expected.labels(spec, labels)
-            sums[kept] = sums.get(kept, 0.0) + value
-        for labels in sorted(sums):
-            family.add_metric(labels, sums[labels])
-        return family
+        return _summed(kind(spec.name, spec.text, labels=spec.labels), self.read(), expected, spec)
 
 
 class _Buckets:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid5
 
 import msgspec
 
@@ -205,18 +206,12 @@ SAFE_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
 #: A generated name is truncated so that it fits into a label.
 _MAX_BASE: Final = 63 - _SUFFIX_LENGTH
-_SPACE: Final = bytes.fromhex("5f1ff0f46b2c5b579a3c3a1d7c0c6a55")
-#: The bits of a UUID that hold its variant and version, and their values in a UUID of version 5.
-_VERSION_MASK: Final = 0xF000C000 << 48
-_VERSION_5: Final = 0x50008000 << 48
+_SPACE: Final = UUID("5f1ff0f4-6b2c-5b57-9a3c-3a1d7c0c6a55")
 
 
 def stable_uid(kind: str, namespace: str, name: str) -> str:
     """Return a UID for an object without one: always the same for the same kind, namespace and name."""
-    digest = hashlib.sha1(_SPACE + f"{kind}/{namespace}/{name}".encode(), usedforsecurity=False).digest()
-    number = int.from_bytes(digest[:16], "big") & ~_VERSION_MASK | _VERSION_5  # as uuid.uuid5, which takes three times as long
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return str(uuid5(_SPACE, f"{kind}/{namespace}/{name}"))
 
 
 def stable_suffix(*parts: str, length: int = _SUFFIX_LENGTH) -> str:

@@ -30,6 +30,8 @@ _WAITING: Final = "WaitingForQuota"
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
 _NOT_READY: Final = "waiting for all admitted workloads to be in PodsReady condition"
 _PREEMPTING: Final = "WaitingForPreemptedWorkloads"
+#: So often a search for flavors goes on from the same flavors while nothing changes: one that goes round would never end.
+_MOST_ROUNDS: Final = 10
 _WHY: Final = {
     "InClusterQueue": "prioritization in the ClusterQueue",
     "InCohortReclamation": "reclamation within the cohort",
@@ -89,7 +91,7 @@ class QueueAdmission:
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
         self._tried: set[str] = set()
-        #: The time of the last cycle, and from which flavors searches went on then: one that goes round would never end.
+        #: The time of the last cycle, and from which flavors searches went on then.
         self._begun: tuple[float, list[tuple[str, list[dict[str, int]]]]] = (0.0, [])
         #: The topologies of flavors, with the nodes that ``set_nodes`` told.
         self.trees: dict[str, TopologyTree] = {}
@@ -205,8 +207,8 @@ class QueueAdmission:
         return bool(self._on_failed or self._to_place) or any(head is not None and self._is_untried(head) for head in heads)
 
     def _is_untried(self, head: Workload) -> bool:
-        # Twice, as the first of both begins with the first flavor if quota was freed meanwhile.
-        goes_on = head.scan is not None and head.scan.pending and self._begun[1].count((head.key, head.scan.tried)) < 2
+        scan = head.scan
+        goes_on = scan is not None and scan.pending and self._begun[1].count((head.key, scan.tried)) < _MOST_ROUNDS
         return goes_on or head.key not in self._tried
 
     def try_again(self) -> None:
@@ -290,8 +292,6 @@ class QueueAdmission:
                 continue
             result.heads += 1
             self._tried.add(head.key)
-            if head.scan is not None:
-                self._begun[1].append((head.key, head.scan.tried))
             if (refusal := self._refusal(head, queue)) is not None:
                 message, reason, why = refusal
                 waiting.requeue(head, why, now, self.cycles)
@@ -360,6 +360,8 @@ class QueueAdmission:
             scan.shape != workload.shape or (self.cycles - scan.cycle > 1 and queue.generation > scan.generation)
         ):
             workload.scan = None
+        elif scan is not None:
+            self._begun[1].append((workload.key, scan.tried))
 
         def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
             asked = self._asking(workload, queue, frozenset((key,)), {key: amount})

@@ -155,7 +155,7 @@ def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
             over = other.usage.get(key, 0) - other.quota(key).nominal
             if other is not queue and over > 0 and quota.nominal:
                 held = (each for each in holding if each.work.workload.cluster_queue == other.name)
-                names = tuple(_title(each) for each in held if key in each.work.workload.uses)
+                names = tuple(dict.fromkeys(_title(each) for each in held if key in each.work.workload.uses))
                 yield Borrower(other.name, *key, over, names)
 
 
@@ -229,7 +229,8 @@ class _Search:
         if not trial.one.holds or (self._nodes and not trial.one.is_ready):
             return None
         lost = [one for one in trial.timeline.works if not one.holds and one.work.workload.active]
-        names = [_title(one) for one in lost if one.work.workload.key in self._holders and one.finished_s is None]
+        waiting = (one for one in lost if one.work.workload.key in self._holders and one.finished_s is None)
+        names = list(dict.fromkeys(map(_title, waiting)))
         return f"; {some(names)} then wait{'s' if len(names) == 1 else ''}" if names else ""
 
     def _gang(self, state: _Trial) -> Iterator[StartingChange]:

@@ -25,7 +25,7 @@ from moorage.basis import folder_of
 from moorage.basis.inputs.files import PROJECT_FILE
 from moorage.errors import ClusterError
 from moorage.interfaces.cli.terminal import output_style
-from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder, take_dump
+from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, as_kept, cache_folder, take_dump
 from moorage.laboratory.redact.live_dump import endpoint_of, naming_the_server
 from moorage.simulator.cluster_input import ClusterInput
 
@@ -61,7 +61,8 @@ class ClusterToRead(NamedTuple):
             if begun is not None:
                 begun.look_in(cache, endpoint.namespace)
         with collector_paused():
-            return take_dump(endpoint, self.custom, reading)
+            read = take_dump(endpoint, self.custom, reading)
+            return read if not self.is_kept else as_kept(read) if reading is None else as_kept(read, reading.listed)
 
 
 # -- readings ----------------------------------------------------------------------------------------------------------

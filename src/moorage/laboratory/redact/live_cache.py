@@ -20,10 +20,11 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as with_slots
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -285,7 +286,13 @@ class CachedReading:
             yield from ((path, kept.objects()) for path, kept in self._kept.items())
         except (msgspec.MsgspecError, IndexError):
             self._cache.save(self._cluster, {}, others=True)
+            self._kept.clear()
             raise
+
+    @property
+    def listed(self) -> Set[str]:
+        """The slots whose objects were not kept but listed."""
+        return KEPT_KINDS.keys() - {_SLOTS[path] for path in self._kept if path not in self._pages}
 
     async def open(self, rest: Rest) -> Get:
         """Begin to bring what is kept up to date. Return what reads a page of a collection, or another document."""
@@ -417,6 +424,13 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
 
 def _reaches(until: str, version: str) -> bool:
     return until.isdecimal() and version.isdecimal() and int(version) >= int(until)
+
+
+def as_kept(cluster: ClusterInput, listed: Iterable[str] = KEPT_KINDS) -> ClusterInput:
+    """Return a cluster with only those fields that are kept, so that its digest is the same with and without a cache."""
+    clean = ObjectCleaner().cleaned
+    cleaned: dict[str, Any] = {slot: tuple(map(clean, getattr(cluster, slot))) for slot in listed}
+    return with_slots(cluster, **cleaned)
 
 
 def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: CachedReading | None = None) -> ClusterInput:

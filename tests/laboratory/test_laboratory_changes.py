@@ -271,6 +271,13 @@ def test_a_cost_is_what_its_parts_add(change, parts):
     assert costs.cost_of(change) == sum(costs.parts_of(change).values())
 
 
+def test_a_node_like_another_was_not_created_with_it():
+    old = a_node("n1")
+    old = old.replace(metadata=old.metadata.replace(creation_timestamp="2026-01-01T00:00:00Z"))
+    fresh = apply([old], Change("cluster", "add-node", "node/n2", "", None, "like n1"))[1]
+    assert (fresh.name, fresh.metadata.creation_timestamp) == ("n2", None)
+
+
 def test_the_file_of_costs_on_the_page_is_read():
     (text,) = [one for one in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if one.startswith("who:")]
     costs = read_costs(text.encode(), "costs.yaml")

@@ -18,7 +18,6 @@ from moorage.report.style import columns, human, item, paragraph, some_pods
 #: How many lines of a kind the text shows without -o wide.
 _SHOWN = 8
 
-
 DescheduleOutcome = Literal["moves", "stays", "pending", "lost"]
 
 
@@ -61,11 +60,9 @@ def deschedule_summary(cycles: Sequence[CycleReport], again: Sequence[Oscillatin
         why = next((error for one in cycles for error in one.errors), "")
         return f"{counted(len(cycles), 'cycle')} evict{'s' * (len(cycles) == 1)} no pod{f': {why}' if why else '.'}"
     words: dict[DescheduleOutcome, str] = {
-        "moves": "move",
-        "stays": "come back to their node",
-        "pending": "have no node for their replacement",
+        "moves": "move", "stays": "come back to their node", "pending": "have no node for their replacement",
         "lost": "are not replaced",
-    }
+    }  # fmt: skip
     fates = ", ".join(f"{total[key]} {word}" for key, word in words.items() if total[key])
     last = max(one.number for one in cycles if one.evicted)
     if last < len(cycles):

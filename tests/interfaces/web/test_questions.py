@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.interfaces.cli.live.up import _run_in
 from moorage.interfaces.cli.main import cli
 from moorage.interfaces.cli.question_worker import ANSWERING, limit_process
 from moorage.interfaces.web.question_arguments import (
@@ -280,6 +281,22 @@ def test_answers_are_the_documents_of_the_command(tmp_path):
         assert not [name for name in os.listdir(browser.site.folder.name) if name.startswith("question-")]
 
     browse(test, store, answer=ANSWERING)
+
+
+@pytest.mark.slow
+def test_a_run_of_an_autoscaler_on_a_cluster_that_lives_is_kept_with_its_nodes():
+    store = a_store(nodes=2)
+    for name in ("a", "b", "c"):
+        store.create(PODS, "default", pod(name, cpu="3"))
+
+    async def test(browser, store):
+        await browser.enter()
+        status, found = await answer(browser, {"simulate": {"autoscaler": "cluster-autoscaler", "until": 600}})
+        assert (status, found["summary"]["nodes"]) == (200, 3)
+        _, past = await browser.get(f"/lab/v1/history?run={found['run']}")
+        assert (past["samples"]["nodes"][0], past["samples"]["nodes"][-1]) == (2, 3)
+
+    browse(test, store, answer=ANSWERING, past_of=_run_in)
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, InputError
 from moorage.framework.profile import Profile
 from moorage.interfaces.web.commands import CommandRoute
-from moorage.interfaces.web.hub import Hub, Make
+from moorage.interfaces.web.hub import Hub, Make, Past
 from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
@@ -424,14 +424,15 @@ class EmbeddedSite:
 
     ``answer`` runs the command that answers a question, with ``options`` for the scheduler; None disables questions.
     ``on_change`` allows pages to change the cluster, and gets a line for each command; None forbids it. ``profiles`` are the
-    scheduler's profiles without measurements; ``measured`` returns how long plugins took.
+    scheduler's profiles without measurements; ``measured`` returns how long plugins took. ``past_of`` reads the
+    run that a question recorded in its folder.
     """
 
     def __init__(
         self, store: Store, scheduler: Scheduler | None = None, notes: tuple[str, ...] = (), *,
         answer: Answering | None = None, options: Sequence[str] = (),
         on_change: Callable[[str], None] | None = None, profiles: Mapping[str, Profile] | None = None,
-        measured: Measured = list,
+        measured: Measured = list, past_of: Callable[[Path], Past | None] = lambda folder: None,
     ) -> None:  # fmt: skip
         self._store = store
         self._authorizer = Authorizer(store)
@@ -449,7 +450,8 @@ class EmbeddedSite:
         self.folder: TemporaryDirectory[str] | None = None
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
-            board = Board(Path(self.folder.name), StoreInputs(source, options), answer, on_change=self.hub.wake)
+            folder, inputs = Path(self.folder.name), StoreInputs(source, options)
+            board = Board(folder, inputs, answer, on_change=self.hub.wake, past_of=past_of)
             QuestionRoutes(self.site, board, lambda: [(one.group, one.resource) for one in source.kinds()], answer.prepare)
 
     def connect(self, perform: Perform) -> None:

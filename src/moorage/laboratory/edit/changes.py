@@ -291,7 +291,7 @@ def _with_node(objects: list[Object], change: Change) -> list[Object]:
     if any(node.name == name for node in nodes):
         raise InputError(f"{change.target}: a node of that name exists; choose another name")
     labels = {key: name if key == "kubernetes.io/hostname" else value for key, value in pattern.labels.items()}
-    meta = replace(pattern.metadata, name=name, uid=f"added/{name}", labels=labels)
+    meta = replace(pattern.metadata, name=name, uid=f"added/{name}", labels=labels, creation_timestamp=None)
     kept = tuple(taint for taint in pattern.spec.taints if not is_transient(taint.key))
     fresh = replace(pattern, metadata=meta, spec=replace(pattern.spec, taints=kept, unschedulable=False))
     at = max(i for i, obj in enumerate(objects) if isinstance(obj, Node)) + 1

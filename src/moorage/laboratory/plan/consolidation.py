@@ -255,9 +255,6 @@ class _Consolidation:
         self.tried: dict[tuple[tuple[str, ...], str], tuple[BlockingPod, ...]] = {}
         self.drains: dict[tuple[str, ...], DrainReport] = {}
 
-    def _is_over(self) -> bool:
-        return self.budget.is_over()
-
     def answer(self) -> NodePlan:
         few = len(self.candidates) <= EXHAUSTIVE
         best = self._exhaustive() if few else self._greedy()
@@ -295,7 +292,7 @@ class _Consolidation:
             if one.saving > _EPSILON and self._may_hold(one)
         ]
         for number, one in enumerate(sorted(wanted, key=lambda one: one.rank)):
-            if self._is_over():
+            if self.budget.is_over():
                 self.complete = False
                 break
             self.question.progress(f"set {number + 1} of {len(wanted)}: {len(one.nodes)} nodes …")
@@ -316,13 +313,13 @@ class _Consolidation:
         ordered = sorted(self.candidates, key=lambda one: (-one.price / (1 + len(one.pods) + one.budgets), one.name))
         best = self._extended((), ordered)
         improved, bound = True, self._bound()
-        while improved and self.total - best.saving > bound + _EPSILON and not self._is_over():
+        while improved and self.total - best.saving > bound + _EPSILON and not self.budget.is_over():
             improved = False
             for size in (1, 2):
                 for given_up in combinations(best.nodes, size):
                     kept = tuple(one for one in best.nodes if one not in given_up)
                     other = self._extended(kept, [one for one in ordered if one not in best.nodes])
-                    if self._is_over():
+                    if self.budget.is_over():
                         break
                     if other.rank < best.rank:
                         best, improved = other, True
@@ -336,7 +333,7 @@ class _Consolidation:
         """Return a set with every further node that can go with it, in this order."""
         chosen = kept
         for one in more:
-            if self._is_over():
+            if self.budget.is_over():
                 break
             wider = Removal(tuple(sorted((*chosen, one), key=lambda each: each.name)))
             self.question.progress(f"{len(chosen)} nodes can go …")
@@ -470,7 +467,7 @@ class _Consolidation:
             elif Counter(each.type for each in wider.nodes)[one.type] > self.most.get(one.type, len(self.candidates)):
                 text = f"node group {one.type} has its minimum of {self.question.least[one.type]} nodes"
                 found[one.name] = (BlockingPod(rule="minimum", text=text),)
-            elif self._is_over() and (wider.names, "") not in self.tried:
+            elif self.budget.is_over() and (wider.names, "") not in self.tried:
                 found[one.name] = (_LATE,)
             else:
                 found[one.name] = self._fails(wider) or (BlockingPod(text="another set saves as much"),)

@@ -270,8 +270,14 @@ def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any], mete
     on_change = _report if given["writes"] else None
     return EmbeddedSite(
         store, scheduler, answer=ANSWERING, options=question_words(given), on_change=on_change, profiles=meter.bare,
-        measured=list if meter.metrics is None else meter.metrics.plugin_times,
+        measured=list if meter.metrics is None else meter.metrics.plugin_times, past_of=_run_in,
     )  # fmt: skip
+
+
+def _run_in(folder: Path) -> Any:
+    from moorage.interfaces.web.standalone import run_in  # rarely needed
+
+    return run_in(folder, None)
 
 
 def _steady_clock() -> Any:

@@ -101,7 +101,5 @@ def _scaler(given: Mapping[str, Any], side: str, cluster: ClusterInput) -> Autos
             raise click.UsageError(f"--{side}-nodepools needs --{side}-autoscale karpenter")
         found = read([pools], custom=kinds_of(_KARPENTER))
         documents = [held for held in documents if held.get("kind") != "NodePool"] + [held.document for held in found.custom]
-    asked = AutoscalerOptions(
-        which, given[f"{side}_expander"], None, given["instance_types"], given["spot_interruptions"],
-    )  # fmt: skip
+    asked = AutoscalerOptions(which, given[f"{side}_expander"], None, given["instance_types"], given["spot_interruptions"])
     return autoscaler_of(asked, documents, cluster.nodes)

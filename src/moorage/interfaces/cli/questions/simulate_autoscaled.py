@@ -93,7 +93,9 @@ def simulate_autoscaled(
     before = scaler.sizes()
     recorder = None
     if asked.record is not None:
-        recorder = simulation.use(RunRecorder(asked.record, seconds(cluster.report.taken_at) or MONDAY_S))
+        # Without a time of the input, the run begins when the newest of its objects was there.
+        made = (seconds(one.metadata.creation_timestamp) for one in (*cluster.nodes, *cluster.pods))
+        recorder = simulation.use(RunRecorder(asked.record, seconds(cluster.report.taken_at) or max(MONDAY_S, *made)))
     simulation.run(until=last_s + _DEFAULT_S if until_s is None else until_s)
     if recorder is not None:
         recorder.close()

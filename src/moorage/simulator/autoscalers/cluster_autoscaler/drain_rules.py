@@ -44,8 +44,6 @@ _TITLES: Final = {
 }  # fmt: skip
 #: Returns the replicas of a controller by kind, namespace and name: a number, None if it sets none, or "absent".
 Replicas: TypeAlias = Callable[[str, str, str], int | Literal["absent"] | None]
-
-
 DrainOutcome: TypeAlias = Literal["undefined", "drain", "skip", "wait", "block"]
 
 

@@ -102,7 +102,7 @@ def _cores(cpu_milli: int, memory_bytes: int) -> float:
     return max(cpu_milli / 1000 + _GIB_PER_CORE * memory_bytes / _GI, 1e-9)
 
 
-def priority_expander(priorities: str, where: str = "priorities") -> Expander:
+def priority_expander(priorities: str, where: str = "priorities of the config map") -> Expander:
     """Return the expander of the config map ``cluster-autoscaler-priority-expander``: groups of the highest priority.
 
     The map has regular expressions of names of groups by priority, as YAML. A group that none matches is not used, unless none

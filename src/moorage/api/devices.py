@@ -126,6 +126,10 @@ class DeviceTaintSelector(Value):
     pool: str | None = None
     device: str | None = None
 
+    def may_select_in(self, held: ResourceSlice) -> bool:
+        """Return whether driver and pool are those of a slice; ``device`` says which of its devices, None: all."""
+        return self.driver in {None, held.spec.driver} and self.pool in {None, held.spec.pool.name}
+
 
 class DeviceTaintRuleSpec(Value):
     device_selector: DeviceTaintSelector | None = None

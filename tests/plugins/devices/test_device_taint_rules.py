@@ -11,7 +11,8 @@ from moorage.api.devices import DeviceTaintRule
 from moorage.core.queue.cluster_events import object_events
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.plugins.dynamic_resources import DynamicResources
-from tests.plugins.device_claims import DRIVER, a_claim, a_slice, attached, exactly, using, why_not, with_devices
+from tests.core.engine.driving import Driven, node
+from tests.plugins.device_claims import DRIVER, a_claim, a_class, a_slice, attached, exactly, using, why_not, with_devices
 
 GATES = "DRADeviceTaintRules=true"
 SPENT = "cannot allocate all claims"
@@ -91,11 +92,34 @@ def test_changes_of_rules_and_slices_count():
     assert refusing(cluster) == ""
 
 
-@pytest.mark.parametrize(("old", "new"), [(None, a_rule()), (a_rule(), None), (a_rule(), a_rule(pool="a"))])
-def test_a_changed_rule_wakes_what_a_changed_slice_wakes(old, new):
-    (event,) = object_events(old, new)
-    assert event == ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE_OTHER)
-    assert any(wake.event.covers(event) for wake in DynamicResources().wakes_on())
+#: A rule before and after a change, and whether that updates a slice: the taints of a device differ.
+CHANGES = {
+    "a new rule": (None, a_rule(), True),
+    "a deleted rule": (a_rule(), None, True),
+    "other devices": (a_rule(), a_rule(pool="a"), True),
+    "another effect": (a_rule(), a_rule(effect="NoExecute"), True),
+    "the same devices, said otherwise": (a_rule(pool="a"), a_rule(driver=DRIVER, pool="a", device="x"), False),
+    "labels of the rule": (a_rule(), a_rule("other"), False),
+    "a rule for no device that there is": (None, a_rule(pool="c"), False),
+    "a rule that still selects none": (a_rule(pool="c"), a_rule(device="z"), False),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "wakes"), CHANGES.values(), ids=CHANGES)
+def test_a_rule_wakes_what_the_slices_wake_whose_taints_it_changes(old, new, wakes):
+    slices = (a_slice("a", ["x"]), a_slice("b", ["x", "y"], driver="tpu.example.com"))
+    events = object_events(old, new, slices)
+    assert events == ((ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE_OTHER),) if wakes else ())
+    assert all(any(wake.event.covers(event) for wake in DynamicResources().wakes_on()) for event in events)
+
+
+@pytest.mark.parametrize(("gate", "pool", "again"), [("true", "a", True), ("true", "c", False), ("false", "a", False)])
+def test_a_waiting_pod_is_tried_again_if_a_rule_changes_taints(gate, pool, again):
+    run = Driven(gates=f"DRADeviceTaintRules={gate}")
+    run.see(node("a"), a_class(), a_slice("a", ["x"]), a_claim("c", exactly(count=2)), using("p", "c").pod)
+    assert run.steps() == [("p", None)]
+    run.see(a_rule(pool=pool))
+    assert run.steps(60.0) == ([("p", None)] if again else [])
 
 
 names = st.sampled_from("xyz")

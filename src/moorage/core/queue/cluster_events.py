@@ -8,12 +8,12 @@ Source  kube-scheduler, framework/events.go, PodSchedulingPropertiesChange, Node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from moorage.api.core import Node, Object, ObjectMeta, Pod, PodResourceClaimStatus, PodSpec, ResourceList
 from moorage.api.custom_objects import CustomObject
-from moorage.api.devices import DeviceTaintRule
+from moorage.api.devices import DeviceTaint, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.feature_gates import FeatureGates
@@ -84,16 +84,32 @@ def node_events(old: Node | None, new: Node | None, gates: FeatureGates = _DEFAU
     return tuple(ClusterEvent(Resource.NODE, action) for action in found)
 
 
-def object_events(old: Object | None, new: Object | None) -> tuple[ClusterEvent, ...]:
-    """Return the event of any other object that was added, updated or deleted; none if no plugin can wake on its kind."""
+def object_events(old: Object | None, new: Object | None, slices: Iterable[ResourceSlice] = ()) -> tuple[ClusterEvent, ...]:
+    """Return the event of any other object that was added, updated or deleted; none if no plugin can wake on its kind.
+
+    A DeviceTaintRule updates those of ``slices`` that have devices whose taints it changes.
+    """
     known = old if new is None else new
-    if isinstance(known, DeviceTaintRule):  # its devices change
-        return (ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE_OTHER),)
+    if isinstance(known, DeviceTaintRule):
+        same = all(_taints_in(one, old) == _taints_in(one, new) for one in slices)
+        return () if same else (ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE_OTHER),)
     resource = known.resource if isinstance(known, CustomObject) else _RESOURCE_OF.get(type(known).__name__)
     if resource is None:
         return ()
     action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE_OTHER
     return (ClusterEvent(resource, action),)
+
+
+def _taints_in(held: ResourceSlice, rule: Object | None) -> dict[str, DeviceTaint]:
+    """Return the taint that a rule gives to devices of a slice, by device.
+
+    Source  dynamic-resource-allocation, resourceslice/tracker/tracker.go, syncSlice and applyPatches
+    """
+    if not isinstance(rule, DeviceTaintRule):
+        return {}
+    which, taint = rule.spec.device_selector or DeviceTaintSelector(), rule.spec.taint
+    found = held.spec.devices if which.may_select_in(held) else ()
+    return {device.name: taint for device in found if which.device in {None, device.name}}
 
 
 def _pod_actions(old: PodInfo, new: PodInfo, gates: FeatureGates) -> Iterator[Action]:

@@ -165,7 +165,7 @@ def _taints_of(source: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> Slice
     found = []
     for rule in rules:
         which = rule.spec.device_selector or DeviceTaintSelector()
-        if which.driver in {None, source.spec.driver} and which.pool in {None, source.spec.pool.name}:
+        if which.may_select_in(source):
             found.append((which.device, rule.spec.taint))
     return tuple(found)
 

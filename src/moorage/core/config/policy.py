@@ -16,6 +16,7 @@ import msgspec
 
 from moorage.api.meta import Value
 from moorage.api.quantity import INT64_MAX
+from moorage.basis import table_of
 from moorage.core.config.configuration import Extender
 from moorage.core.config.decoder import SchedulerText, decode, fields_of
 from moorage.core.config.validation import extender_faults
@@ -33,81 +34,22 @@ from moorage.framework.args import Int32
 #: Gives every node the same score, so it is left out.
 EQUAL_PRIORITY: Final = "EqualPriority"
 
+_TABLE: Final = table_of("moorage.core.config", "release_plugins.toml")["policy"]
 #: Predicate → (extension point, plugin) pairs, in the order they are added to the points. The order of the predicates is the
 #: order in which they run.
 PREDICATES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "CheckNodeUnschedulable": (("filter", "NodeUnschedulable"),),
-    "GeneralPredicates": (
-        ("filter", "NodeResourcesFit"),
-        ("preFilter", "NodeResourcesFit"),
-        ("filter", "NodeName"),
-        ("filter", "NodePorts"),
-        ("preFilter", "NodePorts"),
-        ("filter", "NodeAffinity"),
-        ("preFilter", "NodeAffinity"),
-    ),
-    "HostName": (("filter", "NodeName"),),
-    "PodFitsHostPorts": (("filter", "NodePorts"), ("preFilter", "NodePorts")),
-    "MatchNodeSelector": (("filter", "NodeAffinity"), ("preFilter", "NodeAffinity")),
-    "PodFitsResources": (("filter", "NodeResourcesFit"), ("preFilter", "NodeResourcesFit")),
-    "NoDiskConflict": (("filter", "VolumeRestrictions"),),
-    "PodToleratesNodeTaints": (("filter", "TaintToleration"),),
-    "CheckNodeLabelPresence": (("filter", "NodeLabel"),),
-    "CheckServiceAffinity": (("filter", "ServiceAffinity"), ("preFilter", "ServiceAffinity")),
-    "MaxEBSVolumeCount": (("filter", "EBSLimits"),),
-    "MaxGCEPDVolumeCount": (("filter", "GCEPDLimits"),),
-    "MaxCSIVolumeCountPred": (("filter", "NodeVolumeLimits"),),
-    "MaxAzureDiskVolumeCount": (("filter", "AzureDiskLimits"),),
-    "MaxCinderVolumeCount": (("filter", "CinderLimits"),),
-    "CheckVolumeBinding": (
-        ("preFilter", "VolumeBinding"),
-        ("filter", "VolumeBinding"),
-        ("reserve", "VolumeBinding"),
-        ("preBind", "VolumeBinding"),
-    ),
-    "NoVolumeZoneConflict": (("filter", "VolumeZone"),),
-    "EvenPodsSpread": (("preFilter", "PodTopologySpread"), ("filter", "PodTopologySpread")),
-    "MatchInterPodAffinity": (("filter", "InterPodAffinity"), ("preFilter", "InterPodAffinity")),
+    name: tuple([(point, plugin) for point, plugin in map(str.split, added.split(", "))])
+    for name, added in _TABLE["predicates"].items()
 }
-
-MANDATORY_PREDICATES: Final = ("PodToleratesNodeTaints", "CheckNodeUnschedulable")
-
+MANDATORY_PREDICATES: Final = tuple(_TABLE["default"]["mandatory"].split())
 #: The predicates of a Policy that does not set them.
-DEFAULT_PREDICATES: Final = (
-    "NoVolumeZoneConflict", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCSIVolumeCountPred",
-    "MatchInterPodAffinity", "NoDiskConflict", "GeneralPredicates", "PodToleratesNodeTaints", "CheckVolumeBinding",
-    "CheckNodeUnschedulable", "EvenPodsSpread",
-)  # fmt: skip
-
+DEFAULT_PREDICATES: Final = tuple(_TABLE["default"]["predicates"].split())
 #: Priority → the plugin that scores, and whether it also runs in PreScore.
 PRIORITIES: Final[Mapping[str, tuple[str, bool]]] = {
-    "BalancedResourceAllocation": ("NodeResourcesBalancedAllocation", False),
-    "EvenPodsSpreadPriority": ("PodTopologySpread", True),
-    "ImageLocalityPriority": ("ImageLocality", False),
-    "InterPodAffinityPriority": ("InterPodAffinity", True),
-    "LeastRequestedPriority": ("NodeResourcesLeastAllocated", False),
-    "MostRequestedPriority": ("NodeResourcesMostAllocated", False),
-    "NodeAffinityPriority": ("NodeAffinity", True),
-    "NodeLabel": ("NodeLabel", False),
-    "NodePreferAvoidPodsPriority": ("NodePreferAvoidPods", False),
-    "RequestedToCapacityRatio": ("RequestedToCapacityRatio", False),
-    "SelectorSpreadPriority": ("SelectorSpread", True),
-    "ServiceAffinity": ("ServiceAffinity", False),
-    "TaintTolerationPriority": ("TaintToleration", True),
+    name: (scores.split()[0], scores.endswith("preScore")) for name, scores in _TABLE["priorities"].items()
 }
-
 #: The priorities of a Policy that does not set them, with their weights.
-DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
-    "SelectorSpreadPriority": 1,
-    "InterPodAffinityPriority": 1,
-    "LeastRequestedPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "NodePreferAvoidPodsPriority": 10000,
-    "NodeAffinityPriority": 1,
-    "TaintTolerationPriority": 1,
-    "ImageLocalityPriority": 1,
-    "EvenPodsSpreadPriority": 2,
-}
+DEFAULT_PRIORITIES: Final[Mapping[str, int]] = _TABLE["default"]["priorities"]
 
 
 def predicate_name(name: str) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
-from moorage.api.releases import EARLIER, LATER
+from moorage.api.releases import EARLIER, LATER, find_release
+from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.shared.releases import VARIANTS
 from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.reuse_checks import check_reuse
+from moorage.testing.rule_checks import check_what_ifs
+from tests.strategies import clusters, pods
 
 SHAPE = (UtilizationPoint(), UtilizationPoint(utilization=100, score=10))
 #: Plugins that need arguments.
@@ -20,6 +25,27 @@ def test_a_variant_keeps_the_contract(plugin, ended):
     cls = VARIANTS[plugin, ended]
     assert cls.name == plugin
     check_plugin(cls(cls.Args(**ARGS[plugin])) if plugin in ARGS else cls())
+
+
+class Bench:
+    now = 0.0
+
+    def __init__(self, snapshot, ended):
+        self.snapshot, self.gates = snapshot, FeatureGates(release=find_release(ended).name)
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(cluster=clusters(max_nodes=4, max_pods=4), pod=pods(), other=pods("other"))
+def test_what_ifs_and_promises_hold(cluster, pod, other):
+    """Those of 1.23 to 1.29 among them, which may decide about equal pods at once."""
+    for (plugin, ended), cls in VARIANTS.items():
+        if plugin in {"NodeResourcesFit", "PodTopologySpread"} and "." in ended:
+            made = cls()
+            if hasattr(made, "attach"):
+                made.attach(Bench(cluster.snapshot, ended))
+            assert list(check_what_ifs(made, pod, [other], cluster.snapshot)) == [], ended
+            assert list(check_reuse(made, pod, [other], cluster.snapshot)) == [], ended
 
 
 def test_every_variant_is_in_force_where_its_rule_ended():

@@ -231,8 +231,6 @@ _WITH_SIDECARS: Final = (RequestedResource("sidecars", 0),)
 
 
 class NodeResourcesFitV129(NodeResourcesFitV131):
-    reuse = Reuse()
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...] | Hold:
         return _WITH_SIDECARS if self._refuses_sidecars(pod) else super().pre_filter(pod, snapshot)
 

@@ -309,7 +309,6 @@ class PodTopologySpreadArgsV123(PodTopologySpreadArgs, frozen=True):
 
 
 class PodTopologySpreadV123(PodTopologySpreadV126):
-    reuse = Reuse()
     Args = PodTopologySpreadArgsV123
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:

@@ -247,6 +247,16 @@ class ExtendedResourceClaimStatus(Value):
     request_mappings: tuple[dict[str, Any], ...] = ()
 
 
+class NodeAllocatableClaimStatus(Value):
+    """What a claim's devices take of the node: ``resources`` in 1.36, the others, with the resource as ``name``, in 1.37."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+    mapping: tuple[dict[str, Quantity], ...] = ()
+    overhead: tuple[dict[str, Quantity], ...] = ()
+
+
 class ContainerStatus(Value):
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -265,6 +275,7 @@ class PodStatus(Value):
     resize: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
 
 
 class Pod(Object):

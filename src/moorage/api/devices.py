@@ -17,7 +17,7 @@ __all__ = [
     "DeviceAllocationResult", "DeviceAttribute", "DeviceCapacity", "DeviceClaim", "DeviceClass", "DeviceClassSpec",
     "DeviceCondition", "DeviceConfig", "DeviceConstraint", "DeviceCounterConsumption", "DeviceRequest", "DeviceSelector",
     "DeviceSubRequest", "DeviceTaint", "DeviceTaintRule", "DeviceTaintRuleSpec", "DeviceTaintSelector", "DeviceToleration",
-    "ExactDeviceRequest", "NodeAllocatableMapping", "ResourceClaim", "ResourceClaimSpec", "ResourceClaimStatus",
+    "ExactDeviceRequest", "ResourceClaim", "ResourceClaimSpec", "ResourceClaimStatus",
     "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "ResourcePool", "ResourceSlice", "ResourceSliceSpec",
 ]  # fmt: skip
 
@@ -77,11 +77,6 @@ class DeviceTaint(Value):
     time_added: str | None = None
 
 
-class NodeAllocatableMapping(Value):
-    capacity_key: str | None = None
-    allocation_multiplier: Quantity | None = None
-
-
 class Device(Value):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -95,7 +90,9 @@ class Device(Value):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
-    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+    #: By resource: its mapping in 1.36; ``mapping`` and ``overhead`` in 1.37.
+    node_allocatable_resource_mappings: dict[str, dict[str, Quantity]] = {}
+    node_allocatable_resources: dict[str, dict[str, dict[str, Quantity]]] = {}
 
 
 class ResourcePool(Value):

@@ -3,6 +3,7 @@
 A dropped field counts neither for pending pods nor for placed ones:
 
 * pod-level resource requests, while their gate is off
+* what devices take of the node, while the gate DRANodeAllocatableResources is off
 * host ports of sidecars, up to 1.33.3
 * the state of a resize that the kubelet reports, up to 1.32
 * inclusion policies of spread constraints up to 1.32, and ``minDomains`` up to 1.29, while their gates are off
@@ -29,6 +30,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import LabelSelector, LabelSelectorRequirement, Pod, Quantity, ResourceList, TopologySpreadConstraint
 from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
+from moorage.basis import table_of
 from moorage.basis.printable import counted, some
 from moorage.framework.feature_gates import FeatureGates
 
@@ -94,6 +96,7 @@ _TERMS: Final = tuple(
     )
 )
 _CONSTRAINTS: Final = "spec.topology_spread_constraints"
+_TABLE: Final = table_of("moorage.framework", "dropped_fields.toml")
 #: Matches no namespace: each has a name.
 _NOWHERE: Final = LabelSelector(
     match_expressions=(LabelSelectorRequirement(key="kubernetes.io/metadata.name", operator="In", values=("",)),)
@@ -123,8 +126,11 @@ def _without_label_keys(pod: Pod) -> Pod:
     return _changing(lambda held: tuple(map(without, held)), _CONSTRAINTS)(pod)
 
 
-_without_overhead: Final = _dropping("spec.overhead")
-_without_ephemeral_volumes: Final = _dropping("spec.volumes.ephemeral")
+def _without_device_amounts(pod: Pod) -> Pod:
+    held = pod.status.node_allocatable_resource_claim_statuses  # hardly any pod has them, so this is asked first
+    return _dropping("status.node_allocatable_resource_claim_statuses")(pod) if held else pod
+
+
 _without_local_storage: Final = _changing(_without_storage, *_REQUESTS)
 _without_keys_of_terms: Final = _dropping(
     *(f"{term}.{name}" for term in _TERMS for name in ("match_label_keys", "mismatch_label_keys"))
@@ -134,22 +140,11 @@ _selecting_no_namespaces: Final = _all(
     _changing(lambda held: None if held is None else _NOWHERE, *(f"{term}.namespace_selector" for term in _TERMS)),
     _without_keys_of_terms,
 )
-_resizes: Final = [
-    f"status.{part}.{field}"
-    for part in ("container_statuses", "init_container_statuses")
-    for field in ("resources", "allocated_resources")
-]
-
 #: Gate of 1.32 or before → the reader while it is closed.
 _BY_GATE: Final[Mapping[str, _Reader]] = {
     "PodAffinityNamespaceSelector": _selecting_no_namespaces,
-    "PodOverhead": _without_overhead,
-    "GenericEphemeralVolume": _without_ephemeral_volumes,
     "LocalStorageCapacityIsolation": _without_local_storage,
-    "MinDomainsInPodTopologySpread": _dropping(f"{_CONSTRAINTS}.min_domains"),
-    "NodeInclusionPolicyInPodTopologySpread": _dropping(
-        f"{_CONSTRAINTS}.node_affinity_policy", f"{_CONSTRAINTS}.node_taints_policy"
-    ),
+    **{gate: _dropping(*paths) for gate, paths in _TABLE["gates"].items()},
 }
 
 
@@ -165,18 +160,7 @@ class OldFields(NamedTuple):
     ephemeral_volumes: bool = True
 
 
-_unknown_to_1_21: Final = _all(
-    _dropping(
-        "spec.resources", "spec.host_users", "spec.scheduling_gates", "spec.scheduling_group", "spec.resource_claims",
-        "spec.volumes.image", "status.resources", "status.allocated_resources", "status.resize",
-        "status.resource_claim_statuses", "status.extended_resource_claim_status", *_resizes,
-        *(f"spec.{part}.{field}" for part in ("containers", "init_containers")
-          for field in ("restart_policy", "restart_policy_rules")),
-        *(f"{_CONSTRAINTS}.{field}"
-          for field in ("min_domains", "node_affinity_policy", "node_taints_policy", "match_label_keys")),
-    ),
-    _without_keys_of_terms,
-)  # fmt: skip
+_unknown_to_1_21: Final = _all(_dropping(*_TABLE["unknown_to_1_21"], *_TABLE["resizes"]), _without_keys_of_terms)
 
 
 def reader_of_1_21(fields: OldFields) -> _Reader:
@@ -185,11 +169,11 @@ def reader_of_1_21(fields: OldFields) -> _Reader:
     if not fields.namespace_selector:
         readers.append(_dropping(*(f"{term}.namespace_selector" for term in _TERMS)))
     if not fields.overhead:
-        readers.append(_without_overhead)
+        readers.append(_BY_GATE["PodOverhead"])
     if not fields.local_storage:
         readers.append(_without_local_storage)
     if not fields.ephemeral_volumes:
-        readers.append(_without_ephemeral_volumes)
+        readers.append(_BY_GATE["GenericEphemeralVolume"])
     return _all(*readers, _changing(_rounded, *_REQUESTS))
 
 
@@ -258,7 +242,9 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
     elif not gates["InPlacePodLevelResourcesVerticalScaling"]:
         yield _dropping("status.resources")
     if not gates["InPlacePodVerticalScaling"]:
-        yield _dropping(*_resizes)  # what the kubelet reports in the status
+        yield _dropping(*_TABLE["resizes"])  # what the kubelet reports in the status
+    if not gates["DRANodeAllocatableResources"]:
+        yield _without_device_amounts
     if not gates.emulated.counts_sidecar_ports:
         yield _dropping("spec.init_containers.ports")
     if not gates.emulated.knows_sidecars:

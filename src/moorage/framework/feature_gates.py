@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any, Final
 
 from moorage.api.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
+from moorage.api.releases.release import gates_table
 from moorage.errors import ConfigError, Fault
 
 __all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]
@@ -58,6 +59,15 @@ class FeatureGates:
         made = copy(self)
         made.emulated, made._open = replace(self.emulated, **traits), {**self._open, **gates}
         return made
+
+    @property
+    def lacking(self) -> list[str]:
+        """A line for each open gate that Moorage does not follow."""
+        return [
+            f"feature gate {gate} is not followed: {text}"
+            for gate, text in gates_table()["lacking"].items()
+            if self.serves(gate)
+        ]
 
     @property
     def names(self) -> list[str]:

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moorage.api.custom_objects import CustomKind
 from moorage.basis.printable import clip, is_printable
@@ -35,14 +35,6 @@ __all__ = [
 
 
 ENTRY_POINT_GROUP = "moorage.plugins"
-
-
-class PluginClass(Protocol):
-    """A plugin's class. ``Args`` is absent or None for plugins without arguments."""
-
-    name: str
-
-    def __call__(self, *args: Any) -> Plugin: ...
 
 
 class Registry:

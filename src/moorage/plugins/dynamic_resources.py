@@ -14,7 +14,7 @@ that the result is the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
 import numpy as np
@@ -35,12 +35,13 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
 from moorage.plugins.devices.claim_requests import DeviceGates, claims_of, class_faults
-from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape
+from moorage.plugins.devices.claim_shapes import DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
 from moorage.plugins.devices.device_rules import DeviceRules
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
 from moorage.plugins.devices.group_claims import is_reserved_for, release_from_group, users_of
 from moorage.plugins.devices.meter import Meter
+from moorage.plugins.devices.node_amounts import NodeAmounts
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.shared.default_normalize import default_normalize
@@ -124,16 +125,10 @@ _FIT = RequestOptions(use_status=False)
 
 
 class DynamicResources(
-    points.PreEnqueuePlugin,
-    points.PreFilterPlugin[PodDevices],
-    RefusingPlugin[PodDevices],
-    points.PostFilterPlugin,
-    points.ScorePlugin[PodDevices | PodInfo],
-    points.ScoreExtensions[PodDevices | PodInfo],
-    points.ReservePlugin[PodDevices],
-    points.PreBindPlugin[PodDevices],
-    points.Attachable,
-):
+    points.PreEnqueuePlugin, points.PreFilterPlugin[PodDevices], RefusingPlugin[PodDevices], points.PostFilterPlugin,
+    points.ScorePlugin[PodDevices | PodInfo], points.ScoreExtensions[PodDevices | PodInfo],
+    points.ReservePlugin[PodDevices], points.PreBindPlugin[PodDevices], points.Attachable,
+):  # fmt: skip
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs
     rules: DeviceRules = DeviceRules()
@@ -163,18 +158,11 @@ class DynamicResources(
             lists=gates["DRAListTypeAttributes"],
             admin_access=gates["DRAAdminAccess"],
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
-            names_subrequests=self.rules.names_subrequests,
-            names_devices=self.rules.names_devices,
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
             derived_attributes=gates.serves("DRADerivedAttributes"),
-            node_resources=gates.serves("DRANodeAllocatableResources"),
-            takes_shares_again=self.rules.takes_shares_again,
-            undoes_refusals=self.rules.undoes_refusals,
-            shares_counters=self.rules.shares_counters,
-            charges_shares=self.rules.charges_shares,
             group_claims=gates["DRAWorkloadResourceClaims"],
-            keeps_to_devices=self.rules.keeps_to_devices,
+            **{field: value for field, value in self.rules._asdict().items() if field in DeviceGates._fields},
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
@@ -295,16 +283,17 @@ class DynamicResources(
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
     def filter(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
-        special = wanted.special
-        if special is None:
-            yield from self._filter_claims(wanted, nodes)
-            return
-        open_rows = ~nodes.false()
-        if special.spec.devices.requests:
+        found = self._filter_devices(wanted, nodes)
+        if not self._gates["DRANodeAllocatableResources"]:
+            return found
+        return NodeAmounts(wanted, overheads=self.rules.overheads).refusals(found, nodes, NOT_AVAILABLE, self._budget)
+
+    def _filter_devices(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
+        special, open_rows = wanted.special, ~nodes.false()
+        if special is not None and special.spec.devices.requests:
             yield Reject(open_rows, LEFT_BEHIND, unresolvable=True)
             return
-        unfit = wanted.unfit(nodes)
-        if unfit.any():
+        if (unfit := wanted.unfit(nodes)).any():
             open_rows &= ~unfit
             yield Reject(unfit, CANNOT_FIT, unresolvable=True)
         budget = NODES_WORTH * self._budget
@@ -321,36 +310,22 @@ class DynamicResources(
         if unavailable.any():
             yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
 
-    def _filter_claims(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
-        """Run ``filter`` for a pod that has claims and no extended resources, so it requests the same of every node."""
-        refused: BoolArray | None = None
-        for rows, reason, is_error in self._rejected(wanted, wanted.shape, nodes, None, NODES_WORTH * self._budget):
-            refused = rows if refused is None else refused | rows
-            yield Reject(rows, reason, unresolvable=True, error=is_error)
-        masks = [rows for _, rows in wanted.unavailable(nodes)]
-        if masks:
-            unavailable: BoolArray = np.logical_or.reduce(masks)
-            if refused is not None:
-                unavailable &= ~refused
-            if unavailable.any():
-                yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
-
     def _rejected(
-        self, wanted: PodDevices, shape: Shape | None, nodes: NodeView, asked: BoolArray | None, budget: int
+        self, wanted: PodDevices, shape: Shape | None, nodes: NodeView, asked: BoolArray, budget: int
     ) -> Iterator[tuple[BoolArray, str, bool]]:
-        """Try to allocate on the rows ``asked`` (None: all). Yield the rows where that fails, why, and if it is an error."""
+        """Try to allocate on the rows ``asked``. Yield the rows where that fails, why, and if it is an error."""
         if shape is None:
             return
         refused: dict[tuple[str, bool], list[int]] = {}
         keys = [claim.key for claim in wanted.to_allocate]
         column = wanted.known(shape)
-        if column is not None and column.refused:
-            known = nodes.take(column.answers)
-            found_before = known if asked is None else known[asked]
-            for number in np.unique(found_before[found_before > 1]).tolist():
-                yield (known == number) if asked is None else asked & (known == number), column.reason(number), False
-        every = nodes.table.nodes
-        for at, row in _unknown(column, nodes, asked):
+        known = nodes.zeros() if column is None else nodes.take(column.answers)
+        before = known[asked]
+        if column is not None and before.max(initial=0) > 1:
+            for number in np.unique(before[before > 1]).tolist():
+                yield asked & (known == number), column.reason(number), False
+        every, unknown = nodes.table.nodes, np.flatnonzero(asked & (known == 0))
+        for at, row in zip(unknown.tolist(), nodes.row_numbers[unknown].tolist(), strict=True):
             node = every[row]
             answer, effort = wanted.answer_to(shape, node, min(self._budget, budget))
             budget -= effort
@@ -439,10 +414,10 @@ class DynamicResources(
         return None
 
     def unreserve(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
-        return () if wanted is None else self._binder.unreserve(wanted, pod)
+        return () if wanted is None else self._binder.unreserve(wanted, pod, node)
 
     def pre_bind(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
-        return () if wanted is None else self._binder.pre_bind(wanted, pod, self._unix_s())
+        return () if wanted is None else self._binder.pre_bind(wanted, pod, node, self._unix_s())
 
     # -- events -----------------------------------------------------------------------------------------------------------
 
@@ -481,12 +456,3 @@ class DynamicResources(
         if pod.uid != new.uid:
             return False
         return self._handle is None or not isinstance(self._claims_of(new, self._handle.snapshot), str)
-
-
-def _unknown(column: AnswerColumn | None, nodes: NodeView, asked: BoolArray | None) -> Iterable[tuple[int, int]]:
-    """Return the rows ``asked`` (None: all) without an answer in the column (None: all), and their numbers in the table."""
-    if column is not None and asked is None and nodes.is_whole:
-        return [(row, row) for row in sorted(column.unknown)]
-    unknown = ~nodes.false() if column is None else nodes.take(column.answers) == 0
-    found = np.flatnonzero(unknown if asked is None else asked & unknown)
-    return zip(found.tolist(), nodes.row_numbers[found].tolist(), strict=True)

@@ -44,31 +44,23 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin[object], EnqueueExtensions, 
         self._handle = handle
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
-        if pod.spec.scheduling_group is None or self._handle is None:
+        if (key := group_key(pod)) is None or self._handle is None:
             return None
         snapshot = self._handle.snapshot
-        key = group_key(pod) or ""
-        group = snapshot.objects(PodGroup).get(key)
+        group, group_state = snapshot.objects(PodGroup).get(key), snapshot.group(key)
         if group is None:
-            name = pod.spec.scheduling_group.pod_group_name or ""
-            return Hold.because(NO_GROUP.format(name), unresolvable=True)
-        needed = group.min_count
-        if needed is None:
-            return None
-        group_state = snapshot.group(key)
-        if group_state is None or len(group_state) < needed:
+            return Hold.because(NO_GROUP.format(key.partition("/")[2]), unresolvable=True)
+        if group.min_count is not None and (group_state is None or len(group_state) < group.min_count):
             return Hold.because(TOO_FEW, unresolvable=True)
         return None
 
     def permit(self, state: object, pod: PodInfo, node: str) -> Wait | None:
-        if pod.spec.scheduling_group is None or self._handle is None:
+        if (key := group_key(pod)) is None or self._handle is None:
             return None
         snapshot = self._handle.snapshot
-        key = group_key(pod) or ""
         group = snapshot.objects(PodGroup).get(key)
         if group is None:
-            name = pod.spec.scheduling_group.pod_group_name
-            missing = f'podgroup.scheduling.k8s.io "{name}" not found'
+            missing = f'podgroup.scheduling.k8s.io "{key.partition("/")[2]}" not found'
             raise AttemptError(self.name, f'running Permit plugin "{self.name}": failed to get podGroup {key}: {missing}')
         needed = group.min_count
         if needed is None:

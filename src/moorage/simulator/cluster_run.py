@@ -101,7 +101,7 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
 
 def ignored_fields(cluster: ClusterInput, gates: FeatureGates) -> list[InputNote]:
     """Return notes on fields of pods and jobs that the emulated release ignores, if there are any."""
-    notes = [ignored_fields_note(cluster.pods, gates)]
+    notes = [*gates.lacking, ignored_fields_note(cluster.pods, gates)]
     jobs = [] if gates["WorkloadWithJob"] else [job.key for job in cluster.jobs if job.spec.scheduling is not None]
     if jobs:
         notes.append(

@@ -125,6 +125,7 @@ class PodInfo:
             and meta.deletion_timestamp == its.deletion_timestamp
             and status.resource_claim_statuses == held.resource_claim_statuses
             and status.extended_resource_claim_status == held.extended_resource_claim_status
+            and status.node_allocatable_resource_claim_statuses == held.node_allocatable_resource_claim_statuses
             and _without_node(self.spec) == _without_node(other.spec)
         )
 
@@ -198,6 +199,7 @@ class PodInfo:
             and mine.overhead is its.overhead
             and mine.scheduling_group is its.scheduling_group
             and self.status.container_statuses is other.status.container_statuses
+            and self.status.node_allocatable_resource_claim_statuses == other.status.node_allocatable_resource_claim_statuses
             and self.metadata.deletion_timestamp == other.metadata.deletion_timestamp
         )
         if not same and not self._reads_like(other):
@@ -222,6 +224,7 @@ class PodInfo:
             and not _is_reported_on(held)
             and status.resource_claim_statuses == held.resource_claim_statuses
             and status.extended_resource_claim_status == held.extended_resource_claim_status
+            and status.node_allocatable_resource_claim_statuses == held.node_allocatable_resource_claim_statuses
             and replace(self.spec, node_name=other.spec.node_name) == other.spec
         )
 

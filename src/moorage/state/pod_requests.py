@@ -1,9 +1,9 @@
 """A pod's resource requests, as integers.
 
 Requests of containers and sidecars are summed; an init container, with the sidecars started before it, counts only where it
-requests more than that sum; pod-level requests override the result; overhead is added. While a pod is being resized, the
-amounts that the kubelet reports count where they are more than the spec's. Scoring uses the "non-zero" pair: a container
-without a CPU or memory request counts with a small default.
+requests more than that sum; what devices take of the node is added; pod-level requests override the result; overhead is
+added. While a pod is being resized, the amounts that the kubelet reports count where they are more than the spec's. Scoring
+uses the "non-zero" pair: a container without a CPU or memory request counts with a small default.
 
 Most pods are copies of each other, so a sum is computed once for each distinct set of requests and then shared.
 
@@ -109,7 +109,8 @@ def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
     level: _Asked = ()
     if options.pod_level and spec.resources is not None and spec.resources.requests:
         level = _pod_level(pod, spec.resources.requests, options)
-    return _summed(containers, init, level, tuple(spec.overhead.items()) if spec.overhead else ())
+    claimed = _claimed(pod) if pod.status.node_allocatable_resource_claim_statuses else ()
+    return _summed(containers, init, level, tuple(spec.overhead.items()) if spec.overhead else (), claimed)
 
 
 def every_request(spec: PodSpec) -> dict[str, int]:
@@ -125,9 +126,10 @@ def every_request(spec: PodSpec) -> dict[str, int]:
 
 
 def is_plain(pod: Pod) -> bool:
-    """Return True if a pod has neither pod-level resources nor container statuses: then no option matters."""
+    """Return True if a pod has neither pod-level resources nor a status that says what it takes: then no option matters."""
     status = pod.status
-    return pod.spec.resources is None and not status.container_statuses and not status.init_container_statuses
+    reported = status.container_statuses or status.init_container_statuses or status.node_allocatable_resource_claim_statuses
+    return pod.spec.resources is None and not reported
 
 
 def _reports_resources(pod: Pod) -> bool:
@@ -180,6 +182,17 @@ def _effective(spec: ResourceList, actual: ResourceRequirements, allocated: Reso
     return found
 
 
+def _claimed(pod: Pod) -> _Asked:
+    """Return what devices take of the node; a resource may be there several times."""
+    found: list[tuple[str, Quantity]] = []
+    for one in pod.status.node_allocatable_resource_claim_statuses:
+        found += one.resources.items()
+        for held in (*one.mapping, *one.overhead):
+            amounts = [held.get("quantity"), held.get("perPod"), *[held.get("perContainer")] * len(one.containers)]
+            found += [(str(held["name"]), amount) for amount in amounts if amount is not None]
+    return tuple(found)
+
+
 def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _Asked:
     status = pod.status
     supported = [name for name in requests if name in {"cpu", "memory"} or is_hugepage_resource(name)]
@@ -193,14 +206,14 @@ def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _As
 
 @lru_cache(maxsize=1024)
 def _summed(
-    containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked
+    containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked, claimed: _Asked = ()
 ) -> PodRequests:
-    total = _total(containers, init, level, overhead, {})
+    total = _total(containers, init, level, overhead, {}, claimed)
     # With pod-level requests, a default applies only to a resource that neither the pod nor any container requests.
     missing = {name: count for name, count in _DEFAULTS.items() if not level or name not in total}
     everyone = [dict(asked) for asked in (*containers, *(asked for _, asked in init))]
     needed = {name: count for name, count in missing.items() if any(name not in asked for asked in everyone)}
-    filled = _total(containers, init, level, overhead, needed) if needed else total
+    filled = _total(containers, init, level, overhead, needed, claimed) if needed else total
     requests = {name: _units(name, count) for name, count in total.items() if is_counted(name)}
     cpu, memory = (_units(name, filled.get(name, 0)) for name in _DEFAULTS)
     return PodRequests(requests, cpu, memory, tuple(chain.from_iterable(sorted(requests.items()))))
@@ -214,12 +227,9 @@ def _of_usual(cpu: int, memory: int) -> PodRequests:
 
 
 def _total(
-    containers: tuple[_Asked, ...],
-    init: tuple[tuple[bool, _Asked], ...],
-    level: _Asked,
-    overhead: _Asked,
-    missing: Mapping[str, int],
-) -> dict[str, int]:
+    containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked,
+    missing: Mapping[str, int], claimed: _Asked = (),
+) -> dict[str, int]:  # fmt: skip
     """Return the sums in thousandths. A container without a request for a resource in ``missing`` counts with that amount."""
     total: dict[str, int] = {}
     for asked in containers:
@@ -236,6 +246,8 @@ def _total(
             add_amounts(need, sidecars)
         _raise_to(peak, need)
     _raise_to(total, peak)
+    for name, quantity in claimed:
+        total[name] = total.get(name, 0) + _milli(quantity)
     total.update((name, _milli(quantity)) for name, quantity in level)
     add_amounts(total, _counted(overhead, {}))
     return total

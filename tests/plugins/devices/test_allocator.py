@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from itertools import combinations, product
 
 import msgspec
@@ -500,20 +499,3 @@ def test_derived_attributes_are_refused_with_the_gate_alone():
     assert names(search([a_slice([{"name": "a"}])], [claim]).run()) == [["a"]]
     with pytest.raises(AskError, match="derived attributes"):
         search([a_slice([{"name": "a"}])], [claim], options=DeviceGates(derived_attributes=True)).run()
-
-
-@pytest.mark.parametrize(("mapped", "refused"), [("a", True), ("b", False)])
-def test_devices_that_stand_for_resources_of_their_node_are_refused_with_the_gate_alone(mapped, refused):
-    mapping = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "1"}}}
-    offered = [a_slice([{"name": name, **(mapping if name == mapped else {})} for name in "ab"])]
-    assert names(search(offered, [a_claim([exactly()])]).run()) == [["a"]]
-    options = DeviceGates(node_resources=True)
-    with pytest.raises(AskError, match="stands for resources of its node") if refused else nullcontext():
-        assert names(search(offered, [a_claim([exactly()])], options=options).run()) == [["a"]]
-
-
-@pytest.mark.parametrize("release", ["1.36", "1.37"])
-@pytest.mark.parametrize("opened", [False, True])
-def test_the_gates_of_what_is_refused_are_read(release, opened):
-    (profile,) = driven(f"DRANodeAllocatableResources={str(opened).lower()}", release).engine.profiles.values()
-    assert profile.plugins["DynamicResources"]._options.node_resources is opened

@@ -134,15 +134,9 @@ class Release:
     #: The limits of in-tree disks are default plugins, and a v1 configuration may name them at every extension point.
     limits_in_tree_disks: bool = False
     #: The fault of --show-hidden-metrics-for-version, with its ``value`` and the ``previous`` release.
-    hidden_metrics_fault: str = (
-        "metrics.showHiddenMetricsForVersion: Invalid value: \"{value}\": must be omitted or have the value '{previous}'; only "
-        "the previous minor version is allowed"
-    )
+    hidden_metrics_fault: str = ""
     #: The fault of a key of --allow-metric-labels, with all ``lists``.
-    metric_labels_fault: str = (
-        "metrics.allowListMapping: Invalid value: {lists}: must have keys with format `metricName,labelName` where metricName "
-        'matches "[a-zA-Z_:][a-zA-Z0-9_:]*" and labelName matches "[a-zA-Z_][a-zA-Z0-9_]*"'
-    )
+    metric_labels_fault: str = ""
     #: The fault of a --log-flush-frequency that is not positive, with its ``value``; "": it is accepted.
     flush_fault: str = 'flushFrequency: Invalid value: "{value}": Must be greater than zero'
     #: Options of log formats need the gate LoggingAlphaOptions.
@@ -215,7 +209,8 @@ def gates_of(series: str) -> ReleaseGates:
 
 
 @cache
-def _table() -> Mapping[str, Mapping[str, str]]:
+def gates_table() -> Mapping[str, Mapping[str, str]]:
+    """Return ``gates.toml``."""
     return table_of("moorage.api.releases", "gates.toml")
 
 
@@ -223,14 +218,14 @@ def _gates(section: str, minor: int) -> Iterator[tuple[str, Gate]]:
     for name, history in _histories(section).items():
         last = [step for begin, step in history if begin <= minor]
         if last and last[-1] != "gone":
-            yield name, gate_of(last[-1], _table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else "")
+            yield name, gate_of(last[-1], gates_table()["needs"].get(name, "") if minor >= _CHECKS_NEEDS else "")
 
 
 @cache
 def _histories(section: str) -> Mapping[str, list[tuple[int, str]]]:
     """Return, by gate, what it became in which minor release."""
     found = {}
-    for name, history in _table()[section].items():
+    for name, history in gates_table()[section].items():
         steps = [step.partition(" ") for step in history.split(", ")]
         found[name] = [(_minor(series), step) for series, _, step in steps]
     return found
@@ -239,7 +234,7 @@ def _histories(section: str) -> Mapping[str, list[tuple[int, str]]]:
 @cache
 def _inert() -> Mapping[str, list[range]]:
     """Return, by gate that changes nothing, the minor releases that have it."""
-    return {name: [_releases_in(one) for one in spans.split(", ")] for name, spans in _table()["inert"].items()}
+    return {name: [_releases_in(one) for one in spans.split(", ")] for name, spans in gates_table()["inert"].items()}
 
 
 @cache

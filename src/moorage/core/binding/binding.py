@@ -79,6 +79,12 @@ class Binding(Struct, eq=False):
         return self.decision.pod
 
     @property
+    def assumed(self) -> PodInfo:
+        """The pod as it counts on its node: PreFilter's state of a Reserve plugin may change it by ``assumed_on(node)``."""
+        changes = [getattr(state, "assumed_on", None) for state in self.states.values()] if self.busy else []
+        return next((change(self.node) for change in changes if change is not None), self.pod)
+
+    @property
     def wanted(self) -> bool:
         """True while the binding cycle should continue."""
         return self.verdict is None and not self.withdrawn and not self.bound_to

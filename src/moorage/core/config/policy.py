@@ -35,8 +35,7 @@ from moorage.framework.args import Int32
 EQUAL_PRIORITY: Final = "EqualPriority"
 
 _TABLE: Final = table_of("moorage.core.config", "release_plugins.toml")["policy"]
-#: Predicate → (extension point, plugin) pairs, in the order they are added to the points. The order of the predicates is the
-#: order in which they run.
+#: Predicate → (extension point, plugin) pairs. Both orders count.
 PREDICATES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     name: tuple([(point, plugin) for point, plugin in map(str.split, added.split(", "))])
     for name, added in _TABLE["predicates"].items()
@@ -52,14 +51,10 @@ PRIORITIES: Final[Mapping[str, tuple[str, bool]]] = {
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = _TABLE["default"]["priorities"]
 
 
-def predicate_name(name: str) -> str:
-    """Return the current name of a predicate."""
-    return "PodFitsHostPorts" if name == "PodFitsPorts" else name
-
-
-def priority_name(name: str) -> str:
-    """Return the current name of a priority."""
-    return "SelectorSpreadPriority" if name == "ServiceSpreadingPriority" else name
+def current_name(name: str) -> str:
+    """Return the current name of a predicate or a priority."""
+    renamed: str = _TABLE["renamed"].get(name, name)
+    return renamed
 
 
 # -- policy ------------------------------------------------------------------------------------------------------------
@@ -176,8 +171,8 @@ def _predicate_faults(predicate: Predicate, path: str) -> Iterator[Fault]:
     if predicate.argument is not None and given != 1:
         text = f"exactly 1 predicate argument is required, numArgs: {given}, predicate {predicate.name}"
         yield Fault("Invalid value", f"{path}.argument", text, predicate.argument)
-    elif not given and predicate_name(predicate.name) not in PREDICATES:
-        text = f'predicate type not found for "{predicate_name(predicate.name)}"'
+    elif not given and current_name(predicate.name) not in PREDICATES:
+        text = f'predicate type not found for "{current_name(predicate.name)}"'
         yield Fault("Not found", f"{path}.name", text, predicate.name)
 
 
@@ -201,8 +196,8 @@ def _priority_faults(priority: Priority, path: str) -> Iterator[Fault]:
         elif given > 1:
             text = f"exactly 1 priority argument is required, numArgs: {given}, priority {priority.name}"
             yield Fault("Invalid value", f"{path}.argument", text, priority.argument)
-    elif priority.name != EQUAL_PRIORITY and priority_name(priority.name) not in PRIORITIES:
-        text = f'priority type not found for "{priority_name(priority.name)}"'
+    elif priority.name != EQUAL_PRIORITY and current_name(priority.name) not in PRIORITIES:
+        text = f'priority type not found for "{current_name(priority.name)}"'
         yield Fault("Not found", f"{path}.name", text, priority.name)
 
 

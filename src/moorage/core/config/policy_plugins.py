@@ -25,8 +25,7 @@ from moorage.core.config.policy import (
     Policy,
     Predicate,
     Priority,
-    predicate_name,
-    priority_name,
+    current_name,
 )
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
@@ -80,7 +79,7 @@ def _predicate_keys(policy: Policy) -> Iterable[str]:
 
 
 def _predicate_key(predicate: Predicate) -> str:
-    name = predicate_name(predicate.name)
+    name = current_name(predicate.name)
     if name in PREDICATES or predicate.argument is None:
         return name
     return "CheckServiceAffinity" if predicate.argument.service_affinity is not None else "CheckNodeLabelPresence"
@@ -93,7 +92,7 @@ def _priority_weights(policy: Policy) -> Mapping[str, int]:
 
 
 def _priority_key(priority: Priority) -> str:
-    name, argument = priority_name(priority.name), priority.argument
+    name, argument = current_name(priority.name), priority.argument
     if name in PRIORITIES or argument is None:
         return name
     if argument.service_anti_affinity is not None:
@@ -162,7 +161,7 @@ def _required(policy: Policy, present: bool) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for i, predicate in enumerate(policy.predicates or ()):
         given = predicate.argument.labels_presence if predicate.argument is not None else None
-        if given is not None and given.presence is present and predicate_name(predicate.name) not in PREDICATES:
+        if given is not None and given.presence is present and current_name(predicate.name) not in PREDICATES:
             path = f"predicates[{i}].argument.labelsPresence.labels"
             found += [(label, f"{path}[{j}]") for j, label in enumerate(given.labels)]
     return found
@@ -201,7 +200,7 @@ def _ratio_args(policy: Policy) -> dict[str, Any] | None:
 
 def _custom_predicates(policy: Policy) -> list[Predicate]:
     """Return the predicates without a built-in name; the arguments of the others are ignored."""
-    return [one for one in policy.predicates or () if predicate_name(one.name) not in PREDICATES]
+    return [one for one in policy.predicates or () if current_name(one.name) not in PREDICATES]
 
 
 def _custom_priorities(policy: Policy) -> list[Priority]:
@@ -209,7 +208,7 @@ def _custom_priorities(policy: Policy) -> list[Priority]:
 
 
 def _is_custom(priority: Priority) -> bool:
-    return priority_name(priority.name) not in PRIORITIES and priority.name != EQUAL_PRIORITY
+    return current_name(priority.name) not in PRIORITIES and priority.name != EQUAL_PRIORITY
 
 
 # -- faults -------------------------------------------------------------------------------------------------------------

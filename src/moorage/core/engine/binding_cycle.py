@@ -57,7 +57,7 @@ class BindingCycle:
         assert node is not None
         state = self._state
         binding = Binding.begin(queued, profile, decision, node, state.note_answer)
-        state.cluster.assume(queued.pod, node)
+        state.cluster.assume(binding.assumed, node)
         state.queue.end_nomination(queued.pod.uid)
         state.revision += 1
         status = reserve(binding) or permit(binding, state.now)

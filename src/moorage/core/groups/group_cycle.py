@@ -302,7 +302,7 @@ class GroupCycle(Struct, eq=False):
         pod = queued.pod
         binding = Binding.begin(queued, self.group.profile, decision, node)
         assumed.append(AssumedMember(binding, self.queue.nomination(pod.uid)))
-        self.cluster.assume(pod, node)
+        self.cluster.assume(binding.assumed, node)
         self._pass_over_demands(pod, node)
         self.queue.end_nomination(pod.uid)
         return binding

@@ -430,9 +430,6 @@ class DeviceSearch:
                 taking.discard(claim)
             self._put_back(candidate, reserves)
             return False
-        if self._options.node_resources and offer.device.node_allocatable_resource_mappings:
-            text = f"device {'/'.join(offer.id)} stands for resources of its node (gate DRANodeAllocatableResources)"
-            raise AskError(f", request {ask.name}: {text}, which are not counted here", claim)
         self._undo[claim].append((reserves, offer.id in self._sharing))
         consumed = consumed_by(ask.capacity, offer.device.capacity) if shared else None
         if consumed is not None:

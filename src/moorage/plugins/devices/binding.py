@@ -32,7 +32,7 @@ from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ContainerMapping, object_name
 from moorage.plugins.devices.group_claims import is_reserved_for, without_user
-from moorage.plugins.devices.pod_devices import PodDevices
+from moorage.plugins.devices.pod_devices import PodDevices, taking
 from moorage.state.pod_info import PodInfo
 
 # -- binding conditions ------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Binder:
             settled[claim.metadata.uid] = _allocated(claim, allocation)
             ledger.pend(claim.metadata.uid, allocation, pod.uid, pod.group_key)
 
-    def unreserve(self, wanted: PodDevices, pod: PodInfo) -> tuple[Effect, ...]:
+    def unreserve(self, wanted: PodDevices, pod: PodInfo, node: str) -> tuple[Effect, ...]:
         """Drop the reservation and return the effects that undo its writes. A second call does nothing.
 
         The effects remove the pod from the consumers of its claims and delete the claim for its extended resources. As in
@@ -190,11 +190,13 @@ class Binder:
                     effects.append(Amend(claim, partial(without_user, pod.uid), "status", or_gone=True))
         if special is not None and (written.made is not None or special.metadata.name != SPECIAL_NAME):
             effects += deletion_of(special if written.made is None else _by_name(written.made))
+        if wanted.takes.get(node):
+            effects.append(Amend(pod.pod, partial(taking, ()), "status", or_gone=True))
         return tuple(effects)
 
     # -- PreBind ----------------------------------------------------------------------------------------------------------
 
-    def pre_bind(self, wanted: PodDevices, pod: PodInfo, unix_s: float) -> tuple[Effect, ...]:
+    def pre_bind(self, wanted: PodDevices, pod: PodInfo, node: str, unix_s: float) -> tuple[Effect, ...]:
         """Return the writes, and the wait for binding conditions."""
         reserved = self._reserved.pop(pod.uid, _Reserved({}, ()))
         effects: list[Effect] = []
@@ -224,6 +226,9 @@ class Binder:
             wanted.written.claims.add(claim.metadata.uid)
             keys.append(bound.key)
             waits = waits or has_conditions(bound)
+        if takes := wanted.takes.get(node):
+            what = f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses"
+            effects.append(Amend(pod.pod, partial(taking, takes), "status", what=what))
         if waits and self._options.binding_conditions:
             effects.append(Until(self._all_ready(wanted, keys), self._timeout_s, "device binding timeout"))
         return tuple(effects)

@@ -79,7 +79,6 @@ class DeviceGates(NamedTuple):
     keeps_to_devices: bool = False
     compatibility: bool = False
     derived_attributes: bool = False
-    node_resources: bool = False
 
     @property
     def knows_shares(self) -> bool:

@@ -216,8 +216,7 @@ class _CachedAnswer:
 class AnswerColumn:
     """The answers of a shape by row: 0 unknown, 1 the devices are there, from 2 on the number of a reason why not.
 
-    A row becomes unknown when its node or its pods change. ``unknown`` and ``refused`` are the rows of these kinds; like
-    ``answers`` they are for reading only.
+    A row becomes unknown when its node or its pods change. ``answers`` is for reading only.
     """
 
     def __init__(self) -> None:
@@ -225,9 +224,6 @@ class AnswerColumn:
         self._layout = -1
         self._position = 0
         self.answers: IntArray = np.zeros(0, dtype=np.int64)
-        self.unknown: set[int] = set()
-        self.refused: set[int] = set()
-        self._numbers: dict[str, int] = {}
         self._reasons: list[str] = []
 
     def follow(self, table: NodeTable) -> None:
@@ -237,33 +233,19 @@ class AnswerColumn:
         if table is not self._table or self._layout < 0 or changed is None:
             self._table = table
             self.answers = np.zeros(len(table), dtype=np.int64)
-            self.unknown, self.refused = set(range(len(table))), set()
         else:
-            if changes.layout != self._layout:
-                self._resize(len(table))
+            if changes.layout != self._layout:  # rows that have another node now are among those that changed
+                before = self.answers[: len(table)]
+                self.answers = np.zeros(len(table), dtype=np.int64)
+                self.answers[: len(before)] = before
             self._forget(changed)
         self._position, self._layout = changes.position, changes.layout
 
-    def _resize(self, rows: int) -> None:
-        """Follow nodes that were added or removed; rows that have another node now are among those that changed."""
-        before = self.answers
-        self.answers = np.zeros(rows, dtype=np.int64)
-        self.answers[: len(before)] = before[:rows]
-        gone = range(rows, len(before))
-        self.unknown.difference_update(gone)
-        self.refused.difference_update(gone)
-
     def set(self, row: int, reason: str | None) -> None:
         """Keep the answer of a row; None: the devices are there."""
-        number = 1
-        if reason is not None:
-            if reason not in self._numbers:
-                self._numbers[reason] = len(self._reasons) + 2
-                self._reasons.append(reason)
-            number = self._numbers[reason]
-            self.refused.add(row)
-        self.answers[row] = number
-        self.unknown.discard(row)
+        if reason is not None and reason not in self._reasons:
+            self._reasons.append(reason)
+        self.answers[row] = 1 if reason is None else self._reasons.index(reason) + 2
 
     def reason(self, number: int) -> str:
         return self._reasons[number - 2]
@@ -279,11 +261,7 @@ class AnswerColumn:
         self._forget([row_of[name] for name in nodes if name in row_of])
 
     def _forget(self, rows: list[int]) -> None:
-        rows = [row for row in rows if row < len(self.answers)]
-        for row in rows:
-            self.answers[row] = 0
-        self.unknown.update(rows)
-        self.refused.difference_update(rows)
+        self.answers[[row for row in rows if row < len(self.answers)]] = 0
 
 
 @dataclass(slots=True)

@@ -74,7 +74,13 @@ def _rounded_into(amount: Amount, within: CapacityRequestPolicyRange, least: Qua
         return amount
     steps = -((value(least) - value(amount.text)) // step)
     whole = value(least) + step * steps
-    return Amount(whole * _UNIT, str(whole) if whole % 1024 else canonical(f"{whole // 1024}Ki"))
+    return Amount(whole * _UNIT, written(whole * _UNIT))
+
+
+def written(nano: int) -> Quantity:
+    """Return an amount in nano-units as a quantity, with binary suffixes if it is a multiple of 1024."""
+    whole, rest = divmod(nano, _UNIT)
+    return canonical(f"{nano}n") if rest else str(whole) if whole % 1024 else canonical(f"{whole // 1024}Ki")
 
 
 def _breaks_policy(amount: Amount, policy: CapacityRequestPolicy | None) -> bool:

@@ -24,6 +24,7 @@ class DeviceRules(NamedTuple):
     ``backing``            how devices back extended resources
     ``shares_in_group``    a pod of a group uses the devices that another one reserved for a claim of both
     ``keeps_to_devices``   and goes only where these devices can be used
+    ``overheads``          devices may add overhead to what they take of the node, and claims that were allocated before count
     """
 
     pools: PoolRule = PoolRule.COMPLETE
@@ -38,3 +39,4 @@ class DeviceRules(NamedTuple):
     backing: ResourceBacking = ResourceBacking()
     shares_in_group: bool = True
     keeps_to_devices: bool = False
+    overheads: bool = False

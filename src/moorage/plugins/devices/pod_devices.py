@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
-from moorage.api.core import Node
+from moorage.api.core import Node, NodeAllocatableClaimStatus, Pod
 from moorage.api.devices import AllocationResult, ClaimConsumer, DeviceClaim, ResourceClaim, ResourceClaimSpec
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
@@ -25,6 +26,11 @@ from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 #: The maximum number of alternatives of a request (FirstAvailableDeviceRequestMaxSize); also the score of the first one.
 MAX_ALTERNATIVES: Final = 8
 _ONE_ROW: Final[BoolArray] = np.ones(1, dtype=bool)
+
+
+def taking(takes: tuple[NodeAllocatableClaimStatus, ...], pod: Pod) -> Pod:
+    """Return the pod with what its devices take of the node in its status."""
+    return replace(pod, status=replace(pod.status, node_allocatable_resource_claim_statuses=takes))
 
 
 class ExtendedResourceNodes(NamedTuple):
@@ -53,7 +59,7 @@ class PodDevices:
     ``reach``: the nodes where the devices of allocated claims can be used, by the claim's index. ``unusable``: indexes of
     allocated claims whose devices cannot become ready. ``scalars``: resource → amount, for resources that devices may back.
     ``shared``: UID of a claim → the devices that another pod of the group has reserved for it, still to be written.
-    ``users``: UID of a claim → the pod's group, if the claim is the group's.
+    ``users``: UID of a claim → the pod's group, if the claim is the group's. ``takes``: node → what the devices take of it.
     """
 
     pod: PodInfo
@@ -70,6 +76,12 @@ class PodDevices:
     users: Mapping[str, ClaimConsumer] = field(default_factory=dict)
     written: WrittenClaims = field(default_factory=WrittenClaims)
     meter: Meter = field(default_factory=Meter)
+    takes: dict[str, tuple[NodeAllocatableClaimStatus, ...]] = field(default_factory=dict)
+
+    def assumed_on(self, node: str) -> PodInfo:
+        """Return the pod as it counts on a node."""
+        takes = self.takes.get(node, ())
+        return PodInfo(taking(takes, self.pod.pod)) if takes else self.pod
 
     @property
     def special(self) -> ResourceClaim | None:

@@ -76,8 +76,6 @@ from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 # Wakes on  a node added or with changed allocatable; a pod deleted
 # Source    kube-scheduler 1.21, plugins/noderesources/fit.go
 
-_FIRST = ("cpu", "memory", "ephemeral-storage")
-
 
 class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
     """Which extended resources to ignore, by name or by group (the part before the slash)."""
@@ -105,10 +103,10 @@ class NodeResourcesFitV121(ExplainedShortages, PreFilterPlugin[tuple[RequestedRe
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...]:
         requested = fit_requests(pod)
-        others = sorted(name for name in requested if name not in _FIRST)
+        others = sorted(name for name in requested if name not in ALWAYS_COMPARED)
         if not others and not any(requested.values()):
             return ()
-        wants = [RequestedResource(name, requested.get(name, 0)) for name in _FIRST]
+        wants = [RequestedResource(name, requested.get(name, 0)) for name in ALWAYS_COMPARED]
         return (*wants, *(RequestedResource(name, requested[name]) for name in others if not self._is_ignored(name)))
 
     def _is_ignored(self, resource: str) -> bool:

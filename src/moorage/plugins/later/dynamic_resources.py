@@ -15,4 +15,4 @@ from moorage.plugins.dynamic_resources import DynamicResources
 
 
 class DynamicResourcesV137(DynamicResources):
-    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True, pools=PoolRule.UNGROUPED)
+    rules = DynamicResources.rules._replace(names_devices=True, keeps_to_devices=True, overheads=True, pools=PoolRule.UNGROUPED)

@@ -246,6 +246,8 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
         log.warning(line)
     warn = _without_repeats(log.warning)
     loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], warn=warn))
+    for line in loaded.gates.lacking:
+        log.warning(line)
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)
     if given["write-config-to"]:

@@ -203,6 +203,8 @@ def up(**given: Any) -> int:
     address = address_of(given["bind"], given["names"])
     authority = make_authority(home / "pki", address.names, _report)
     gates = wanted.cluster_gates
+    for line in gates.lacking:
+        _report(f"note: {line}")
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         added = parse_runtime_config(given["runtime_config"])

@@ -23,7 +23,7 @@ def names_nodes(given: Mapping[str, Any]) -> bool:
 
     Raises  UsageError for nodes without an autoscaler, or together with others
     """
-    nodes = [name for name in given["pods"] if _is_node(name)]
+    nodes = [name for name in given["pods"] if name.startswith(("node/", "nodes/", "no/"))]
     if nodes and not _autoscaler(given):
         raise click.UsageError(
             f"{nodes[0]}: to say why an autoscaler keeps a node, give --autoscaler {_OTHER}, or Karpenter's --instance-types"
@@ -48,10 +48,6 @@ def kinds_of_autoscaler(given: Mapping[str, Any]) -> tuple[str, ...]:
     from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of
 
     return kinds_of(_autoscaler(given))
-
-
-def _is_node(name: str) -> bool:
-    return name.partition("/")[0] in {"node", "nodes", "no"} and "/" in name
 
 
 def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[AutoscalerAnswer]:
@@ -141,6 +137,7 @@ def _of_pods(karpenter: Karpenter, named: set[str], request: Any) -> Iterator[Au
     plan, prices = karpenter.plan, karpenter.cluster.prices
     held = {pod.metadata.uid: name for name, pods in plan.placed.items() for pod in pods}
     claims = {pod.metadata.uid: claim for claim in plan.claims for pod in claim.pods}
+    pools = [held.pool.name for held in karpenter.cluster.templates if not held.told]
     for pod in karpenter.cluster.pending:
         if named and pod.key not in named:
             continue
@@ -150,6 +147,8 @@ def _of_pods(karpenter: Karpenter, named: set[str], request: Any) -> Iterator[Au
         price = claim.cheapest(prices.well_known) if claim is not None else inf
         dropped = plan.relaxations.get(uid)
         whys = plan.errors[uid].split("; ") if decision == "none" else [f"it ignores {', '.join(dropped)}"] if dropped else []
+        if decision == "none" and len(whys) == len(pools):
+            whys = [f"NodePool {pool}: {why}" for pool, why in zip(pools, whys, strict=True)]
         yield AutoscalerAnswer(
             request=request, summary=AutoscalerAnswer.head(decision, thing), thing=thing, decision=decision, why=tuple(whys),
             node=held.get(uid, ""), pool=claim.pool.name if claim is not None else "",

@@ -367,17 +367,18 @@ class QueueAdmission:
             asked = self._asking(workload, queue, frozenset((key,)), {key: amount})
             return possibility_of(asked, key, amount, fair=self.fair)
 
-        def attempt(counts: Sequence[int] | None) -> tuple[Assignment, list[Victim]]:
+        def attempt(counts: Sequence[int] | None, *, guess: bool = self.fair) -> tuple[Assignment, list[Victim]]:
             found = assign_flavors(
-                workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts, trees=self.trees
-            )
+                workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts, trees=self.trees,
+                guess=guess,
+            )  # fmt: skip
             targets: list[Victim] = []
             if found.mode is Mode.PREEMPT:
                 places = placement_requests(found, workload, queue, self.trees) if self.trees else {}
                 requests = found.total_requests(workload)
                 asked = self._asking(workload, queue, found.needing_preemption(), requests, places)
                 targets = find_targets(asked, fair=self.fair)
-            return found, targets
+            return attempt(counts, guess=False) if found.guessed and not targets else (found, targets)
 
         def good(counts: Sequence[int]) -> tuple[Assignment, list[Victim]] | None:
             found, targets = attempt(counts)

@@ -124,6 +124,7 @@ class Assignment:
 
     ``borrows``  the height of the subtree that the quota is borrowed from; 0 if none is
     ``usage``    the quota that the workload would hold
+    ``guessed``  whether what preemption could do was not asked, as only ``borrows`` depends on it
     """
 
     scan: ScanState
@@ -132,6 +133,7 @@ class Assignment:
     usage: Amounts = field(default_factory=dict)
     forced: Mode | None = None
     no_fit_reason: str = ""
+    guessed: bool = False
 
     @property
     def mode(self) -> Mode:
@@ -211,10 +213,14 @@ def requested(workload: Workload, counts: Sequence[int] | None = None) -> list[t
 def assign_flavors(
     workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], oracle: Oracle, cycle: int, *,
     fair: bool = False, counts: Sequence[int] | None = None, trees: Mapping[str, TopologyTree] = MappingProxyType({}),
+    guess: bool = False,
 ) -> Assignment:  # fmt: skip
-    """Choose flavors, and places in their topologies, for the workload, reduced to ``counts`` pods if they are given."""
+    """Choose flavors, and places in their topologies, for the workload, reduced to ``counts`` pods if they are given.
+
+    With ``guess`` the oracle is not asked about the only flavor that is left.
+    """
     assignment = Assignment(ScanState([], queue.generation, cycle, workload.shape))
-    search = _Search(workload, queue, flavors, oracle, fair, assignment, trees)
+    search = _Search(workload, queue, flavors, oracle, fair, assignment, trees, guess)
     wanted = requested(workload, counts)
     groups: dict[str, list[int]] = {}
     for index, (pod_set, (count, requests)) in enumerate(zip(workload.pod_sets, wanted, strict=True)):
@@ -285,6 +291,7 @@ class _Search:
     fair: bool
     assignment: Assignment
     trees: Mapping[str, TopologyTree]
+    guess: bool
 
     def pod_sets(self, members: Sequence[int], wanted: Sequence[tuple[int, dict[str, int]]]) -> list[_PodSetChoice]:
         """Choose for pod sets that share their flavors: what each asks for counts together."""
@@ -341,7 +348,7 @@ class _Search:
                 if counted:
                     attempts[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
                 continue
-            found, grade, texts, why = self._flavor(flavor, asked)
+            found, grade, texts, why = self._flavor(flavor, asked, guess=self.guess and at == len(group.flavors) - 1 and not best)
             reasons += texts
             attempts[flavor] = (grade.possibility.mode, why)
             stops = self._stops(grade)
@@ -353,12 +360,16 @@ class _Search:
             chosen.tried = -1 if tried == len(group.flavors) - 1 else tried
         return best, [] if best_grade.possibility is Possibility.FIT else reasons, attempts
 
-    def _flavor(self, flavor: str, asked: Mapping[str, int]) -> tuple[dict[str, ChosenFlavor], Grade, list[str], str]:
+    def _flavor(
+        self, flavor: str, asked: Mapping[str, int], *, guess: bool
+    ) -> tuple[dict[str, ChosenFlavor], Grade, list[str], str]:  # fmt: skip
         found: dict[str, ChosenFlavor] = {}
         texts: list[str] = []
         grade, why = _BEST, ""
         for resource, amount in asked.items():
-            possibility, height, text, reason = self._quota((flavor, resource), amount)
+            possibility, height, text, reason = self._quota((flavor, resource), amount, guess=guess)
+            if guess and height and possibility is Possibility.FIT and not self.queue.prefers_borrowing:
+                return self._flavor(flavor, asked, guess=False)  # preemption may be better than to borrow
             if text:
                 texts.append(text)
                 why = Reason.worst(why, reason)
@@ -368,7 +379,7 @@ class _Search:
                 found[resource] = ChosenFlavor(flavor, possibility.mode, height)
         return found, grade, texts, why
 
-    def _quota(self, key: Key, amount: int) -> tuple[Possibility, int, str, str]:
+    def _quota(self, key: Key, amount: int, *, guess: bool) -> tuple[Possibility, int, str, str]:
         """Return how the amount fits into the quota, how deep it borrows, and if it does not fit a text and a reason."""
         before = self.assignment.usage.get(key, 0)
         total, most, free = before + amount, self.queue.potential(key), self.queue.free(key)
@@ -378,10 +389,11 @@ class _Search:
         if total <= free:
             return Possibility.FIT, height, "", ""
         text = lacking_text(key, total - free)
-        if may_reclaim or may_ask(self.queue, key, total, fair=self.fair):
-            possibility, height = self.oracle(key, total)
-            return possibility, height, text, ""
-        return Possibility.NO_FIT, height, text, Reason.WAITING
+        if not (may_reclaim or may_ask(self.queue, key, total, fair=self.fair)):
+            return Possibility.NO_FIT, height, text, Reason.WAITING
+        self.assignment.guessed |= guess
+        possibility, height = (Possibility.NO_CANDIDATES, height) if guess else self.oracle(key, total)
+        return possibility, height, text, ""
 
     def _stops(self, grade: Grade) -> bool:
         if grade.possibility in {Possibility.NO_FIT, Possibility.NO_CANDIDATES}:

@@ -139,11 +139,14 @@ def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
     rules, state = asking.queue.preemption, asking.queue.clock[0]
     if rules.within_queue == rules.reclaim == "Never":
         return []
-    question = None if asking.places else (state, asking.workload.key, asking.needed, asking.requests)
-    if question is None or asking.queue.asked[0] != question:
-        asking.queue.asked = question, _fair(asking) if fair else _classical(asking)
+    if asking.queue.asked[0] != state:
+        asking.queue.asked = state, {}
+    known = asking.queue.asked[1]
+    question = (asking.workload.key, asking.needed, frozenset(asking.requests.items()))
+    if asking.places or question not in known:
+        known[question] = _fair(asking) if fair else _classical(asking)
         asking.queue.clock[0] = state
-    return list(asking.queue.asked[1])
+    return list(known.pop(question) if asking.places else known[question])
 
 
 def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tuple[Possibility, int]:
@@ -265,31 +268,38 @@ def _is_valid(asking: Asking, candidate: _Candidate) -> bool:
 
 
 class _Waiting(dict[str, list[Workload]]):
-    """The candidates by queue, found when they are first asked for."""
+    """The candidates by queue that were not taken yet, found when they are first asked for, and anew after ``clear``."""
 
     def __init__(self, asking: Asking) -> None:
-        super().__init__({asking.queue.name: asking.own()})
+        super().__init__()
         self._asking = asking
+        self._all: dict[str, list[Workload]] = {}
 
     def __missing__(self, name: str) -> list[Workload]:
         asking, rule, queue = self._asking, self._asking.queue.preemption.reclaim, self._asking.queues[name]
-        users = [] if rule == "Never" or queue.within_nominal(asking.needed) else queue.users(asking.needed)
-        found = self[name] = list(users) if rule == "Any" else [one for one in users if asking.allows(one, rule)]
+        if name not in self._all:
+            if queue is asking.queue:
+                users = asking.own()
+            else:
+                users = [] if rule == "Never" or queue.within_nominal(asking.needed) else queue.users(asking.needed)
+                users = users if rule == "Any" else [one for one in users if asking.allows(one, rule)]
+            self._all[name] = users
+        found = self[name] = [one for one in self._all[name] if one.key in queue.workloads]
         return found
 
 
 def _fair(asking: Asking) -> list[Victim]:
     queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
     entitled = asking.entitles and not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
-    turns = Turns(asking, waiting, queue.clock[0])
-    if not turns.may_fit(entitled=entitled):
+    turns = Turns(asking, waiting, None if entitled else asking.strategies[0], queue.clock[0])
+    if not turns.may_fit():
         return []
     queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
-    again: dict[str, list[Workload]] = defaultdict(list)
-    fits = _first_strategy(turns, targets, again, entitled=entitled)
-    if not fits and again and len(asking.strategies) > 1:
-        fits = _second_strategy(Turns(asking, again), targets)
+    fits = _first_strategy(turns, targets)
+    if not fits and not entitled and len(asking.strategies) > 1:
+        waiting.clear()
+        fits = _second_strategy(Turns(asking, waiting, asking.strategies[1]), targets)
     queue.remove(requests)
     if not fits:
         asking.put_back(targets)
@@ -297,28 +307,16 @@ def _fair(asking: Asking) -> list[Victim]:
     return asking.fill_back(targets, borrowing=True)
 
 
-def _first_strategy(
-    turns: Turns, targets: list[Victim], again: dict[str, list[Workload]], *, entitled: bool
-) -> bool:  # fmt: skip
-    """Take from the queues in turn what the first rule allows; ``again`` gets the others."""
-    asking, final = turns.asking, turns.asking.strategies[0] == STRATEGIES[0]
+def _first_strategy(turns: Turns, targets: list[Victim]) -> bool:
+    """Take from the queues in turn what the first rule allows."""
+    final = turns.strategy == STRATEGIES[0]
     for queue in turns:
-        left = turns.waiting[queue.name]
-        if queue is asking.queue or entitled:
-            if turns.take(queue, _IN_QUEUE if queue is asking.queue else _RECLAIM, targets):
-                return True
-            continue
-        mine, theirs = turns.sides(queue)
-        own, initial = mine.share().rank, theirs.share().rank
-        if initial < own or (initial == own and not final):
-            again[queue.name] += left
-            left.clear()
-        while left:
-            if not final or own <= theirs.share_without(queue, left[0].usage).rank:
-                if turns.take(queue, _FAIR, targets):
-                    return True
-                break
-            again[queue.name].append(left.pop(0))
+        left, own = turns.waiting[queue.name], queue is turns.asking.queue
+        while final and left and not own and turns.mine.share().rank > turns.theirs.share_without(queue, left[0].usage).rank:
+            del left[0]
+        reason = _IN_QUEUE if own else _FAIR if turns.strategy else _RECLAIM
+        if left and turns.take(queue, reason, targets):
+            return True
     return False
 
 
@@ -326,10 +324,8 @@ def _second_strategy(turns: Turns, targets: list[Victim]) -> bool:
     """Take from the queues in turn, once from each, what the second rule allows."""
     for queue in turns:
         del turns.waiting[queue.name][1:]
-        mine, theirs = turns.sides(queue)
-        if mine.share().rank < theirs.share().rank and turns.take(queue, _FAIR, targets):
+        if turns.take(queue, _FAIR, targets):
             return True
-        turns.waiting[queue.name].clear()
     return False
 
 
@@ -337,13 +333,17 @@ class Turns:
     """Yields the queue to take from next: at each level of the tree the child with the largest share.
 
     ``waiting`` are the candidates by queue; the caller takes some, and removes others. Children that do not borrow are left
-    out, except those above the asking queue and that queue itself. With ``state``, that of the tree before the search, the
-    lines of children begin as they were there; without it only queues that have candidates are in them.
+    out, except those above the asking queue and that queue itself. So are those that the strategy never takes from: a share
+    only falls while victims are found. Without a strategy the workload may take from all that borrow. With ``state``, that of
+    the tree before the search, the lines of children begin as they were there.
     """
 
-    def __init__(self, asking: Asking, waiting: dict[str, list[Workload]], state: int | None = None) -> None:
+    def __init__(
+        self, asking: Asking, waiting: dict[str, list[Workload]], strategy: str | None = None, state: int | None = None
+    ) -> None:  # fmt: skip
         self.asking = asking
         self.waiting = waiting
+        self.strategy = strategy
         self._state = state
         #: The nodes on the way to the root, by the Cohort above each.
         self._mine: dict[int, QuotaNode] = {}
@@ -352,16 +352,17 @@ class Turns:
             self._mine[id(parent)] = node
             node = parent
         self._root = node
+        #: The nodes just below the lowest Cohort above both the asking queue and the queue that is next.
+        self.mine = self.theirs = node
         #: The children of each Cohort that are in turn, the next one last; how many of them lose nothing.
         self._lines: dict[int, list[QuotaNode]] = {}
         self._hopeless: dict[int, int] = {}
-        self._above = None if state is not None else {id(node) for name in waiting for node in asking.queues[name].ancestors()}
 
     def __iter__(self) -> Iterator[ClusterQueueNode]:
         while (queue := self._next(self._root)) is not None:
             yield queue
 
-    def may_fit(self, *, entitled: bool) -> bool:
+    def may_fit(self) -> bool:
         """Return whether the workload could fit without all that may be taken at most.
 
         A share only falls while victims are found. So a child of a Cohort above the asking queue loses nothing, whatever
@@ -377,7 +378,7 @@ class Turns:
             node, line, at = self._mine[id(parent)], parent.line(state), 0
             if asking.queue.preemption.reclaim == "Never":
                 at = len(line)
-            elif not entitled:
+            elif self.strategy:
                 least = node.share_with({key: more.get(key, 0) - gone[key] for key in {*more, *gone}}).rank
                 at = bisect_left(line, least, key=lambda one: one.share().rank)
             self._hopeless[id(parent)] = at
@@ -386,14 +387,6 @@ class Turns:
                 gone[key] += parent.used_from(state, at, key) - apart.get(key, 0)
             more = node.overflow(more)
         return not any(amount > asking.queue.available(key) + gone[key] for key, amount in asking.requests.items() if amount)
-
-    def sides(self, queue: ClusterQueueNode) -> tuple[QuotaNode, QuotaNode]:
-        """Return the nodes just below the lowest Cohort above both the asking queue and this one."""
-        theirs: QuotaNode = queue
-        while (mine := self._mine.get(id(theirs.parent))) is None:
-            assert theirs.parent is not None
-            theirs = theirs.parent
-        return mine, theirs
 
     def take(self, queue: ClusterQueueNode, reason: str, targets: list[Victim]) -> bool:
         """Take the next candidate of a queue. Return whether the workload then fits."""
@@ -414,9 +407,15 @@ class Turns:
         if isinstance(node, ClusterQueueNode):
             return node if self.waiting[node.name] else None
         assert isinstance(node, CohortNode)
-        line = self._line(node)
+        line, mine = self._line(node), self._mine.get(id(node))
         while line:
-            if (queue := self._next(self._last(line))) is not None:
+            child, allowed = self._last(line), True
+            if mine is not None and child is not mine:
+                self.mine, self.theirs = mine, child
+                if self.strategy:
+                    own, initial = mine.share().rank, child.share().rank
+                    allowed = own < initial or (own == initial and self.strategy == STRATEGIES[0])
+            if allowed and (queue := self._next(child)) is not None:
                 return queue
             line.pop()
         return None
@@ -447,6 +446,5 @@ class Turns:
 
     def _is_in_turn(self, node: QuotaNode) -> bool:
         if not isinstance(node, ClusterQueueNode):
-            above = self._above is None or id(node) in self._above
-            return id(node) in self._mine or (above and bool(node.share().borrowed))
+            return id(node) in self._mine or bool(node.share().borrowed)
         return node.active and bool(node.share().borrowed or node is self.asking.queue) and bool(self.waiting[node.name])

@@ -349,8 +349,8 @@ class ClusterQueueNode(QuotaNode):
         self.usage_of: Callable[[Workload], float] | None = None
         self._ranked: list[Workload] | None = None
         self._users: dict[frozenset[Key], list[Workload]] = {}
-        #: The latest question for victims, and its answer.
-        self.asked: tuple[Any, Any] = (None, ())
+        #: The questions for victims in a state of the tree, and their answers.
+        self.asked: tuple[int, dict[object, list[Any]]] = (-1, {})
 
     def changed(self) -> None:
         """Note that other workloads hold quota, or that one of them is evicted."""

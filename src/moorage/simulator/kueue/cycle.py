@@ -232,8 +232,8 @@ class QueueAdmission:
         self._on_failed.clear()
         for one, found in planned:
             self._replace(one, found, result)
-        fair = FairOrder(entries, nominal="FairSharingPrioritizeNonBorrowing" in self._gates)
-        for entry in iter(fair) if self.fair else sorted(entries, key=classical_order):
+        nominal = "FairSharingPrioritizeNonBorrowing" in self._gates
+        for entry in FairOrder(entries, nominal=nominal) if self.fair else sorted(entries, key=classical_order):
             if not entry.refused:
                 self._process(entry, now, result)
         self._unreserve()

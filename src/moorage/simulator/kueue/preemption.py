@@ -10,7 +10,6 @@ Source  Kueue, pkg/scheduler/preemption, its folders classical and fairsharing
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -144,8 +143,9 @@ def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
     known = asking.queue.asked[1]
     question = (asking.workload.key, asking.needed, frozenset(asking.requests.items()))
     if asking.places or question not in known:
+        asking.queue.clock[2] = 1
         known[question] = _fair(asking) if fair else _classical(asking)
-        asking.queue.clock[0] = state
+        asking.queue.clock[0], asking.queue.clock[2] = state, 0
     return list(known.pop(question) if asking.places else known[question])
 
 
@@ -154,12 +154,13 @@ def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tupl
     targets, state = find_targets(asking, fair=fair), asking.queue.clock[0]
     if not targets:
         return Possibility.NO_CANDIDATES, lowest_subtree(asking.queue, key, amount)[0]
+    asking.queue.clock[2] = 1
     for target in targets:
         target.queue.remove(target.workload.usage)
     height = lowest_subtree(asking.queue, key, amount)[0]
     for target in targets:
         target.queue.add(target.workload.usage)
-    asking.queue.clock[0] = state
+    asking.queue.clock[0], asking.queue.clock[2] = state, 0
     own = any(target.queue is asking.queue for target in targets)
     return (Possibility.PREEMPT if own else Possibility.RECLAIM), height
 
@@ -270,33 +271,30 @@ def _is_valid(asking: Asking, candidate: _Candidate) -> bool:
 class _Waiting(dict[str, list[Workload]]):
     """The candidates by queue that were not taken yet, found when they are first asked for, and anew after ``clear``."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, own: list[Workload]) -> None:
         super().__init__()
         self._asking = asking
-        self._all: dict[str, list[Workload]] = {}
+        self._all = {asking.queue.name: own}
 
     def __missing__(self, name: str) -> list[Workload]:
         asking, rule, queue = self._asking, self._asking.queue.preemption.reclaim, self._asking.queues[name]
         if name not in self._all:
-            if queue is asking.queue:
-                users = asking.own()
-            else:
-                users = [] if rule == "Never" or queue.within_nominal(asking.needed) else queue.users(asking.needed)
-                users = users if rule == "Any" else [one for one in users if asking.allows(one, rule)]
-            self._all[name] = users
+            users = [] if rule == "Never" or queue.within_nominal(asking.needed) else queue.users(asking.needed)
+            self._all[name] = users if rule == "Any" else [one for one in users if asking.allows(one, rule)]
         found = self[name] = [one for one in self._all[name] if one.key in queue.workloads]
         return found
 
 
 def _fair(asking: Asking) -> list[Victim]:
-    queue, requests, waiting = asking.queue, asking.requests, _Waiting(asking)
+    queue, requests, own = asking.queue, asking.requests, asking.own()
     entitled = asking.entitles and not any(queue.borrowing_with(key, requests.get(key, 0)) for key in asking.needed)
-    turns = Turns(asking, waiting, None if entitled else asking.strategies[0], queue.clock[0])
-    if not turns.may_fit():
+    hopeless = _find_hopeless(asking, own, compares=not entitled)
+    if hopeless is None:
         return []
+    waiting = _Waiting(asking, own)
     queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
-    fits = _first_strategy(turns, targets)
+    fits = _first_strategy(Turns(asking, waiting, None if entitled else asking.strategies[0], hopeless), targets)
     if not fits and not entitled and len(asking.strategies) > 1:
         waiting.clear()
         fits = _second_strategy(Turns(asking, waiting, asking.strategies[1]), targets)
@@ -305,6 +303,32 @@ def _fair(asking: Asking) -> list[Victim]:
         asking.put_back(targets)
         return []
     return asking.fill_back(targets, borrowing=True)
+
+
+def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -> dict[int, int] | None:
+    """Return how many in the line of each Cohort above lose nothing; None if all others are not enough for the workload.
+
+    A share only falls while victims are found. So a child of a Cohort above the asking queue loses nothing, whatever happens to
+    others before, if its share is smaller already than that of the asking side without all that could go below it.
+    """
+    node: QuotaNode = asking.queue
+    missing = {key: amount - asking.queue.available(key) for key, amount in asking.requests.items() if amount}
+    found, more, gone = dict[int, int](), asking.requests, dict[Key, int]()
+    for one in own:
+        for key, amount in one.usage.items():
+            gone[key] = gone.get(key, 0) + amount
+    for parent in asking.queue.ancestors():
+        line, at = parent.line(), 0
+        if asking.queue.preemption.reclaim == "Never":
+            at = len(line)
+        elif compares:
+            at = parent.first_with(node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank)
+        found[id(parent)] = at
+        apart = node.usage if node in line[at:] else {}
+        for key, amount in parent.used_from(at).items():
+            gone[key] = gone.get(key, 0) + amount - apart.get(key, 0)
+        more, node = node.overflow(more), parent
+    return None if any(amount > gone.get(key, 0) for key, amount in missing.items()) else found
 
 
 def _first_strategy(turns: Turns, targets: list[Victim]) -> bool:
@@ -334,17 +358,18 @@ class Turns:
 
     ``waiting`` are the candidates by queue; the caller takes some, and removes others. Children that do not borrow are left
     out, except those above the asking queue and that queue itself. So are those that the strategy never takes from: a share
-    only falls while victims are found. Without a strategy the workload may take from all that borrow. With ``state``, that of
-    the tree before the search, the lines of children begin as they were there.
+    only falls while victims are found. Without a strategy the workload may take from all that borrow. With ``hopeless`` the
+    lines of children begin as they were before the search, without so many that lose nothing.
     """
 
     def __init__(
-        self, asking: Asking, waiting: dict[str, list[Workload]], strategy: str | None = None, state: int | None = None
+        self, asking: Asking, waiting: dict[str, list[Workload]], strategy: str | None = None,
+        hopeless: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
         self.asking = asking
         self.waiting = waiting
         self.strategy = strategy
-        self._state = state
+        self._hopeless = hopeless
         #: The nodes on the way to the root, by the Cohort above each.
         self._mine: dict[int, QuotaNode] = {}
         node: QuotaNode = asking.queue
@@ -354,39 +379,12 @@ class Turns:
         self._root = node
         #: The nodes just below the lowest Cohort above both the asking queue and the queue that is next.
         self.mine = self.theirs = node
-        #: The children of each Cohort that are in turn, the next one last; how many of them lose nothing.
+        #: The children of each Cohort that are in turn, the next one last.
         self._lines: dict[int, list[QuotaNode]] = {}
-        self._hopeless: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[ClusterQueueNode]:
         while (queue := self._next(self._root)) is not None:
             yield queue
-
-    def may_fit(self) -> bool:
-        """Return whether the workload could fit without all that may be taken at most.
-
-        A share only falls while victims are found. So a child of a Cohort above the asking queue loses nothing, whatever
-        happens to others before, if its share is smaller already than that of the asking side without all that could go
-        below it.
-        """
-        asking, state, more = self.asking, self.asking.queue.clock[0], self.asking.requests
-        gone = defaultdict[Key, int](int)
-        for one in self.waiting[asking.queue.name]:
-            for key, amount in one.usage.items():
-                gone[key] += amount
-        for parent in asking.queue.ancestors():
-            node, line, at = self._mine[id(parent)], parent.line(state), 0
-            if asking.queue.preemption.reclaim == "Never":
-                at = len(line)
-            elif self.strategy:
-                least = node.share_with({key: more.get(key, 0) - gone[key] for key in {*more, *gone}}).rank
-                at = bisect_left(line, least, key=lambda one: one.share().rank)
-            self._hopeless[id(parent)] = at
-            apart = node.usage if node in line[at:] else {}
-            for key in parent.subtree:
-                gone[key] += parent.used_from(state, at, key) - apart.get(key, 0)
-            more = node.overflow(more)
-        return not any(amount > asking.queue.available(key) + gone[key] for key, amount in asking.requests.items() if amount)
 
     def take(self, queue: ClusterQueueNode, reason: str, targets: list[Victim]) -> bool:
         """Take the next candidate of a queue. Return whether the workload then fits."""
@@ -434,10 +432,10 @@ class Turns:
         line, mine = self._lines.get(id(cohort)), self._mine.get(id(cohort))
         if line is not None:
             return line
-        if self._state is None:
+        if self._hopeless is None:
             line = sorted(filter(self._is_in_turn, cohort.children), key=standing)
         else:
-            line = [one for one in cohort.line(self._state)[self._hopeless.get(id(cohort), 0) :] if one is not mine]
+            line = [one for one in cohort.line()[self._hopeless.get(id(cohort), 0) :] if one is not mine]
             if mine is not None and self._is_in_turn(mine):
                 children = cohort.children
                 insort(line, mine, key=lambda one: (standing(one), children.index(one)))

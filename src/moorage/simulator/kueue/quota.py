@@ -10,8 +10,8 @@ Source  Kueue, pkg/cache/scheduler: resource_node.go, fair_sharing.go
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
@@ -64,7 +64,8 @@ class QuotaNode:
         #: What is in use once the victims of the cycle are gone; see ``turn``.
         self.left = self.usage
         #: The state of the whole tree by number, and the last number; a change that is taken back may take its number back.
-        self.clock = [0, 0]
+        #: The third is 1 in a search for victims, which takes all changes back.
+        self.clock = [0, 0, 0]
         self._terms: dict[Key, tuple[int, int, int | None]] = {}
         self._potential: Amounts = {}
         self._share: DominantShare | None = None
@@ -85,6 +86,12 @@ class QuotaNode:
         """Note that something changed in the tree."""
         self.clock[1] += 1
         self.clock[0] = self.clock[1]
+
+    def _change(self) -> None:
+        """Forget what follows from the usage."""
+        self._share = self._over = None
+        if self.parent is not None and not self.clock[2]:
+            self.parent.forget_line()
 
     def quota(self, key: Key) -> QueueQuota:
         return self.quotas.get(key, _NO_QUOTA)
@@ -136,7 +143,7 @@ class QuotaNode:
             while node is not None and rest:
                 used = node.usage.get(key, 0)
                 over = rest - max(0, node.terms(key)[1] - used)
-                node._share = node._over = None
+                node._change()
                 node.usage[key] = used + rest
                 if over <= 0:
                     break
@@ -150,7 +157,7 @@ class QuotaNode:
             while node is not None and rest:
                 used = node.usage.get(key, 0)
                 stored = used - node.terms(key)[1]
-                node._share = node._over = None
+                node._change()
                 node.usage[key] = used - rest
                 if stored <= 0:
                     break
@@ -163,7 +170,7 @@ class QuotaNode:
             if node.left is not node.usage:
                 self.tick()
                 node.usage, node.left = node.left, node.usage
-                node._share = node._over = None
+                node._change()
             node = node.parent if upward else None
 
     def borrowing_with(self, key: Key, more: int = 0) -> bool:
@@ -207,9 +214,9 @@ class QuotaNode:
         """Return the dominant resource share, with ``more`` in use."""
         if self.parent is None:
             return _NO_SHARE
-        used, borrowed, totals = self.usage, [], dict[str, int]()
+        used, extra, borrowed, totals = self.usage.get, more.get, [], dict[str, int]()
         for key, quota in self.subtree.items():
-            over = used.get(key, 0) + more.get(key, 0) - quota
+            over = used(key, 0) + extra(key, 0) - quota
             if over > 0:
                 borrowed.append(key)
                 totals[key[1]] = totals.get(key[1], 0) + over
@@ -217,8 +224,8 @@ class QuotaNode:
             return _NO_SHARE
         lendable, ratio = self.parent.lendable(), 0.0
         for resource, total in totals.items():
-            if (there := lendable.get(resource, 0)) > 0:
-                ratio = max(ratio, total * 1000.0 / there)
+            if (there := lendable.get(resource, 0)) > 0 and (its := total * 1000.0 / there) > ratio:
+                ratio = its
         rank = (0, 0.0) if not ratio else (1, ratio) if self.weight == 0 else (0, ratio / self.weight)
         return DominantShare(rank, tuple(borrowed))
 
@@ -246,9 +253,10 @@ class CohortNode(QuotaNode):
         self._height: int | None = None
         #: What is available, as long as nothing changes in the tree.
         self._available: Amounts = {}
-        self._available_at = self._candidates_at = self._line_at = -1
-        self._line: list[QuotaNode] = []
-        self._together: dict[Key, list[int]] = {}
+        self._available_at = self._candidates_at = -1
+        self._line: list[QuotaNode] | None = None
+        self._ranks: list[tuple[int, float]] = []
+        self._tails: list[Amounts] = []
         self._candidates: dict[frozenset[Key], list[tuple[Workload, QuotaNode]]] = {}
 
     @property
@@ -266,7 +274,7 @@ class CohortNode(QuotaNode):
 
     def settle(self) -> None:
         super().settle()
-        self._lendable = self._height = None
+        self._lendable = self._height = self._line = None
         self.usage = self.left = {}
         for child in self.children:
             child.clock = self.clock
@@ -284,21 +292,32 @@ class CohortNode(QuotaNode):
                 self._lendable[key[1]] = self._lendable.get(key[1], 0) + self.potential(key)
         return self._lendable
 
-    def line(self, state: int) -> list[QuotaNode]:
-        """Return the children that borrow, that with the largest share last, as they are in a state of the tree."""
-        if self._line_at != state:
-            self._line_at = state
-            self._together.clear()
+    def line(self) -> list[QuotaNode]:
+        """Return the children that borrow, that with the largest share last, as they are outside of a search for victims."""
+        if self._line is None:
             self._line = sorted((one for one in (*self.cohorts, *self.active_queues()) if one.share().borrowed), key=standing)
+            self._ranks = [one.share().rank for one in self._line]
+            self._tails = []
         return self._line
 
-    def used_from(self, state: int, at: int, key: Key) -> int:
+    def forget_line(self) -> None:
+        self._line = None
+
+    def first_with(self, least: tuple[int, float]) -> int:
+        """Return where in that line the shares begin that are not below ``least``."""
+        self.line()
+        return bisect_left(self._ranks, least)
+
+    def used_from(self, at: int) -> Amounts:
         """Return what the children of that line use together, from one on."""
-        line = self.line(state)
-        if key not in self._together:
-            sums = accumulate((one.usage.get(key, 0) for one in reversed(line)), initial=0)
-            self._together[key] = list(sums)[::-1]
-        return self._together[key][at]
+        line = self.line()
+        if not self._tails:
+            sums = dict.fromkeys(self.subtree, 0)
+            self._tails = [sums]
+            for one in reversed(line):
+                sums = {key: amount + one.usage.get(key, 0) for key, amount in sums.items()}
+                self._tails.append(sums)
+        return self._tails[len(line) - at]
 
     def candidates(self, needed: frozenset[Key]) -> list[tuple[Workload, QuotaNode]]:
         """Return these workloads in the order of victims, each with the child above it; Cohorts within quota are left out."""
@@ -356,6 +375,7 @@ class ClusterQueueNode(QuotaNode):
         """Note that other workloads hold quota, or that one of them is evicted."""
         self._ranked = None
         self._users.clear()
+        self._change()
         self.tick()
 
     def ranked(self) -> list[Workload]:

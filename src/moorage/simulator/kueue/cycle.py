@@ -87,6 +87,7 @@ class QueueAdmission:
             queue.usage_of = self.ledger.usage if self.ledger is not None and queue.usage_based else None
         self.waiting = {name: Waiting(strict=queue.strict, usage=queue.usage_of) for name, queue in objects.queues.items()}
         self._lines = [(queue, self.waiting[name]) for name, queue in objects.queues.items()]
+        self._accepts = {name: partial(objects.accepts, name) for name in objects.queues}
         self.cycles = 0
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
@@ -194,7 +195,7 @@ class QueueAdmission:
         self.try_again()
         for root in dict.fromkeys(self.objects.queues[name].root() for name in sorted(self._notified)):
             for queue in root.all_queues():
-                self.waiting[queue.name].wake(now, partial(self.objects.accepts, queue.name), self.cycles)
+                self.waiting[queue.name].wake(now, self._accepts[queue.name], self.cycles)
         self._notified.clear()
 
     @property

@@ -13,11 +13,11 @@ Source  Kueue, pkg/cache/queue: cluster_queue.go, inadmissible_workloads.go; pkg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from moorage.simulator.kueue.flavors import Assignment, Reason, lacking_text, may_ask, refusal_of, requested, too_large_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor
@@ -120,6 +120,8 @@ class Waiting:
         """Bring the inadmissible workloads back that ``matches`` accepts: something has changed in the tree."""
         self._woken_at = cycle
         self._hopeless.clear()
+        if not self.inadmissible:
+            return
         for workload in [one for one in self.inadmissible.values() if matches(one) and not _backs_off(one, now)]:
             self._activate(self.inadmissible.pop(workload.key))
 
@@ -172,65 +174,64 @@ class QueueEntry:
 
 
 _Rank = tuple[object, ...]
+#: Its rank below a child, the number of the child, and what of its usage goes up from there; None: not known yet.
+_Next = tuple[_Rank, int, QueueEntry, Amounts | None]
 
 
 class FairOrder:
     """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
 
-    The shares of queues below their own Cohort do not change while others are admitted, so each Cohort has them in a heap. What
-    won below a Cohort, and its share there, holds until the winner of all comes from below it. With ``nominal`` those go first
+    Each Cohort has a heap of what is next below each of its children: its share there, and what of its usage reaches the Cohort
+    (found when it is on top). Only what is above an entry changes when the entry is processed. With ``nominal`` those go first
     that do not borrow what they ask for.
     """
 
-    def __init__(self, entries: Sequence[QueueEntry], *, nominal: bool = True) -> None:
+    def __init__(self, entries: Iterable[QueueEntry], *, nominal: bool = True) -> None:
         self._nominal = nominal
         self._left = {entry.queue.name: entry for entry in entries}  # of two entries of a queue only the last one takes part
-        self._heaps: dict[int, list[tuple[_Rank, int, QueueEntry]]] = {}
-        self._above: set[int] = set()
-        self._won: dict[int, tuple[QueueEntry, Amounts, _Rank] | None] = {}
+        self._heaps: dict[int, list[_Next]] = {}
+        above: dict[int, CohortNode] = {}
         for number, entry in enumerate(self._left.values()):
             if (parent := entry.queue.parent) is not None:
                 rank = self._rank(entry, entry.queue.share_with(entry.assignment.usage))
-                self._heaps.setdefault(id(parent), []).append((rank, number, entry))
-                self._above.update(map(id, entry.queue.ancestors()))
-        for heap in self._heaps.values():
-            heapify(heap)
+                self._heaps.setdefault(id(parent), []).append((rank, number, entry, None))
+                above |= {id(node): node for node in entry.queue.ancestors()}
+        for root in [node for node in above.values() if node.parent is None]:
+            self._build(root, above)
 
     def __iter__(self) -> Iterator[QueueEntry]:
         while self._left:
             winner = next(iter(self._left.values()))
-            if winner.queue.parent is not None:
-                found = self._winner([*winner.queue.ancestors()][-1])
-                assert found is not None
-                winner = found[0]
-                heappop(self._heaps[id(winner.queue.parent)])
-                for node in winner.queue.ancestors():
-                    self._won.pop(id(node), None)
+            path = [*winner.queue.ancestors()]
+            if path:
+                winner = self._heaps[id(path[-1])][0][2]
+                path = [*winner.queue.ancestors()]
             del self._left[winner.queue.name]
             yield winner
+            for child, node in zip((None, *path), path, strict=False):
+                heap = self._heaps[id(node)]
+                following = None if child is None else self._next(child, heap[0][1])
+                if following is None:
+                    heappop(heap)
+                else:
+                    heapreplace(heap, following)
 
-    def _winner(self, cohort: CohortNode) -> tuple[QueueEntry, Amounts] | None:
-        """Return the entry that wins below a Cohort, and what of its usage reaches the Cohort."""
-        best: tuple[QueueEntry, Amounts, _Rank] | None = None
-        for child in cohort.cohorts:
-            if id(child) in self._above:
-                if id(child) not in self._won:
-                    self._won[id(child)] = self._ranked(child)
-                found = self._won[id(child)]
-                if found is not None and (best is None or found[2] < best[2]):
-                    best = found
-        heap = self._heaps.get(id(cohort))
-        if heap and (best is None or heap[0][0] < best[2]):
-            entry = heap[0][2]
-            return entry, entry.queue.overflow(entry.assignment.usage)
-        return best and best[:2]
+    def _build(self, cohort: CohortNode, above: Mapping[int, CohortNode]) -> None:
+        heap = self._heaps.setdefault(id(cohort), [])
+        for number, child in enumerate(cohort.cohorts, -len(cohort.cohorts)):
+            if id(child) in above:
+                self._build(child, above)
+                heap += [one for one in [self._next(child, number)] if one is not None]
+        heapify(heap)
 
-    def _ranked(self, child: CohortNode) -> tuple[QueueEntry, Amounts, _Rank] | None:
-        """Return the winner below a child, what of its usage goes above the child, and the share of the child with it."""
-        if (found := self._winner(child)) is None:
+    def _next(self, child: CohortNode, number: int) -> _Next | None:
+        """Return what is next below a child, for the heap of its parent."""
+        if not (heap := self._heaps[id(child)]):
             return None
-        entry, usage = found
-        return entry, child.overflow(usage), self._rank(entry, child.share_with(usage))
+        _, _, entry, usage = heap[0]
+        if usage is None:
+            usage = entry.queue.overflow(entry.assignment.usage)
+        return self._rank(entry, child.share_with(usage)), number, entry, child.overflow(usage)
 
     def _rank(self, entry: QueueEntry, share: DominantShare) -> _Rank:
         borrows = self._nominal and share.borrows_any_of(entry.assignment.usage)

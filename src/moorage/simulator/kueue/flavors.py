@@ -348,7 +348,9 @@ class _Search:
                 if counted:
                     attempts[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
                 continue
-            found, grade, texts, why = self._flavor(flavor, asked, guess=self.guess and at == len(group.flavors) - 1 and not best)
+            found, grade, texts, why = self._flavor(
+                flavor, asked, guess=self.guess and at == len(group.flavors) - 1 and not best
+            )
             reasons += texts
             attempts[flavor] = (grade.possibility.mode, why)
             stops = self._stops(grade)

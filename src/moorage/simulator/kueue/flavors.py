@@ -215,10 +215,7 @@ def assign_flavors(
     fair: bool = False, counts: Sequence[int] | None = None, trees: Mapping[str, TopologyTree] = MappingProxyType({}),
     guess: bool = False,
 ) -> Assignment:  # fmt: skip
-    """Choose flavors, and places in their topologies, for the workload, reduced to ``counts`` pods if they are given.
-
-    With ``guess`` the oracle is not asked about the only flavor that is left.
-    """
+    """Choose flavors, and places in topologies, for ``counts`` pods; ``guess``: do not ask about the only flavor left."""
     assignment = Assignment(ScanState([], queue.generation, cycle, workload.shape))
     search = _Search(workload, queue, flavors, oracle, fair, assignment, trees, guess)
     wanted = requested(workload, counts)
@@ -348,9 +345,8 @@ class _Search:
                 if counted:
                     attempts[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
                 continue
-            found, grade, texts, why = self._flavor(
-                flavor, asked, guess=self.guess and at == len(group.flavors) - 1 and not best
-            )
+            guess = self.guess and at == len(group.flavors) - 1 and not best
+            found, grade, texts, why = self._flavor(flavor, asked, guess=guess)
             reasons += texts
             attempts[flavor] = (grade.possibility.mode, why)
             stops = self._stops(grade)

@@ -152,8 +152,6 @@ def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
 def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tuple[Possibility, int]:
     """Return what preemption could do for one flavor and resource, and how deep the queue would then borrow."""
     targets, state = find_targets(asking, fair=fair), asking.queue.clock[0]
-    if not targets:
-        return Possibility.NO_CANDIDATES, lowest_subtree(asking.queue, key, amount)[0]
     asking.queue.clock[2] = 1
     for target in targets:
         target.queue.remove(target.workload.usage)
@@ -162,7 +160,7 @@ def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tupl
         target.queue.add(target.workload.usage)
     asking.queue.clock[0], asking.queue.clock[2] = state, 0
     own = any(target.queue is asking.queue for target in targets)
-    return (Possibility.PREEMPT if own else Possibility.RECLAIM), height
+    return (Possibility.PREEMPT if own else Possibility.RECLAIM if targets else Possibility.NO_CANDIDATES), height
 
 
 # -- classical ----------------------------------------------------------------------------------------------------------
@@ -269,7 +267,7 @@ def _is_valid(asking: Asking, candidate: _Candidate) -> bool:
 
 
 class _Waiting(dict[str, list[Workload]]):
-    """The candidates by queue that were not taken yet, found when they are first asked for, and anew after ``clear``."""
+    """The candidates by queue that were not taken yet, found when they are first asked for, and again after ``clear``."""
 
     def __init__(self, asking: Asking, own: list[Workload]) -> None:
         super().__init__()
@@ -294,10 +292,10 @@ def _fair(asking: Asking) -> list[Victim]:
     waiting = _Waiting(asking, own)
     queue.add(requests)  # shares are those after the admission
     targets: list[Victim] = []
-    fits = _first_strategy(Turns(asking, waiting, None if entitled else asking.strategies[0], hopeless), targets)
+    fits = _take_in_turn(Turns(asking, waiting, None if entitled else asking.strategies[0], hopeless), targets)
     if not fits and not entitled and len(asking.strategies) > 1:
         waiting.clear()
-        fits = _second_strategy(Turns(asking, waiting, asking.strategies[1]), targets)
+        fits = _take_in_turn(Turns(asking, waiting, asking.strategies[1]), targets, once=True)
     queue.remove(requests)
     if not fits:
         asking.put_back(targets)
@@ -322,7 +320,8 @@ def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -
         if asking.queue.preemption.reclaim == "Never":
             at = len(line)
         elif compares:
-            at = parent.first_with(node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank)
+            least = node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank
+            at = bisect_left(line, least, key=lambda one: one.share().rank)
         found[id(parent)] = at
         apart = node.usage if node in line[at:] else {}
         for key, amount in parent.used_from(at).items():
@@ -331,24 +330,17 @@ def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -
     return None if any(amount > gone.get(key, 0) for key, amount in missing.items()) else found
 
 
-def _first_strategy(turns: Turns, targets: list[Victim]) -> bool:
-    """Take from the queues in turn what the first rule allows."""
+def _take_in_turn(turns: Turns, targets: list[Victim], *, once: bool = False) -> bool:
+    """Take from the queues in turn, perhaps once from each, what the strategy allows. Return whether the workload then fits."""
     final = turns.strategy == STRATEGIES[0]
     for queue in turns:
         left, own = turns.waiting[queue.name], queue is turns.asking.queue
+        if once:
+            del left[1:]
         while final and left and not own and turns.mine.share().rank > turns.theirs.share_without(queue, left[0].usage).rank:
             del left[0]
         reason = _IN_QUEUE if own else _FAIR if turns.strategy else _RECLAIM
         if left and turns.take(queue, reason, targets):
-            return True
-    return False
-
-
-def _second_strategy(turns: Turns, targets: list[Victim]) -> bool:
-    """Take from the queues in turn, once from each, what the second rule allows."""
-    for queue in turns:
-        del turns.waiting[queue.name][1:]
-        if turns.take(queue, _FAIR, targets):
             return True
     return False
 

@@ -10,7 +10,6 @@ Source  Kueue, pkg/cache/scheduler: resource_node.go, fair_sharing.go
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +90,7 @@ class QuotaNode:
         """Forget what follows from the usage."""
         self._share = self._over = None
         if self.parent is not None and not self.clock[2]:
-            self.parent.forget_line()
+            self.parent._line = None
 
     def quota(self, key: Key) -> QueueQuota:
         return self.quotas.get(key, _NO_QUOTA)
@@ -255,7 +254,6 @@ class CohortNode(QuotaNode):
         self._available: Amounts = {}
         self._available_at = self._candidates_at = -1
         self._line: list[QuotaNode] | None = None
-        self._ranks: list[tuple[int, float]] = []
         self._tails: list[Amounts] = []
         self._candidates: dict[frozenset[Key], list[tuple[Workload, QuotaNode]]] = {}
 
@@ -296,27 +294,16 @@ class CohortNode(QuotaNode):
         """Return the children that borrow, that with the largest share last, as they are outside of a search for victims."""
         if self._line is None:
             self._line = sorted((one for one in (*self.cohorts, *self.active_queues()) if one.share().borrowed), key=standing)
-            self._ranks = [one.share().rank for one in self._line]
             self._tails = []
         return self._line
-
-    def forget_line(self) -> None:
-        self._line = None
-
-    def first_with(self, least: tuple[int, float]) -> int:
-        """Return where in that line the shares begin that are not below ``least``."""
-        self.line()
-        return bisect_left(self._ranks, least)
 
     def used_from(self, at: int) -> Amounts:
         """Return what the children of that line use together, from one on."""
         line = self.line()
         if not self._tails:
-            sums = dict.fromkeys(self.subtree, 0)
-            self._tails = [sums]
+            self._tails = [dict.fromkeys(self.subtree, 0)]
             for one in reversed(line):
-                sums = {key: amount + one.usage.get(key, 0) for key, amount in sums.items()}
-                self._tails.append(sums)
+                self._tails.append({key: amount + one.usage.get(key, 0) for key, amount in self._tails[-1].items()})
         return self._tails[len(line) - at]
 
     def candidates(self, needed: frozenset[Key]) -> list[tuple[Workload, QuotaNode]]:
@@ -387,15 +374,10 @@ class ClusterQueueNode(QuotaNode):
                 self._ranked.sort(key=lambda one: (not one.evicted, -usage(one)))
         return self._ranked
 
-    def held(self) -> list[Workload]:
-        """Return the same, without those that a search took for a while."""
-        ranked = self.ranked()
-        return ranked if len(ranked) == len(self.workloads) else [one for one in ranked if one.key in self.workloads]
-
     def users(self, needed: frozenset[Key]) -> list[Workload]:
-        """Return those of them that use what is needed."""
+        """Return those of them that use what is needed, without those that a search took for a while."""
         if len(self.ranked()) != len(self.workloads):
-            return [one for one in self.held() if not needed.isdisjoint(one.uses)]
+            return [one for one in self.ranked() if one.key in self.workloads and not needed.isdisjoint(one.uses)]
         found = self._users.get(needed)
         if found is None:
             found = self._users[needed] = [one for one in self.ranked() if not needed.isdisjoint(one.uses)]

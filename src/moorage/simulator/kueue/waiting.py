@@ -120,8 +120,6 @@ class Waiting:
         """Bring the inadmissible workloads back that ``matches`` accepts: something has changed in the tree."""
         self._woken_at = cycle
         self._hopeless.clear()
-        if not self.inadmissible:
-            return
         for workload in [one for one in self.inadmissible.values() if matches(one) and not _backs_off(one, now)]:
             self._activate(self.inadmissible.pop(workload.key))
 
@@ -174,16 +172,15 @@ class QueueEntry:
 
 
 _Rank = tuple[object, ...]
-#: Its rank below a child, the number of the child, and what of its usage goes up from there; None: not known yet.
-_Next = tuple[_Rank, int, QueueEntry, Amounts | None]
+#: Its rank below a child, the number of the child, and what of its usage goes up from there.
+_Next = tuple[_Rank, int, QueueEntry, Amounts]
 
 
 class FairOrder:
     """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
 
-    Each Cohort has a heap of what is next below each of its children: its share there, and what of its usage reaches the Cohort
-    (found when it is on top). Only what is above an entry changes when the entry is processed. With ``nominal`` those go first
-    that do not borrow what they ask for.
+    Each Cohort has a heap of what is next below each of its children: its share there, and what of its usage reaches the
+    Cohort. Only what is above an entry changes when it is processed. With ``nominal`` those go first that borrow nothing.
     """
 
     def __init__(self, entries: Iterable[QueueEntry], *, nominal: bool = True) -> None:
@@ -194,7 +191,9 @@ class FairOrder:
         for number, entry in enumerate(self._left.values()):
             if (parent := entry.queue.parent) is not None:
                 rank = self._rank(entry, entry.queue.share_with(entry.assignment.usage))
-                self._heaps.setdefault(id(parent), []).append((rank, number, entry, None))
+                self._heaps.setdefault(id(parent), []).append(
+                    (rank, number, entry, entry.queue.overflow(entry.assignment.usage))
+                )
                 above |= {id(node): node for node in entry.queue.ancestors()}
         for root in [node for node in above.values() if node.parent is None]:
             self._build(root, above)
@@ -202,19 +201,18 @@ class FairOrder:
     def __iter__(self) -> Iterator[QueueEntry]:
         while self._left:
             winner = next(iter(self._left.values()))
-            path = [*winner.queue.ancestors()]
-            if path:
-                winner = self._heaps[id(path[-1])][0][2]
-                path = [*winner.queue.ancestors()]
+            if winner.queue.parent is not None:
+                winner = self._heaps[id(winner.queue.root())][0][2]
             del self._left[winner.queue.name]
             yield winner
-            for child, node in zip((None, *path), path, strict=False):
+            child: CohortNode | None = None
+            for node in winner.queue.ancestors():
                 heap = self._heaps[id(node)]
-                following = None if child is None else self._next(child, heap[0][1])
-                if following is None:
-                    heappop(heap)
-                else:
+                if child is not None and (following := self._next(child, heap[0][1])) is not None:
                     heapreplace(heap, following)
+                else:
+                    heappop(heap)
+                child = node
 
     def _build(self, cohort: CohortNode, above: Mapping[int, CohortNode]) -> None:
         heap = self._heaps.setdefault(id(cohort), [])
@@ -229,8 +227,6 @@ class FairOrder:
         if not (heap := self._heaps[id(child)]):
             return None
         _, _, entry, usage = heap[0]
-        if usage is None:
-            usage = entry.queue.overflow(entry.assignment.usage)
         return self._rank(entry, child.share_with(usage)), number, entry, child.overflow(usage)
 
     def _rank(self, entry: QueueEntry, share: DominantShare) -> _Rank:

@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
-from moorage.core.cycle.pod_signatures import ShapeRoute
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
-from moorage.core.cycle.sheet import Sheet
+from moorage.core.cycle.sheet import ShapeRoute
 from moorage.core.cycle.sheets import CachedPath, Sheets
 from moorage.core.preemption.what_if import Nominated
 from moorage.framework.profile import Profile
@@ -40,7 +39,7 @@ class _CheckedPath(Sheets):
         quick = super().decide_known(pod, snapshot, seed, nominated)
         return self._cycle.confirmed(quick, self._profile, pod, snapshot, nominated)
 
-    def decide_copy(self, route: ShapeRoute[Sheet], pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
+    def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         return self._cycle.confirmed(super().decide_copy(route, pod, snapshot, seed), self._profile, pod, snapshot, _NONE)
 
 

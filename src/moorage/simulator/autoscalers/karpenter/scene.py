@@ -402,16 +402,16 @@ class PoolCluster:
                     left[name] -= 1 if name == "nodes" else amount(name, given)
         return left
 
-    def tolerating(self, tolerations: tuple[Toleration, ...]) -> Bools:
-        """Return the nodes whose taints a pod tolerates."""
-        return self.remembered.of(tolerations, lambda: self._mask(lambda held: not find_untolerated(held.taints, tolerations)))
-
-    def meeting(self, key: Hashable, asked: keys.Requirements) -> Bools:
-        """Return the nodes that meet requirements; ``key`` stands for these."""
-        return self.remembered.of(key, lambda: self._mask(lambda held: keys.is_compatible(held.requirements, asked)))
-
-    def _mask(self, hold: Callable[[ExistingNode], bool]) -> Bools:
-        return np.array(list(map(hold, self.nodes)), dtype=np.bool_)
+    def taking(self, tolerations: tuple[Toleration, ...], key: Hashable, asked: keys.Requirements) -> Bools:
+        """Return the nodes whose taints a pod tolerates, and that meet requirements; ``key`` stands for these."""
+        both = tolerations, key
+        if both not in self.remembered:
+            self.remembered[both] = np.array([
+                find_untolerated(held.taints, tolerations) is None and keys.is_compatible(held.requirements, asked)
+                for held in self.nodes
+            ], dtype=np.bool_)  # fmt: skip
+        found: Bools = self.remembered[both]
+        return found
 
     def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:
         """Return the types that meet requirements, and the types with an available offering that does."""

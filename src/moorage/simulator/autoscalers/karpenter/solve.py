@@ -209,7 +209,7 @@ class _Solver:
         pod = asking.pod
         open_ = self._open if pod.metadata.uid in self._moving else self._alive
         # A node that is short of something takes no pod, even if the pod asks for none of it.
-        mask = open_ & self._scene.tolerating(pod.spec.tolerations) & self._scene.meeting(asking.key, asking.requirements)
+        mask = open_ & self._scene.taking(pod.spec.tolerations, asking.key, asking.requirements)
         mask &= (self._free >= asking.vector).all(axis=1)
         near = self._topology.rows(pod, asking.strict) if mask.any() else None
         for row in map(int, np.flatnonzero(mask if near is None else mask & near)):

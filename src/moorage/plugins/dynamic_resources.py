@@ -293,21 +293,20 @@ class DynamicResources(
         if special is not None and special.spec.devices.requests:
             yield Reject(open_rows, LEFT_BEHIND, unresolvable=True)
             return
-        if (unfit := wanted.unfit(nodes)).any():
+        if special is not None and (unfit := wanted.unfit(nodes)).any():
             open_rows &= ~unfit
             yield Reject(unfit, CANNOT_FIT, unresolvable=True)
         budget = NODES_WORTH * self._budget
-        concerned = nodes.false()
+        concerned: list[BoolArray] = []
         for kind in wanted.kinds(nodes):
-            concerned |= kind.rows if kind.shape is not None or not wanted.only_special else False
+            if kind.shape is not None or not wanted.only_special:
+                concerned.append(kind.rows)
             for rows, reason, is_error in self._rejected(wanted, kind.shape, nodes, kind.rows & open_rows, budget):
                 open_rows &= ~rows
                 yield Reject(rows, reason, unresolvable=True, error=is_error)
-        unavailable = nodes.false()
-        for _, rows in wanted.unavailable(nodes):
-            unavailable |= rows
-        unavailable &= open_rows & concerned
-        if unavailable.any():
+        masks = [rows for _, rows in wanted.unavailable(nodes)]
+        if masks and concerned:
+            unavailable = np.logical_or.reduce(masks) & open_rows & np.logical_or.reduce(concerned)
             yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
 
     def _rejected(
@@ -320,9 +319,8 @@ class DynamicResources(
         keys = [claim.key for claim in wanted.to_allocate]
         column = wanted.known(shape)
         known = nodes.zeros() if column is None else nodes.take(column.answers)
-        before = known[asked]
-        if column is not None and before.max(initial=0) > 1:
-            for number in np.unique(before[before > 1]).tolist():
+        if column is not None and known.max(initial=0) > 1:
+            for number in np.unique(known[asked & (known > 1)]).tolist():
                 yield asked & (known == number), column.reason(number), False
         every, unknown = nodes.table.nodes, np.flatnonzero(asked & (known == 0))
         for at, row in zip(unknown.tolist(), nodes.row_numbers[unknown].tolist(), strict=True):

@@ -133,10 +133,10 @@ class PodDevices:
     def kinds(self, nodes: NodeView) -> Iterator[ExtendedResourceNodes]:
         """Group the rows by the requests of the pod's claims there, which depend on the extended resources of the node."""
         everywhere = ~nodes.false()
-        claims = self.to_allocate
         if not self.has_special:
             yield ExtendedResourceNodes(everywhere, None, self.shape)
             return
+        claims = self.to_allocate
         backed = self._backed()
         for rows, classes in self._by_classes(backed, nodes, everywhere):
             if self.only_special and not classes:

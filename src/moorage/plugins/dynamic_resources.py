@@ -42,7 +42,7 @@ from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earli
 from moorage.plugins.devices.group_claims import is_reserved_for, release_from_group, users_of
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.node_amounts import NodeAmounts
-from moorage.plugins.devices.pod_devices import PodDevices
+from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
@@ -298,7 +298,8 @@ class DynamicResources(
             yield Reject(unfit, CANNOT_FIT, unresolvable=True)
         budget = NODES_WORTH * self._budget
         concerned: list[BoolArray] = []
-        for kind in wanted.kinds(nodes):
+        # Without extended resources the pod requests the same of every node.
+        for kind in (ExtendedResourceNodes(open_rows, None, wanted.shape),) if special is None else wanted.kinds(nodes):
             if kind.shape is not None or not wanted.only_special:
                 concerned.append(kind.rows)
             for rows, reason, is_error in self._rejected(wanted, kind.shape, nodes, kind.rows & open_rows, budget):

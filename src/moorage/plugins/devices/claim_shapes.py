@@ -261,7 +261,9 @@ class AnswerColumn:
         self._forget([row_of[name] for name in nodes if name in row_of])
 
     def _forget(self, rows: list[int]) -> None:
-        self.answers[[row for row in rows if row < len(self.answers)]] = 0
+        for row in rows:
+            if row < len(self.answers):
+                self.answers[row] = 0
 
 
 @dataclass(slots=True)

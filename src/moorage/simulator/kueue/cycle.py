@@ -371,7 +371,7 @@ class QueueAdmission:
         def attempt(counts: Sequence[int] | None, *, guess: bool = self.fair) -> tuple[Assignment, list[Victim]]:
             found = assign_flavors(
                 workload, queue, self.objects.flavors, oracle, self.cycles, fair=self.fair, counts=counts, trees=self.trees,
-                guess=guess,
+                guess=guess and queue.preemption.reclaim != "Never",
             )  # fmt: skip
             targets: list[Victim] = []
             if found.mode is Mode.PREEMPT:

@@ -306,8 +306,8 @@ def _fair(asking: Asking) -> list[Victim]:
 def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -> dict[int, int] | None:
     """Return how many in the line of each Cohort above lose nothing; None if all others are not enough for the workload.
 
-    A share only falls while victims are found. So a child of a Cohort above the asking queue loses nothing, whatever happens to
-    others before, if its share is smaller already than that of the asking side without all that could go below it.
+    A child of a Cohort above the asking queue loses nothing, whatever happens to others before, if its share is smaller already
+    than that of the asking side without all that could go below it.
     """
     node: QuotaNode = asking.queue
     missing = {key: amount - asking.queue.available(key) for key, amount in asking.requests.items() if amount}
@@ -339,8 +339,7 @@ def _take_in_turn(turns: Turns, targets: list[Victim], *, once: bool = False) ->
             del left[1:]
         while final and left and not own and turns.mine.share().rank > turns.theirs.share_without(queue, left[0].usage).rank:
             del left[0]
-        reason = _IN_QUEUE if own else _FAIR if turns.strategy else _RECLAIM
-        if left and turns.take(queue, reason, targets):
+        if left and turns.take(queue, _IN_QUEUE if own else _FAIR if turns.strategy else _RECLAIM, targets):
             return True
     return False
 
@@ -349,9 +348,8 @@ class Turns:
     """Yields the queue to take from next: at each level of the tree the child with the largest share.
 
     ``waiting`` are the candidates by queue; the caller takes some, and removes others. Children that do not borrow are left
-    out, except those above the asking queue and that queue itself. So are those that the strategy never takes from: a share
-    only falls while victims are found. Without a strategy the workload may take from all that borrow. With ``hopeless`` the
-    lines of children begin as they were before the search, without so many that lose nothing.
+    out, except the asking queue and what is above it; so are those that the strategy never takes from, as shares only fall.
+    ``hopeless``: the lines of children begin as they were before the search, without so many that lose nothing.
     """
 
     def __init__(

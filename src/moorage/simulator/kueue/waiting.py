@@ -179,8 +179,8 @@ _Next = tuple[_Rank, int, QueueEntry, Amounts]
 class FairOrder:
     """Yields entries by tournaments: the child of a Cohort with the smallest share after its admission wins.
 
-    Each Cohort has a heap of what is next below each of its children: its share there, and what of its usage reaches the
-    Cohort. Only what is above an entry changes when it is processed. With ``nominal`` those go first that borrow nothing.
+    Each Cohort has a heap of what is next below each child. Only what is above an entry changes when it is processed. With
+    ``nominal`` those go first that borrow nothing.
     """
 
     def __init__(self, entries: Iterable[QueueEntry], *, nominal: bool = True) -> None:

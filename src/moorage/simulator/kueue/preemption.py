@@ -316,10 +316,9 @@ def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -
         for key, amount in one.usage.items():
             gone[key] = gone.get(key, 0) + amount
     for parent in asking.queue.ancestors():
-        line, at = parent.line(), 0
-        if asking.queue.preemption.reclaim == "Never":
-            at = len(line)
-        elif compares:
+        line = parent.line()
+        at = len(line) if asking.queue.preemption.reclaim == "Never" else 0
+        if compares and at < len(line):
             least = node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank
             at = bisect_left(line, least, key=lambda one: one.share().rank)
         found[id(parent)] = at

@@ -13,7 +13,7 @@ from random import Random
 from time import process_time
 from typing import Any, NamedTuple
 
-from moorage.api.cel.bounds import MAX_DIGITS, MAX_ITEMS, MAX_PARSED, MAX_STEPS, MAX_TEXT, CelError
+from moorage.api.cel.bounds import MAX_DIGITS, MAX_ITEMS, MAX_PARSED, MAX_TEXT, CelError
 from moorage.api.cel.declarations import Overload
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.functions.quantities import Quantity
@@ -56,7 +56,7 @@ EXACT = (
     "::ffff:1.1.1.1", "nan", "inf", "1e400", "((((a{9}){9}){9}){9}){9}", "(a{1,1000}){1,1000}", "(.*)(.*)(.*)(.*)y",
     "(?:a?){999}a{999}", "%.9999f", "%s", "1.2.3", "0.0.0.0/0",
 )  # fmt: skip
-LENGTHS = (60, 1_000, MAX_PARSED, 60_000, MAX_STEPS - 1, MAX_TEXT // 3, MAX_TEXT - 1, MAX_TEXT + 400_000)
+LENGTHS = (60, 1_000, MAX_PARSED, 60_000, 99_999, MAX_TEXT // 3, MAX_TEXT - 1, MAX_TEXT + 400_000)
 COUNTS = (2, 30, 316, 1_000, 10_000, MAX_ITEMS - 1, 300_000)
 
 

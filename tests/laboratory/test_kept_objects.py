@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -22,6 +23,17 @@ def test_objects_come_back_as_they_were(seed):
         objects = pods if slot == "pods" else list(getattr(given, slot))
         assert unpack(slot, pack(slot, objects)) == objects
     assert KEPT_KINDS.keys() <= SLOTS
+
+
+@pytest.mark.parametrize("cut", [1, 4])
+def test_indexes_of_another_length_are_refused(cut):
+    pods = [PodDecoder().decode(a_copy(f"p{at}", f"n{at % 2}", 0)) for at in range(4)]
+    packed = msgspec.msgpack.decode(pack("pods", pods))
+    names = packed[1][3]
+    assert len(names[1]) == 16  # two nodes, four pods
+    names[1] = names[1][cut:]
+    with pytest.raises(IndexError, match="another length"):
+        unpack("pods", msgspec.msgpack.encode(packed))
 
 
 def a_copy(name, node, second, pending=()):

@@ -159,4 +159,8 @@ def _values(column: _Column, kind: Any, count: int) -> Iterator[Any]:
     values: list[Any] = msgspec.msgpack.decode(column.values, type=list[kind])
     if len(values) == 1:
         return repeat(values[0], count)
-    return map(values.__getitem__, column.at.cast("I")) if column.at else iter(values)
+    if not column.at:
+        return iter(values)
+    if len(column.at) != count * array("I").itemsize:
+        raise IndexError("a column has another length")
+    return map(values.__getitem__, column.at.cast("I"))

@@ -121,3 +121,12 @@ def test_searches_charge_for_what_they_may_take():
     assert 0 < charged("ab" * 50) < charged("ab" * 500)
     with pytest.raises(TooLargeError, match="takes more than 20000000 steps"):
         compile_regex("(?:a?){1000}a{1000}").find("a" * 30_000)
+
+
+def test_a_search_of_nothing_is_work_too():
+    units = []
+    compile_regex("").find("", units.append)
+    assert sum(units) >= 20  # each call takes a microsecond, however short its text
+    units.clear()
+    assert compile_regex("a").find_all("aaa", -1, units.append) == ["a", "a", "a"]
+    assert sum(units) >= 4 * 20

@@ -32,6 +32,8 @@ _MAX_MEMORY: Final = 3 << 20
 #: In how many steps RE2 does a unit of work: while it has to follow all threads, and per byte of the text for each match.
 _STEPS_PER_UNIT: Final = 8
 _STEPS_PER_UNIT_AGAIN: Final = 100
+#: What a search takes in any case, in units of work.
+_UNITS_PER_SEARCH: Final = 24
 
 
 class RegexError(ValueError):
@@ -79,7 +81,7 @@ class Regex:
         found: list[str] = []
         at, last_end = 0, -1
         while at <= len(raw) and (limit < 0 or len(found) < limit):
-            work((len(raw) - at) * self.size // _STEPS_PER_UNIT_AGAIN)
+            work(_UNITS_PER_SEARCH + (len(raw) - at) * self.size // _STEPS_PER_UNIT_AGAIN)
             match = self._compiled.search(raw, at)
             if match is None:
                 break
@@ -98,7 +100,7 @@ class Regex:
         steps = len(raw) * self.size
         if steps > MAX_STEPS:
             raise TooLargeError(f"a text of {len(text)} characters takes more than {MAX_STEPS} steps to match")
-        work(steps // _STEPS_PER_UNIT)
+        work(_UNITS_PER_SEARCH + steps // _STEPS_PER_UNIT)
         return raw
 
 

@@ -66,3 +66,16 @@ def test_a_pod_whose_resize_does_not_fit_shares_no_requests():
     infos = infos_of(unpack("pods", pack("pods", map(read, lower))))
     assert [info.requests["cpu"] for info in infos] == [9000, 3000]
     assert [info.needs for info in infos] == [PodInfo(info.pod).needs for info in infos]
+
+
+@pytest.mark.parametrize("amounts", [("1", "2", "2"), ("", "2", "2"), ("1", "", "")])
+def test_copies_whose_devices_take_something_else_of_the_node_share_no_requests(amounts):
+    pods = []
+    for at, amount in enumerate(amounts):
+        given = json.loads(a_copy(f"p{at}", "", 0))
+        if amount:
+            claimed = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": amount}}
+            given["status"]["nodeAllocatableResourceClaimStatuses"] = [claimed]
+        pods.append(json.dumps(given).encode())
+    infos = infos_of(unpack("pods", pack("pods", map(PodDecoder().decode, pods))))
+    assert [info.requests["cpu"] for info in infos] == [2000 + 1000 * int(amount or 0) for amount in amounts]

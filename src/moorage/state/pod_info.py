@@ -118,14 +118,11 @@ class PodInfo:
     def is_twin_of(self, other: PodInfo) -> bool:
         """Return True if the pods have one shape, apart from their nodes and from what a kubelet reports."""
         meta, its = self.pod.metadata, other.pod.metadata
-        status, held = self.status, other.status
         return (
             self.namespace == other.namespace
             and self._has_owner_and_labels_of(other)
             and meta.deletion_timestamp == its.deletion_timestamp
-            and status.resource_claim_statuses == held.resource_claim_statuses
-            and status.extended_resource_claim_status == held.extended_resource_claim_status
-            and status.node_allocatable_resource_claim_statuses == held.node_allocatable_resource_claim_statuses
+            and _have_equal_claims(self.status, other.status)
             and _without_node(self.spec) == _without_node(other.spec)
         )
 
@@ -222,9 +219,7 @@ class PodInfo:
             and mine.deletion_timestamp == its.deletion_timestamp
             and not _is_reported_on(status)
             and not _is_reported_on(held)
-            and status.resource_claim_statuses == held.resource_claim_statuses
-            and status.extended_resource_claim_status == held.extended_resource_claim_status
-            and status.node_allocatable_resource_claim_statuses == held.node_allocatable_resource_claim_statuses
+            and _have_equal_claims(status, held)
             and replace(self.spec, node_name=other.spec.node_name) == other.spec
         )
 
@@ -355,6 +350,15 @@ def _without_claim(volume: Volume) -> Volume:
     return volume if volume.persistent_volume_claim is None else replace(volume, persistent_volume_claim=_ANY_CLAIM)
 
 
+def _have_equal_claims(status: PodStatus, other: PodStatus) -> bool:
+    """Return True if two statuses say the same of claims, and of what their devices take of the node."""
+    return (
+        status.resource_claim_statuses == other.resource_claim_statuses
+        and status.extended_resource_claim_status == other.extended_resource_claim_status
+        and status.node_allocatable_resource_claim_statuses == other.node_allocatable_resource_claim_statuses
+    )
+
+
 def _is_reported_on(status: PodStatus) -> bool:
     """Return True once the kubelet has reported a container status on which the pod's requests may depend."""
     return bool(
@@ -425,8 +429,7 @@ def _has_parts_of(info: PodInfo, other: PodInfo) -> bool:
         and status.init_container_statuses is held.init_container_statuses
         and status.resources is held.resources
         and status.allocated_resources == held.allocated_resources
-        and status.resource_claim_statuses is held.resource_claim_statuses
-        and status.extended_resource_claim_status is held.extended_resource_claim_status
+        and _have_equal_claims(status, held)
         and (status.conditions is held.conditions or resize_is_infeasible(info.pod) == resize_is_infeasible(other.pod))
     )
 
@@ -445,8 +448,9 @@ def parts_of(pod: Pod) -> Hashable:
     reported: Hashable = None
     if affinity is not None and affinity.pod_affinity is None and affinity.pod_anti_affinity is None:
         affinity = None  # no derived data depends on affinity to nodes, which differs between the pods of a DaemonSet
-    if status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources:
-        held = (status.container_statuses, status.init_container_statuses, status.resources)
+    taken = status.node_allocatable_resource_claim_statuses
+    if status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources or taken:
+        held = (status.container_statuses, status.init_container_statuses, status.resources, taken)
         allocated = id(status.allocated_resources) if status.allocated_resources else 0  # each decoded pod has a {} of its own
         reported = (*map(id, held), allocated, resize_is_infeasible(pod))  # no other condition matters
     return (

@@ -121,19 +121,21 @@ class EventHandlers:
             return  # the gate GenericWorkload is closed
         elif isinstance(fact, Gone):
             self.answers.end(obj)
-            self._wake(self._events_of(old := self._remove(obj), None), old, None)
+            self._wake_after(self._remove(obj), None)
             self._regroup(obj)
         elif not self.answers.is_outdated(obj):
             self.answers.end(obj)
             old = self._set(obj)
             if old is None or getattr(old, "parent_key", None) != getattr(obj, "parent_key", None):
                 self._regroup(obj)
-            if self._queue.heeds_events:
-                self._wake(self._events_of(old, obj), old, obj)
+            self._wake_after(old, obj)
 
-    def _events_of(self, old: Object | None, new: Object | None) -> tuple[ClusterEvent, ...]:
-        rules_count = self._state.gates["DRADeviceTaintRules"]
-        return object_events(old, new, self._cluster.snapshot.objects(ResourceSlice).values() if rules_count else ())
+    def _wake_after(self, old: Object | None, new: Object | None) -> None:
+        """Report the change of an object to the queue."""
+        if self._queue.heeds_events:
+            rules_count = self._state.gates["DRADeviceTaintRules"]
+            slices = self._cluster.snapshot.objects(ResourceSlice).values() if rules_count else ()
+            self._wake(object_events(old, new, slices), old, new)
 
     def _regroup(self, obj: Object) -> None:
         """Queue pods with the right tree after a group changed, where groups may be parts of trees, or without it."""
@@ -218,7 +220,7 @@ class EventHandlers:
         if obj is not None and self.answers.take(obj, self._cluster.objects(type(obj)).get(obj.key), made=fact.made):
             self._state.revision += 1
             self._state.facts += 1
-            self._wake(self._events_of(old := self._set(obj), obj), old, obj)
+            self._wake_after(self._set(obj), obj)
         fact.settled()
 
     def write_lost(self, fact: WriteLost) -> None:

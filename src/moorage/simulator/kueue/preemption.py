@@ -24,6 +24,7 @@ from moorage.simulator.kueue.settings import STRATEGIES
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
+from moorage.state.pod_requests import add_amounts
 
 _IN_QUEUE = "InClusterQueue"
 _RECLAIM = "InCohortReclamation"
@@ -313,8 +314,7 @@ def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -
     missing = {key: amount - asking.queue.available(key) for key, amount in asking.requests.items() if amount}
     found, more, gone = dict[int, int](), asking.requests, dict[Key, int]()
     for one in own:
-        for key, amount in one.usage.items():
-            gone[key] = gone.get(key, 0) + amount
+        add_amounts(gone, one.usage)
     for parent in asking.queue.ancestors():
         line = parent.line()
         at = len(line) if asking.queue.preemption.reclaim == "Never" else 0
@@ -322,9 +322,10 @@ def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -
             least = node.share_with({key: more.get(key, 0) - gone.get(key, 0) for key in {*more, *gone}}).rank
             at = bisect_left(line, least, key=lambda one: one.share().rank)
         found[id(parent)] = at
-        apart = node.usage if node in line[at:] else {}
-        for key, amount in parent.used_from(at).items():
-            gone[key] = gone.get(key, 0) + amount - apart.get(key, 0)
+        used = parent.used_from(at)
+        add_amounts(gone, used)
+        if node in line[at:]:
+            add_amounts(gone, {key: node.usage.get(key, 0) for key in used}, -1)
         more, node = node.overflow(more), parent
     return None if any(amount > gone.get(key, 0) for key, amount in missing.items()) else found
 

@@ -142,9 +142,7 @@ class QuotaNode:
             while node is not None and rest:
                 used = node.usage.get(key, 0)
                 over = rest - max(0, node.terms(key)[1] - used)
-                node._share = node._over = None
-                if node.parent is not None and not self.clock[2]:
-                    node.parent._line = None
+                node._change()
                 node.usage[key] = used + rest
                 if over <= 0:
                     break
@@ -158,9 +156,7 @@ class QuotaNode:
             while node is not None and rest:
                 used = node.usage.get(key, 0)
                 stored = used - node.terms(key)[1]
-                node._share = node._over = None
-                if node.parent is not None and not self.clock[2]:
-                    node.parent._line = None
+                node._change()
                 node.usage[key] = used - rest
                 if stored <= 0:
                     break

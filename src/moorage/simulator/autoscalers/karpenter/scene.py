@@ -404,13 +404,10 @@ class PoolCluster:
 
     def taking(self, tolerations: tuple[Toleration, ...], key: Hashable, asked: keys.Requirements) -> Bools:
         """Return the nodes whose taints a pod tolerates, and that meet requirements; ``key`` stands for these."""
-        both = tolerations, key
-        if both not in self.remembered:
-            self.remembered[both] = np.array([
-                find_untolerated(held.taints, tolerations) is None and keys.is_compatible(held.requirements, asked)
-                for held in self.nodes
-            ], dtype=np.bool_)  # fmt: skip
-        found: Bools = self.remembered[both]
+        found: Bools = self.remembered.of((tolerations, key), lambda: np.array([
+            find_untolerated(held.taints, tolerations) is None and keys.is_compatible(held.requirements, asked)
+            for held in self.nodes
+        ], dtype=np.bool_))  # fmt: skip
         return found
 
     def fitting(self, asked: keys.Requirements) -> tuple[Bools, Bools]:

@@ -1,6 +1,7 @@
 """Validation of CustomResourceDefinitions.
 
-Faults of a schema, of subresources or of columns that all versions share have a path below ``spec``, as in kube-apiserver.
+Faults of a schema, of subresources or of columns that all versions share have a path below ``spec``, as in kube-apiserver. The
+rules about single fields stand in ``rules/definitions.toml``.
 
 Source  apiextensions-apiserver, pkg/apis/apiextensions/validation/validation.go; pkg/apis/apiextensions/v1/conversion.go
 """
@@ -10,13 +11,15 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from moorage.api.names import check_dns1035_label, check_dns1123_subdomain
-from moorage.api.validation.faults import duplicate, forbidden, invalid, required, too_many, unsupported
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, required, too_many
+from moorage.api.validation.rule_tables import check, field_of
 from moorage.cluster.apiserver.admission.custom_resource_rules import rule_faults, unsupported_rules
+from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
 from moorage.cluster.apiserver.admission.string_formats import is_recognized
 from moorage.cluster.apiserver.admission.structural_schemas import MAX_SCHEMA_DEPTH, open_schema_faults, structural_faults
@@ -24,13 +27,9 @@ from moorage.cluster.apiserver.schema.custom_kinds import condition_of, drop_unk
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Schema
 from moorage.errors import Fault
 
-Faults = Iterator[Fault]
 _APPROVED: Final = "api-approved.kubernetes.io"
 _SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
-_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MAX_SELECTABLE: Final = 8
-_MAX_WARNING: Final = 256
 
 
 def prepare_definition(old: Document | None, new: Document) -> None:
@@ -59,7 +58,9 @@ def definition_faults(old: Document | None, new: Document) -> Faults:
     spec: Document = new.get("spec") or {}
     yield from _spec_faults(spec, _schemas(old or {}))
     if old is not None:
-        yield from _change_faults(old, spec)
+        if (condition_of(old, "Established") or {}).get("status") == "True":
+            yield from RULES.faults("EstablishedDefinitionChange", new, "", old)
+        yield from RULES.faults("DefinitionChange", new, "", old)
     yield from definition_status_faults(new)
     yield from _stored_version_faults(new)
     yield from _approval_faults(old, new)
@@ -70,8 +71,7 @@ def definition_faults(old: Document | None, new: Document) -> Faults:
 
 def definition_status_faults(definition: Document) -> Faults:
     """Yield the faults of a definition's status."""
-    names = (definition.get("status") or {}).get("acceptedNames") or {}
-    yield from _name_faults(names, "status.acceptedNames")
+    return RULES.faults("DefinitionNames", field_of(definition, "status.acceptedNames") or {}, "status.acceptedNames")
 
 
 # -- spec --------------------------------------------------------------------------------------------------------------
@@ -84,27 +84,15 @@ def _schemas(definition: Document) -> Mapping[str, Schema]:
 
 
 def _spec_faults(spec: Document, stored: Mapping[str, Schema]) -> Faults:
-    group, scope, versions = spec.get("group", ""), spec.get("scope", ""), spec.get("versions") or []
-    if not group:
-        yield required("spec.group")
-    elif why := check_dns1123_subdomain(group):
-        yield invalid("spec.group", group, ",".join(why))
-    elif "." not in group:
-        yield invalid("spec.group", group, "should be a domain with at least one dot")
-    if not scope:
-        yield required("spec.scope")
-    elif scope not in {"Cluster", "Namespaced"}:
-        yield unsupported("spec.scope", scope, ("Cluster", "Namespaced"))
-    for i, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            yield required(f"spec.versions[{i}].schema.openAPIV3Schema")
-    yield from _version_faults(versions, stored)
-    names = spec.get("names") or {}
-    for name in ("plural", "singular", "kind", "listKind"):
-        if not names.get(name):
-            yield required(f"spec.names.{name}")
-    yield from _name_faults(names, "spec.names")
-    yield from _conversion_faults(spec.get("conversion") or {})
+    yield from RULES.faults("DefinitionSpec", spec, "spec")
+    yield from _version_faults(spec.get("versions") or [], stored)
+    yield from RULES.faults("DefinitionSpecNames", spec, "spec")
+
+
+@check("name of group")
+def _group(path: str, group: str) -> Iterable[Fault]:
+    why = check_dns1123_subdomain(group) or ([] if "." in group else ["should be a domain with at least one dot"])
+    return (invalid(path, group, ",".join(why)),) if why else ()
 
 
 def _version_faults(versions: Sequence[Document], stored: Mapping[str, Schema]) -> Faults:
@@ -115,9 +103,7 @@ def _version_faults(versions: Sequence[Document], stored: Mapping[str, Schema]) 
     shared = {name for name in _SHARED if all(one.get(name) == versions[0].get(name) for one in versions)}
     for i, version in enumerate(versions):
         path = f"spec.versions[{i}]"
-        if why := check_dns1035_label(version.get("name", "")):
-            yield invalid(f"{path}.name", version.get("name", ""), ",".join(why))
-        yield from _warning_faults(version, f"{path}.deprecationWarning")
+        yield from RULES.faults("DefinitionVersion", version, path)
         yield from _part_faults(version, path, set(_SHARED) - shared, stored)
     counts = [one.get("name") for one in versions]
     if len(set(counts)) < len(counts):
@@ -136,29 +122,19 @@ def _part_faults(version: Document, path: str, parts: set[str], stored: Mapping[
         is_stored = schema == stored.get(version.get("name", ""))
         yield from _schema_faults(schema, where, has_status="status" in subresources, is_stored=is_stored)
     if "subresources" in parts and subresources.get("scale") is not None:
-        yield from _scale_faults(subresources["scale"], f"{path}.subresources.scale")
+        yield from RULES.faults("DefinitionScale", subresources["scale"], f"{path}.subresources.scale")
     if "additionalPrinterColumns" in parts:
         for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            yield from _column_faults(column, f"{path}.additionalPrinterColumns[{i}]")
+            yield from RULES.faults("DefinitionColumn", column, f"{path}.additionalPrinterColumns[{i}]")
     if "selectableFields" in parts and schema:
         yield from _selectable_faults(version.get("selectableFields") or (), schema, f"{path}.selectableFields")
 
 
-def _warning_faults(version: Document, path: str) -> Faults:
-    warning = version.get("deprecationWarning")
-    if warning is None:
-        return
-    if not version.get("deprecated"):
-        yield invalid(path, warning, "can only be set for deprecated versions")
-        return
-    if len(warning.encode()) > _MAX_WARNING:
-        yield invalid(path, warning, f"must be <= {_MAX_WARNING} characters long")
-    if not warning:
-        yield invalid(path, warning, "must not be an empty string")
-    at = next((i for i, letter in enumerate(warning) if not letter.isprintable()), -1)
-    if at >= 0:
-        why = f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
-        yield invalid(path, warning, why)
+@check("printable")
+def _printable(path: str, text: str) -> Iterable[Fault]:
+    at = next((i for i, letter in enumerate(text) if not letter.isprintable()), -1)
+    why = f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+    return (invalid(path, text, why),) if at >= 0 else ()
 
 
 def definition_warnings(definition: Document) -> Iterator[str]:
@@ -177,24 +153,22 @@ def definition_warnings(definition: Document) -> Iterator[str]:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def _name_faults(names: Document, path: str) -> Faults:
-    for name in ("plural", "singular"):
-        if (text := names.get(name)) and (why := check_dns1035_label(text)):
-            yield invalid(f"{path}.{name}", text, ",".join(why))
-    for name in ("kind", "listKind"):
-        if (text := names.get(name)) and (why := check_dns1035_label(text.lower())):
-            mixed = "may have mixed case, but should otherwise match: "
-            yield invalid(f"{path}.{name}", text, mixed + ",".join(why))
-    yield from _label_faults(names.get("shortNames") or (), f"{path}.shortNames")
-    if names.get("kind") and names["kind"] == names.get("listKind"):
-        yield invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
-    yield from _label_faults(names.get("categories") or (), f"{path}.categories")
+@check("dns1035 label")
+def _label(path: str, text: str) -> Iterable[Fault]:
+    why = check_dns1035_label(text)
+    return (invalid(path, text, ",".join(why)),) if why else ()
 
 
-def _label_faults(texts: Sequence[str], path: str) -> Faults:
-    for i, text in enumerate(texts):
-        if why := check_dns1035_label(text):
-            yield invalid(f"{path}[{i}]", text, ",".join(why))
+@check("dns1035 label in any case")
+def _mixed_label(path: str, text: str) -> Iterable[Fault]:
+    why = "may have mixed case, but should otherwise match: "
+    return (invalid(path, text, f"{why}{fault.detail}") for fault in _label(path, text.lower()))
+
+
+@check("list kind", of_holder=True)
+def _list_kind(path: str, list_kind: str | None, names: Document, *_: Any) -> Iterable[Fault]:
+    is_same = list_kind and list_kind == names.get("kind")
+    return (invalid(path, list_kind, "kind and listKind may not be the same"),) if is_same else ()
 
 
 # -- schemas -----------------------------------------------------------------------------------------------------------
@@ -273,41 +247,7 @@ def _default_faults(schema: Schema, path: str, *, is_root: bool = False) -> Faul
         yield from _default_faults(inner, f"{path}.properties[{name}]")
 
 
-# -- subresources, columns and fields ----------------------------------------------------------------------------------
-
-
-def _scale_faults(scale: Document, path: str) -> Faults:
-    places = (("specReplicasPath", ".spec.", "should be a json path under .spec"),
-              ("statusReplicasPath", ".status.", "should be a json path under .status"))  # fmt: skip
-    for name, start, why in places:
-        text = scale.get(name, "")
-        if not text:
-            yield required(f"{path}.{name}")
-        elif not text.startswith("."):
-            yield invalid(f"{path}.{name}", text, "must be a simple json path starting with .")
-        elif not text.startswith(start):
-            yield invalid(f"{path}.{name}", text, why)
-    text = scale.get("labelSelectorPath") or ""
-    if text and not text.startswith("."):
-        yield invalid(f"{path}.labelSelectorPath", text, "must be a simple json path starting with .")
-    elif text and not text.startswith((".spec.", ".status.")):
-        yield invalid(f"{path}.labelSelectorPath", text, "should be a json path under either .spec or .status")
-
-
-def _column_faults(column: Document, path: str) -> Faults:
-    kind, form, where = column.get("type", ""), column.get("format", ""), column.get("jsonPath", "")
-    if not column.get("name"):
-        yield required(f"{path}.name")
-    if not kind:
-        yield required(f"{path}.type", f"must be one of {','.join(sorted(_COLUMN_TYPES))}")
-    elif kind not in _COLUMN_TYPES:
-        yield invalid(f"{path}.type", kind, f"must be one of {','.join(sorted(_COLUMN_TYPES))}")
-    if form and form not in _COLUMN_FORMATS:
-        yield invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}")
-    if not where:
-        yield required(f"{path}.JSONPath")
-    elif not where.startswith("."):
-        yield invalid(f"{path}.JSONPath", where, "must be a simple json path starting with .")
+# -- fields ------------------------------------------------------------------------------------------------------------
 
 
 def _selectable_faults(fields: Sequence[Document], schema: Schema, path: str) -> Faults:
@@ -351,38 +291,7 @@ def _schema_at(schema: Schema, path: str) -> tuple[Schema | None, str]:
     return current, ""
 
 
-# -- conversion, changes and approval ----------------------------------------------------------------------------------
-
-
-def _conversion_faults(conversion: Document) -> Faults:
-    strategy, path = conversion.get("strategy", ""), "spec.conversion"
-    if not strategy:
-        yield required(f"{path}.strategy")
-    elif strategy == "Webhook":
-        yield forbidden(f"{path}.strategy", "this server calls no conversion webhooks; only None is supported")
-    elif strategy != "None":
-        yield unsupported(f"{path}.strategy", strategy, ("None", "Webhook"))
-    webhook = conversion.get("webhook") or {}
-    for name, shown in (("clientConfig", "webhookClientConfig"), ("conversionReviewVersions", "conversionReviewVersions")):
-        if strategy != "Webhook" and webhook.get(name):
-            yield forbidden(f"{path}.{shown}", "should not be set when strategy is not set to Webhook")
-
-
-def _change_faults(old: Document, spec: Document) -> Faults:
-    """Yield changes to immutable fields of a definition."""
-    before, fixed = old["spec"], [("group",), ("names", "plural")]
-    if (condition_of(old, "Established") or {}).get("status") == "True":
-        fixed = [("scope",), ("names", "kind"), *fixed]
-    for place in fixed:
-        held, given = _at(before, place), _at(spec, place)
-        if held != given:
-            yield invalid(f"spec.{'.'.join(place)}", given, "field is immutable")
-
-
-def _at(spec: Any, place: tuple[str, ...]) -> Any:
-    for name in place:
-        spec = (spec or {}).get(name, "")
-    return spec
+# -- changes and approval ----------------------------------------------------------------------------------------------
 
 
 def _stored_version_faults(definition: Document) -> Faults:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.validation.faults import Faults, forbidden, invalid, required
-from moorage.api.validation.rule_tables import check
+from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
@@ -50,9 +50,9 @@ def _schema(path: str, schema: Any, type_name: str) -> Iterable[Fault]:
     return RULES.faults(type_name, schema, path) if isinstance(schema, Mapping) else ()
 
 
-@check("required schema", of_holder=True)
-def _required_schema(path: str, schema: Any, *rest: Any) -> Iterable[Fault]:
-    return () if isinstance(schema, Mapping) else (required(path, rest[-1]),)
+@check("required object", of_holder=True)
+def _required_object(path: str, value: Any, _: Any, __: Holders, ___: Seen, why: str = "") -> Iterable[Fault]:
+    return () if isinstance(value, Mapping) else (required(path, why),)
 
 
 @check("one schema")

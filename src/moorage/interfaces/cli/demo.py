@@ -26,10 +26,7 @@ def examples_folder() -> Path:
 
 @described("demo")
 def demo(target: str | None) -> int:
-    """Schedule the pods of a bundled example cluster, and print commands to try next.
-
-    The example has eight nodes in three zones and pods of every kind; two stay pending on purpose.
-    """
+    """Schedule the pods of a bundled example cluster, and print commands to try next."""
     folder = examples_folder()
     if target is not None:
         return _copy(folder, Path(target) / "examples")

@@ -42,11 +42,7 @@ def help_pages() -> dict[str, Path]:
 
 @described("help", name="help")
 def show_help(words: tuple[str, ...]) -> int:
-    """Show a page of the documentation; without a topic, list them.
-
-    On a terminal the page is laid out for it, and shown by the pager if it is long; otherwise it is printed as it is, in
-    Markdown. A topic that is a command without a page of its own shows what --help says.
-    """
+    """Show a page of the documentation; without a topic, list them."""
     if not words:
         click.echo_via_pager(_listed())
         return OK

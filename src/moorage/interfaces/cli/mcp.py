@@ -20,11 +20,7 @@ from moorage.laboratory.redact.live_dump import endpoint_of
 
 @described("mcp")
 def mcp(**given: Any) -> None:
-    """Serve every question about a cluster as a tool for agents, by the Model Context Protocol.
-
-    Talks on standard input and output, as agents expect, or over HTTP. Nothing changes the cluster: each question is answered
-    on a copy of it, in a process of its own. With --live, the cluster is read again for each question.
-    """
+    """Serve every question about a cluster as a tool for agents, by the Model Context Protocol."""
     try:
         from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
         from moorage.interfaces.mcp.server import make_server

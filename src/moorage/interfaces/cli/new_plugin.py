@@ -54,11 +54,7 @@ def plugin() -> None:
 
 @described("plugin-new", short_help="Write a folder with a new plugin.")
 def new(name: str, kind: str) -> int:
-    """Write a folder NAME with a working plugin to change.
-
-    It holds the plugin NAME.py, its test, a pyproject.toml with its entry point, a configuration that enables it, a small
-    cluster, and a README.md with the commands that use it.
-    """
+    """Write a folder NAME with a working plugin to change."""
     cls = _class_name(name)
     folder = Path(name)
     try:

@@ -13,7 +13,8 @@ A table is a parameter, in the order of the help page: its name in the program, 
 ``old``            a flag of kube-scheduler that 1.36 does not have
 
 A table with ``use`` stands for a parameter, or a group of them, of ``shared.toml``; ``without`` names those that are left out,
-and ``outputs`` are the values of ``-o``. ``examples`` and ``more`` end the help page.
+and ``outputs`` are the values of ``-o``. The help page begins with the docstring of the command's function; ``about`` follows
+it, and ``examples`` and ``more`` end the page.
 """
 
 from __future__ import annotations
@@ -119,15 +120,18 @@ _TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 
 
 def described(table: str, cls: Any = DescribedCommand, **settings: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that makes a command of a function, with the parameters and examples of its table.
+    """Return a decorator that makes a command of a function, with the parameters and the help page of its table.
 
     ``table``     its name: ``record-cut`` for ``moorage record cut``
     ``cls``       the class of the command
     ``settings``  others, as click takes them
     """
-    make: Callable[[Callable[..., Any]], Any] = click.command(
-        cls=cls, epilog=examples_of(table), params=parameters_of(table), **settings
-    )
+
+    def make(run: Callable[..., Any]) -> Any:
+        page = f"{run.__doc__}\n\n{_table(table).get('about', '')}"
+        command: Any = click.command(cls=cls, help=page, epilog=examples_of(table), params=parameters_of(table), **settings)
+        return command(run)
+
     return make
 
 

@@ -62,11 +62,7 @@ _NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "
 
 @described("record-cut", short_help="Cut the smallest input that repeats a decision.")
 def cut(**given: Any) -> None:
-    """Cut the smallest input that repeats the decision on a pod: it fits nowhere, or goes to a node, for the same reasons.
-
-    Of a pod that has a node at that moment, the decision before its binding is repeated. Objects are left out as long as the
-    decision stays; the result is verified.
-    """
+    """Cut the smallest input that repeats the decision on a pod: it fits nowhere, or goes to a node, for the same reasons."""
     if not given["paths"]:
         raise click.UsageError("nothing to read: give -f LOG")
     collect_seldom()
@@ -135,10 +131,7 @@ _VERDICTS: Final = {
 
 @described("record-status", short_help="Say what a log covers, and whether decisions agree.")
 def status(directory: str, verify: bool, output: str) -> int:
-    """Say what LOG covers, whether its recorder runs, and how far Moorage decides as the cluster's scheduler does.
-
-    Exits with 2 when decisions differ, when the recorder is behind or cannot write, or when --verify finds damage.
-    """
+    """Say what LOG covers, whether its recorder runs, and how far Moorage decides as the cluster's scheduler does."""
     found = _document(ClusterLog(directory), verify=verify)
     if output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
@@ -250,11 +243,7 @@ _QPS, _BURST = 20.0, 40
 @described("record", CommandGroup, invoke_without_command=True)
 @click.pass_context
 def record(ctx: click.Context, /, **given: Any) -> int:
-    """Record a cluster into a log, and compare the decisions of its scheduler with Moorage's. Only read requests are made.
-
-    The log is for -f of the other commands: -f LOG reads the cluster as it is at its end, -f LOG@TIME as it was at another
-    moment. It has no secrets, config maps, environments or arguments. Exits with 0 after SIGTERM or Ctrl-C.
-    """
+    """Record a cluster into a log, and compare the decisions of its scheduler with Moorage's. Only read requests are made."""
     if ctx.invoked_subcommand is not None:
         return OK
     if given["directory"] is None:

@@ -183,11 +183,7 @@ def report_if_slow(what: str, report: Callable[[str], None], patience_s: float =
 
 @described("up", TakesFilesAndFlags)
 def up(**given: Any) -> int:
-    """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler.
-
-    Prints how to connect once it is ready; kubectl and any other client work. No container runs: pods on the simulated nodes
-    start, run and end as their annotations say. Stops on Ctrl-C; with --data, the next start resumes from the stored state.
-    """
+    """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler."""
     began = time.monotonic()
     if given["writes"] and not given["has_ui"]:
         raise click.UsageError("--ui-write needs the web interface; leave out --no-ui")

@@ -23,13 +23,7 @@ from moorage.report.capacity import Capacity, capacity_history
 
 @described("capacity")
 def capacity(**given: Any) -> int:
-    """Say how many more instances of a pod fit, and what stops the next one.
-
-    A TEMPLATE is a file with a pod or a workload, or the name of one in the input: deployment/web. Instances are created one
-    after the other, each when the one before is bound; pending pods are placed first. With numbers, as in web=3,worker=2, the
-    answer is how often the whole mix fits. Exits with 0 when at least one fits (with --replicas: when all fit), 2 when none
-    fits, 1 when something is wrong with the input or the options.
-    """
+    """Say how many more instances of a pod fit, and what stops the next one."""
     if given["replicas"] and any("=" not in one for one in given["templates"]):
         raise click.UsageError("--replicas needs numbers: web=40 worker=10")
     with Progress.of(given) as progress:

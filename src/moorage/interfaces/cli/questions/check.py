@@ -25,12 +25,7 @@ DEFAULT_POLICY = "moorage-policy.yaml"
 
 @described("check")
 def check(**given: Any) -> int:
-    """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more.
-
-    The first -f is the cluster, a dump; the others are the change: objects with the same names are replaced, others are added.
-    With --live every -f is a change. Options such as --edit and --cordon change the cluster, too. Exits with 0 when every rule
-    holds, 2 when one is broken, 3 when one is open, 1 when something is wrong with the input or the policy.
-    """
+    """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more."""
     policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"])
     paths = given["paths"]
     first = 0 if given["live"] else 1

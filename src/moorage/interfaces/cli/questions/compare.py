@@ -45,12 +45,7 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 
 @described("compare")
 def compare(**given: Any) -> int:
-    """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds.
-
-    Without --b, --b-release, --b-kueue and --b-filename, A is the cluster as it is and B the cluster with the changes of
-    --edit, --cordon and so on. With --a-autoscale or --b-autoscale, autoscalers, NodePools or expanders work in virtual time.
-    Exits with 0, or with 2 if a gate of --fail-on failed, and with 1 after an error in the input or the options.
-    """
+    """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds."""
     kinds = KINDS if given["a_kueue"] or given["b_kueue"] else ()
     if compares_autoscalers(given):
         with Progress.of(given) as progress, open_question(given, progress, autoscaler_kinds(given)) as asked:

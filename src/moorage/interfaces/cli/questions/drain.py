@@ -26,12 +26,7 @@ from moorage.report.drain_report import DrainReport
 
 @described("drain")
 def drain(**given: Any) -> int:
-    """Say what kubectl drain would do to nodes, and what would happen to their pods.
-
-    Evicts pods in virtual time by kubectl's rules and flags: disruption budgets are respected, controllers replace the pods,
-    and kube-scheduler places the replacements. Pending pods of the input are placed first. Exits with 0 when the nodes can be
-    drained and no pod is pending afterwards, 2 when not, 1 when something is wrong with the input or the options.
-    """
+    """Say what kubectl drain would do to nodes, and what would happen to their pods."""
     if given["together"] and (given["one_by_one"] or given["find_order"] or given["returns"]):
         raise click.UsageError("--together excludes --one-by-one, --find-order and --return")
     with Progress.of(given) as progress, open_question(given, progress) as asked:

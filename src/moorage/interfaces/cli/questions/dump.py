@@ -25,11 +25,7 @@ from moorage.simulator.cluster_input import UnreadKind
 
 @described("dump")
 def dump(**given: Any) -> None:
-    """Write a cluster into one file, with everything that scheduling reads. Only read requests are made.
-
-    The file is for -f of the other commands. It has no secrets, config maps, environments or arguments. Kinds that are
-    forbidden or not served are left out; the file says so, and the other commands repeat it.
-    """
+    """Write a cluster into one file, with everything that scheduling reads. Only read requests are made."""
     collect_seldom()
     endpoint = endpoint_of(given["kubeconfig"], given["context"])
     began = datetime.now(UTC).isoformat(timespec="seconds")

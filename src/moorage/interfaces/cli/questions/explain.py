@@ -123,15 +123,7 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
 
 @described("explain")
 def explain(**given: Any) -> int:
-    """Say why a pod is pending, or why it is on its node.
-
-    Places the pending pods of a cluster as moorage simulate does, then lets every plugin judge every node for the pod. To
-    explain a pod that does not exist yet, give its manifest too: -f pod.yaml -f cluster.json. podgroup/NAME says how much of a
-    gang fits where, and what makes room for all of it. workload/NAME, or the kind and name of a job in Kueue's queues, says why
-    the job waits and what would start it. Exits with 0 when every named pod
-    has a node, 2 when one is pending, 1 when something is wrong with the input or the options, 3 when the answer is not
-    certain.
-    """
+    """Say why a pod is pending, or why it is on its node."""
     if bool(given["pods"]) + given["every_pending"] + given["together"] != 1:
         raise click.UsageError("name a pod or a workload, or give --all or --pending")
     if given["selector"] and given["pods"]:

@@ -33,12 +33,7 @@ from moorage.report.survival_report import NodeLoss, Survival
 
 @described("cordon")
 def cordon(**given: Any) -> int:
-    """Say what cordoning nodes would change.
-
-    Pods stay on cordoned nodes; pending pods of the input are placed on other nodes or stay pending. Exits with 0 when every
-    pending pod that is placed without the cordon is also placed with it, 2 when not, 1 when something is wrong with the input
-    or the options.
-    """
+    """Say what cordoning nodes would change."""
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         question = asked.request({"cordon": list(nodes)})
@@ -53,12 +48,7 @@ def cordon(**given: Any) -> int:
 
 @described("fail")
 def fail(**given: Any) -> int:
-    """Say what happens when nodes are lost at once.
-
-    Their pods are lost, controllers replace them, and kube-scheduler places the replacements on the other nodes. Pending pods
-    of the input are placed first. Exits with 0 when the loss leaves no additional pod pending, 2 when it does, 1 when something
-    is wrong with the input or the options.
-    """
+    """Say what happens when nodes are lost at once."""
     if given["zone"] and (given["nodes"] or given["node_selector"]):
         raise click.UsageError("name nodes, select them with -l, or give --zone: one of these")
     with Progress.of(given) as progress, open_question(given, progress) as asked:
@@ -87,13 +77,7 @@ _MANY_PODS: Final = 1_000
 
 @described("survive")
 def survive(**given: Any) -> int:
-    """Say whether a cluster survives the loss of any node, any zone, or any value of a label.
-
-    Every loss is simulated: the nodes and their pods are lost, controllers replace the pods, and kube-scheduler places the
-    replacements. Pending pods of the input are placed first. If a loss leaves a pod pending, search for changes of nodes with
-    which every loss is survived. Exits with 0 when every loss is survived, 2 when not, 1 when something is wrong with the input
-    or the options.
-    """
+    """Say whether a cluster survives the loss of any node, any zone, or any value of a label."""
     with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
         executor = executor_of(given, block) if given["dask"] else None
         what = SurvivalAsked(

@@ -27,13 +27,7 @@ _READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemoveP
 
 @described("deschedule")
 def deschedule(**given: Any) -> int:
-    """Say what a descheduler would evict, and where the pods would go.
-
-    Runs the default plugins of the policy, cycle after cycle: the eviction API applies disruption budgets, controllers replace
-    the pods, and kube-scheduler places the replacements. Pending pods of the input are placed first. Exits with 0 when the
-    evictions come to an end and leave no pod pending, 2 when not, 3 when the time limit comes before, 1 when something is wrong
-    with the input, the policy or the options.
-    """
+    """Say what a descheduler would evict, and where the pods would go."""
     try:
         interval_s = duration_seconds(given["interval"])
     except DurationError as error:
@@ -62,12 +56,7 @@ def _reads_containers(policy: DeschedulerPolicy) -> bool:
 
 @described("rightsize")
 def rightsize(**given: Any) -> int:
-    """Say what requests that follow usage would free: nodes, money, and how full the others become.
-
-    Changes requests in steps, the safest first, and asks after each which nodes the real scheduler can do without. Exits with 0
-    when a change frees a node, 2 when none does, 3 when the time limit comes before, 1 when something is wrong with the input
-    or the options.
-    """
+    """Say what requests that follow usage would free: nodes, money, and how full the others become."""
     usage = read_usage(given["usage_files"], given["percentile"])
     types = tuple(read_types(given["types"])) if given["types"] else ()
     options = RightsizeOptions(usage, given["headroom"] / 100, types, given["unit"])

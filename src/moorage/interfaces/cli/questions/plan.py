@@ -32,13 +32,7 @@ from moorage.simulator.autoscalers.instance_types import read_price_list
 
 @described("plan")
 def plan(**given: Any) -> int:
-    """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost.
-
-    The lower bound holds for any scheduler. The answer is verified by running the engine with the new nodes. With
-    --consolidate, say which nodes can be removed: their pods find a place on the others, and kubectl can drain them. Exits
-    with 0 when there is an answer (with --consolidate: when a node can go), 2 when it is impossible, 3 when none was found in
-    time, 1 when something is wrong with the input or the options.
-    """
+    """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost."""
     if not given["types"]:
         given["types"] = project_setting("types")[0]
     _check(given)

@@ -35,11 +35,7 @@ _KEY_SIZE: Final = 32
 
 @described("redact")
 def redact(**given: Any) -> int:
-    """Replace the names in a dump by tokens, so that it can be shared and schedules as before.
-
-    Amounts, priorities, policies and well-known labels stay; fields that scheduling does not read are left out. Keep the
-    key to yourself: with it, names can be guessed.
-    """
+    """Replace the names in a dump by tokens, so that it can be shared and schedules as before."""
     if not given["paths"]:
         raise click.UsageError("nothing to read: give -f PATH (- for standard input)")
     if (given["config"] is None) != (given["config_output"] is None):

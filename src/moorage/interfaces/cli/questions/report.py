@@ -25,11 +25,7 @@ from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluste
 
 @described("report")
 def report(**given: Any) -> int:
-    """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits.
-
-    Pending pods of the input are placed first, as moorage simulate places them. Exits with 0, or with 1 after an error in the
-    input or the options.
-    """
+    """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits."""
     setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
     if given["serve"]:
         return _serve(given)

@@ -49,12 +49,7 @@ if TYPE_CHECKING:
 
 @described("simulate", TakesFiles)
 def simulate(**given: Any) -> int:
-    """Show where every pending pod is scheduled, and why.
-
-    Reads the output of kubectl get (-o yaml or json, Lists, several documents), manifests, and directories of both. Workloads
-    are replaced by the pods that their controllers would create. Exits with 0 when every pod is scheduled, 2 when some pod
-    stays pending, 1 after an error in the input or the options. With --fail-on, only the gates decide between 0 and 2.
-    """
+    """Show where every pending pod is scheduled, and why."""
     collect_seldom()
     took = _PluginTimes() if given["timing"] else None
     events = EventLog() if given["events"] else None

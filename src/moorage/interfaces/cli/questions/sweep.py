@@ -32,13 +32,7 @@ _BYTES = 6_000
 
 @described("sweep")
 def sweep(**given: Any) -> int:
-    """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds.
-
-    The grid may leave out what the options say: the cluster, its changes and the scheduler. Each result is kept in the store as
-    soon as it is there, so an interrupted sweep goes on where it stopped. Prints each metric over the seeds, and its difference
-    from a baseline, paired by seed. Exits with 0 when all runs are made, with 1 if some failed, or after an error in the grid
-    or the options, and with 3 if the time limit was over before.
-    """
+    """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds."""
     collect_seldom()
     began_s = time.monotonic()
     with Progress.of(given) as progress, ExitStack() as block:

@@ -15,10 +15,12 @@ from difflib import get_close_matches
 from typing import Final
 
 import click
+import msgspec
 from click.shell_completion import get_completion_class
 
 from moorage import __version__
 from moorage.api.quantity import parse_bool
+from moorage.basis import text_of
 from moorage.basis.printable import one_line
 from moorage.errors import MoorageError
 from moorage.interfaces.cli.pflag import FlagError
@@ -28,21 +30,10 @@ from moorage.interfaces.cli.terminal import guard, print_error, say, unguard
 # Commands as users of kubectl expect them: options by section on the help page, and ``--flag=true`` or ``=false``.
 
 _OWN: Final = "Options"
+#: The commands in the groups of ``moorage --help``, and the parameters in the sections of a help page: ``commands.json``.
+_TABLE: Final = msgspec.json.decode(text_of("moorage.interfaces.cli", "commands.json"))
 #: Section → parameters; all others are the command's own, which come first.
-_SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Input": (
-        "paths", "recursive", "moment", "live", "context", "kubeconfig", "validate", "treat_as", "allow_unknown", "trace",
-        "nodes", "pods", "stay",
-    ),
-    "Changes to make first": ("edits", "cordoned", "removed", "added", "scaled", "replacements"),
-    "Scheduler": (
-        "config", "emulate", "algorithm_provider", "feature_gates", "max_disks", "no_quota", "plugins", "extenders", "seed",
-    ),
-    "Output": (
-        "output", "namespace", "selector", "pods_listed", "ascii_only", "quiet", "events",
-        "scored", "explains", "timing", "help",
-    ),
-}  # fmt: skip
+_SECTIONS: Final[Mapping[str, Sequence[str]]] = _TABLE["sections"]
 _SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for name in names}
 #: The width of the column of options.
 _MOST_WIDTH: Final = 34
@@ -114,48 +105,9 @@ class CommandGroup(click.Group):
 
 OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
-#: Subcommand → module:object in this package, and its short help.
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "capacity": ("questions.capacity:capacity", "Say how many more instances of a pod fit."),
-    "check": ("questions.check:check", "Say whether a change of a cluster keeps to a policy."),
-    "completion": ("main:completion", "Print the script that completes commands in a shell."),
-    "compare": ("questions.compare:compare", "Say whether another configuration, release or cluster is better."),
-    "config": ("config:config", "Check a scheduler configuration, or show what it resolves to."),
-    "deschedule": ("questions.moves:deschedule", "Say what a descheduler would evict, and where the pods would go."),
-    "dump": ("questions.dump:dump", "Write a live cluster into one file, as input for the other commands."),
-    "cordon": ("questions.losses:cordon", "Say what cordoning nodes would change."),
-    "demo": ("demo:demo", "Schedule a bundled example cluster."),
-    "drain": ("questions.drain:drain", "Say what kubectl drain would do, and what happens to the pods."),
-    "explain": ("questions.explain:explain", "Say why a pod is pending, or why it is on its node."),
-    "fail": ("questions.losses:fail", "Say what happens when nodes are lost."),
-    "help": ("help:show_help", "Show a page of the documentation."),
-    "man": ("man:man", "Print the man page of a command."),
-    "mcp": ("mcp:mcp", "Answer the questions of agents, by the Model Context Protocol."),
-    "plan": ("questions.plan:plan", "Say which nodes to buy so that all pods are placed."),
-    "plugin": ("new_plugin:plugin", "Start a plugin of your own."),
-    "record": ("live.record:record", "Record a cluster into a log, and compare decisions with it."),
-    "redact": ("questions.redact:redact", "Replace the names in a dump, so that it can be shared."),
-    "report": ("questions.report:report", "Print an overview of a cluster."),
-    "rightsize": ("questions.moves:rightsize", "Say what requests that follow usage would free: nodes and money."),
-    "run": ("live.run:run", "Schedule the pods of a live cluster."),
-    "simulate": ("questions.simulate:simulate", "Show where every pending pod is scheduled, and why."),
-    "survive": ("questions.losses:survive", "Say whether the cluster survives the loss of any node or zone."),
-    "sweep": ("questions.sweep:sweep", "Simulate a grid of configurations and seeds."),
-    "ui": ("live.ui:ui", "Print a link to the web interface of a running cluster."),
-    "up": ("live.up:up", "Run an embedded cluster with simulated nodes."),
-}
-
-#: How ``moorage --help`` groups the commands.
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Ask about a cluster": (
-        "simulate", "explain", "report", "capacity", "plan", "drain", "cordon", "deschedule", "fail", "survive", "compare",
-        "check", "sweep", "rightsize",
-    ),
-    "Let agents ask": ("mcp",),
-    "Schedule a cluster": ("run", "up", "ui"),
-    "Get and share input": ("dump", "record", "redact", "demo"),
-    "Set up": ("config", "plugin", "completion", "help", "man"),
-}  # fmt: skip
+#: How ``moorage --help`` groups the commands: subcommand → module:object in this package, and its short help.
+GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = _TABLE["groups"]
+COMMANDS: Final = {name: found for group in GROUPS.values() for name, found in group.items()}
 
 
 class Commands(CommandGroup):
@@ -174,9 +126,8 @@ class Commands(CommandGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         known = self.list_commands(ctx)
-        grouped = {name for names in GROUPS.values() for name in names}
-        for title, names in {**GROUPS, "Other": tuple(sorted(set(known) - grouped))}.items():
-            records = [(name, COMMANDS[name][1]) for name in names if name in known]
+        for title, group in GROUPS.items():
+            records = [(name, text) for name, (_, text) in group.items() if name in known]
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.web.live_site import LiveSite
 from moorage.live.server.authentication import Caller, RequestAuthenticator
-from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
+from moorage.live.server.authorization import AccessDecision, OpenPaths, PathAccess, RequestAuthorizer
 from moorage.live.server.endpoints import make_app
 from moorage.simulator.simulate import Options, load_options
 from tests.interfaces.web.test_site import NAMESPACES, PODS, Browser, a_store, bind, pod
@@ -30,10 +30,9 @@ class Reviews:
     async def review(self, token):
         return USERS.get(token) if self.valid else None
 
-    async def access(self, caller, verb, path):
-        return AccessDecision(False)
-
-    async def resource_access(self, caller, access):
+    async def access(self, caller, access):
+        if isinstance(access, PathAccess):
+            return AccessDecision(False)
         team = access.resource == "nodes" or (access.resource, access.namespace) == ("pods", "team")
         return AccessDecision(caller.name == "ann" or (caller.name == "tim" and team))
 

@@ -19,7 +19,7 @@ from moorage.live.server.authentication import (
     RequestAuthenticator,
     UnauthorizedError,
 )
-from moorage.live.server.authorization import AccessDecision, Delegate, OpenPaths, RequestAuthorizer, read_lookup
+from moorage.live.server.authorization import AccessDecision, Delegate, OpenPaths, PathAccess, RequestAuthorizer, read_lookup
 
 
 def issued(common, authority=None, groups=()):
@@ -61,8 +61,8 @@ class Reviews:
             raise ClusterError("down")
         return {"good": Caller("bob", ("dev",), "u1", {"k": ("v",)})}.get(token)
 
-    async def access(self, caller, verb, path):
-        self.asked.append((caller.name, verb, path))
+    async def access(self, caller, access):
+        self.asked.append((caller.name, access.verb, access.path))
         if self.down:
             raise ClusterError("down")
         return AccessDecision(caller.name == "bob", "because")
@@ -157,10 +157,11 @@ def test_a_failed_token_review_is_not_cached():
 # -- may they -----------------------------------------------------------------------------------------------------------
 
 BOB, EVE = Caller("bob"), Caller("eve")
+METRICS = PathAccess("/metrics", "get")
 
 
 def authorize(reviewer, caller, path="/metrics", paths=("/healthz", "/readyz", "/livez"), clock=lambda: 0.0):
-    return asyncio.run(RequestAuthorizer(reviewer, clock, OpenPaths(paths)).authorize(caller, "get", path))
+    return asyncio.run(RequestAuthorizer(reviewer, clock, OpenPaths(paths)).authorize(caller, PathAccess(path, "get")))
 
 
 ALLOWED = {  # reviewer?, caller, path, may they
@@ -207,10 +208,10 @@ def test_access_reviews_are_cached_by_verdict():
         rules = RequestAuthorizer(reviews, lambda: now[0], OpenPaths(()), allowed_ttl_s=10, refused_ttl_s=1)
         for moment in (0.0, 0.5, 2.0, 11.0):
             now[0] = moment
-            await rules.authorize(BOB, "get", "/metrics")
-            await rules.authorize(EVE, "get", "/metrics")
-        await rules.authorize(Caller("bob", ("other",)), "get", "/metrics")
-        await rules.authorize(BOB, "put", "/metrics")
+            await rules.authorize(BOB, METRICS)
+            await rules.authorize(EVE, METRICS)
+        await rules.authorize(Caller("bob", ("other",)), METRICS)
+        await rules.authorize(BOB, PathAccess("/metrics", "put"))
 
     asyncio.run(main())
     assert [ask for ask in reviews.asked if ask[0] == "eve"] == [("eve", "get", "/metrics")] * 3
@@ -256,8 +257,8 @@ def test_a_token_is_reviewed():
 def test_access_is_reviewed():
     wire = Wire(b'{"status":{"allowed":true}}', b'{"status":{"allowed":"yes","reason":"no rule"}}')
     delegate = Delegate(wire)
-    assert asyncio.run(delegate.access(Caller("bob", ("dev",), "u1", {"k": ("v",)}), "get", "/metrics")) == AccessDecision(True)
-    assert asyncio.run(delegate.access(EVE, "get", "/metrics")) == AccessDecision(False, "no rule")
+    assert asyncio.run(delegate.access(Caller("bob", ("dev",), "u1", {"k": ("v",)}), METRICS)) == AccessDecision(True)
+    assert asyncio.run(delegate.access(EVE, METRICS)) == AccessDecision(False, "no rule")
     assert b'"nonResourceAttributes": {"path": "/metrics", "verb": "get"}' in wire.sent[0][2]
     assert b'"extra": {"k": ["v"]}' in wire.sent[0][2]
 

@@ -28,10 +28,10 @@ class Reviews:
             raise ClusterError("down")
         return USERS.get(token)
 
-    async def access(self, caller, verb, path):
-        if path == "/broken":
+    async def access(self, caller, access):
+        if access.path == "/broken":
             raise ClusterError("down")
-        return AccessDecision(caller.name == "reader" and path == "/metrics", "no rule")
+        return AccessDecision(caller.name == "reader" and access.path == "/metrics", "no rule")
 
 
 class Lines:

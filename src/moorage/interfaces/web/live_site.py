@@ -169,9 +169,8 @@ class _ReviewedVisitor:
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
         await self._valid()
         try:
-            found = await self._authorizer.authorize_resource(
-                self.caller, ResourceAccess(verb, group, resource, namespace, name)
-            )
+            access = ResourceAccess(verb, group, resource, namespace, name)
+            found = await self._authorizer.authorize(self.caller, access)
         except ClusterError:
             raise internal("the access review failed") from None
         if not found.allowed:

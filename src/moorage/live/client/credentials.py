@@ -105,7 +105,11 @@ def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if identity.certificate is not None:
-        _load(context, identity.certificate, identity.key or b"")
+        try:
+            load_pair(context, identity.certificate, identity.key or b"")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            reason = "the key does not belong to it" if "MISMATCH" in str(error) else str(error)
+            raise InputError(f"the client certificate cannot be used: {reason}") from None
     return context
 
 
@@ -120,16 +124,16 @@ def _authorities(pem: bytes) -> str:
     return "\n".join(one.decode("ascii") for one in found)
 
 
-def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a client certificate. OpenSSL accepts only a file, so a private temporary one is used and deleted at once."""
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Load a certificate and its key. OpenSSL accepts only a file, so a private temporary one is used and deleted at once.
+
+    Raises  ssl.SSLError, OSError, ValueError
+    """
     handle, path = tempfile.mkstemp(prefix="moorage-", suffix=".pem")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(certificate + b"\n" + key)
         context.load_cert_chain(path, password=b"")
-    except (ssl.SSLError, OSError, ValueError) as error:
-        reason = "the key does not belong to it" if "MISMATCH" in str(error) else str(error)
-        raise InputError(f"the client certificate cannot be used: {reason}") from None
     finally:
         os.unlink(path)
 

@@ -52,6 +52,8 @@ class Expiring(Generic[T]):
 
 _AUTHENTICATED: Final = "system:authenticated"
 _MOST_TOKEN: Final = 16 << 10
+#: The flags with the lists of ``FrontProxies``, in the order of its fields.
+_PROXY_FLAGS: Final = ("allowed-names", "username-headers", "group-headers", "uid-headers", "extra-headers-prefix")
 
 
 class UnauthorizedError(MoorageError):
@@ -103,6 +105,11 @@ class FrontProxies:
     group_headers: tuple[str, ...] = ()
     uid_headers: tuple[str, ...] = ()
     extra_prefixes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, listed: Callable[[str], Sequence[str]]) -> FrontProxies:
+        """Return proxies without a CA; ``listed`` returns the values of a flag, or of the key that the cluster publishes."""
+        return cls((), *(tuple(listed(f"requestheader-{flag}")) for flag in _PROXY_FLAGS))
 
 
 @dataclass(slots=True)

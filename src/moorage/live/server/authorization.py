@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from moorage.errors import ClusterError, InputError
 from moorage.live.client.rest import Rest
@@ -26,6 +26,13 @@ class AccessDecision:
     reason: str = ""
 
 
+class PathAccess(NamedTuple):
+    """A path that is no resource, and a verb."""
+
+    path: str
+    verb: str
+
+
 class ResourceAccess(NamedTuple):
     """A verb on a resource; "" as namespace stands for all."""
 
@@ -34,22 +41,6 @@ class ResourceAccess(NamedTuple):
     resource: str
     namespace: str = ""
     name: str = ""
-
-
-class AccessReviewer(Protocol):
-    """Reviews access to paths and to resources."""
-
-    async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
-        """Review access to a non-resource path.
-
-        Raises  ClusterError
-        """
-
-    async def resource_access(self, caller: Caller, access: ResourceAccess) -> AccessDecision:
-        """Review access to a resource.
-
-        Raises  ClusterError
-        """
 
 
 class OpenPaths:
@@ -75,34 +66,19 @@ class OpenPaths:
 class RequestAuthorizer:
     """Authorizes requests. Without a ``reviewer``, only administrators and the open paths are allowed. Times in seconds."""
 
-    reviewer: AccessReviewer | None
+    reviewer: Delegate | None
     clock: Callable[[], float]
     open_paths: OpenPaths
     allowed_ttl_s: float = 10.0
     refused_ttl_s: float = 10.0
     _known: Expiring[AccessDecision] = field(default_factory=Expiring)
 
-    async def authorize(self, caller: Caller, verb: str, path: str) -> AccessDecision:
-        """Return whether a user may access a path.
+    async def authorize(self, caller: Caller, access: PathAccess | ResourceAccess) -> AccessDecision:
+        """Return whether a user may access a path or a resource.
 
         Raises  ClusterError if the cluster cannot be reached
         """
-        if _ADMINS in caller.groups or path in self.open_paths:
-            return AccessDecision(True)
-        if self.reviewer is None:
-            return AccessDecision(False)
-        key, now = (caller.key, verb, path), self.clock()
-        found = self._known.get(key, now)
-        if found is not None:
-            return found[0]
-        return self._keep(key, await self.reviewer.access(caller, verb, path), now)
-
-    async def authorize_resource(self, caller: Caller, access: ResourceAccess) -> AccessDecision:
-        """Return whether a user may access a resource.
-
-        Raises  ClusterError if the cluster cannot be reached
-        """
-        if _ADMINS in caller.groups:
+        if _ADMINS in caller.groups or (isinstance(access, PathAccess) and access.path in self.open_paths):
             return AccessDecision(True)
         if self.reviewer is None:
             return AccessDecision(False)
@@ -110,9 +86,7 @@ class RequestAuthorizer:
         found = self._known.get(key, now)
         if found is not None:
             return found[0]
-        return self._keep(key, await self.reviewer.resource_access(caller, access), now)
-
-    def _keep(self, key: Hashable, answer: AccessDecision, now: float) -> AccessDecision:
+        answer = await self.reviewer.access(caller, access)
         self._known.put(key, answer, now + (self.allowed_ttl_s if answer.allowed else self.refused_ttl_s), now)
         return answer
 
@@ -127,7 +101,7 @@ _LOOKUP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-
 
 
 class Delegate:
-    """Implements ``TokenReviewer`` and ``AccessReviewer`` with requests to an API server."""
+    """Reviews tokens and access with requests to an API server; implements ``TokenReviewer``."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
@@ -141,14 +115,13 @@ class Delegate:
         extra = {str(name): _texts(values) for name, values in _mapping(user.get("extra")).items()}
         return Caller(str(user.get("username") or ""), _texts(user.get("groups")), str(user.get("uid") or ""), extra)
 
-    async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
-        return await self._review_access(caller, {"nonResourceAttributes": {"path": path, "verb": verb}})
+    async def access(self, caller: Caller, access: PathAccess | ResourceAccess) -> AccessDecision:
+        """Review whether a user may access a path or a resource.
 
-    async def resource_access(self, caller: Caller, access: ResourceAccess) -> AccessDecision:
-        attributes = {name: value for name, value in access._asdict().items() if value}
-        return await self._review_access(caller, {"resourceAttributes": attributes})
-
-    async def _review_access(self, caller: Caller, attributes: dict[str, Any]) -> AccessDecision:
+        Raises  ClusterError
+        """
+        kind = "nonResourceAttributes" if isinstance(access, PathAccess) else "resourceAttributes"
+        attributes = {kind: {name: value for name, value in access._asdict().items() if value}}
         spec: dict[str, Any] = {"user": caller.name, "groups": list(caller.groups), **attributes}
         if caller.uid:
             spec["uid"] = caller.uid

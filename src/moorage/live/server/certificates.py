@@ -9,13 +9,11 @@ Source  apiserver/pkg/server/options/serving.go, dynamiccertificates; component-
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from ipaddress import ip_address
@@ -32,6 +30,7 @@ from moorage.basis.files import put_file, read_file
 from moorage.cluster.apiserver.access.certificate_authority import Root, make_root, named, private_pem, signed
 from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.errors import ClusterError, InputError
+from moorage.live.client.credentials import load_pair
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, read_lookup
@@ -119,7 +118,11 @@ class TlsRules:
         except ssl.SSLError as error:
             raise InputError(f"--tls-cipher-suites: {error}") from None
         context.set_alpn_protocols(["http/1.1"])
-        _load(context, pair)
+        try:
+            load_pair(context, pair.certificate, pair.key)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            reason = "the private key does not match it" if "MISMATCH" in str(error) else str(error)
+            raise InputError(f"{pair.where}the serving certificate cannot be used: {reason}") from None
         return context
 
 
@@ -131,20 +134,6 @@ def _choose_curves(context: ssl.SSLContext, curves: Sequence[str]) -> None:
     if curves:
         # Python can restrict a context to a single curve; for several curves, leave OpenSSL's choice among all.
         context.set_ecdh_curve(known[curves[0]]) if len(curves) == 1 else None
-
-
-def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    """Load a certificate. OpenSSL only loads it from a file, so write a private temporary one and delete it at once."""
-    handle, path = tempfile.mkstemp(prefix="moorage-", suffix=".pem")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pair.certificate + b"\n" + pair.key)
-        context.load_cert_chain(path, password=b"")
-    except (ssl.SSLError, OSError, ValueError) as error:
-        reason = "the private key does not match it" if "MISMATCH" in str(error) else str(error)
-        raise InputError(f"{pair.where}the serving certificate cannot be used: {reason}") from None
-    finally:
-        os.unlink(path)
 
 
 def authorities(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
@@ -434,18 +423,10 @@ class ClientCas:
         fronts, front_pem = self._bundle(rules.proxy_ca_file, "requestheader-client-ca-file")
         proxies = rules.proxies
         if not rules.proxy_ca_file:
-            proxies = FrontProxies(
-                names=read_lookup(published, "requestheader-allowed-names"),
-                user_headers=read_lookup(published, "requestheader-username-headers"),
-                group_headers=read_lookup(published, "requestheader-group-headers"),
-                uid_headers=read_lookup(published, "requestheader-uid-headers"),
-                extra_prefixes=read_lookup(published, "requestheader-extra-headers-prefix"),
-            )
+            proxies = FrontProxies.read(lambda name: read_lookup(published, name))
         self._tls.trust("\n".join(filter(None, dict.fromkeys([client_pem, front_pem]))))
         self._authenticator.authorities = clients
-        self._authenticator.proxies = FrontProxies(
-            fronts, proxies.names, proxies.user_headers, proxies.group_headers, proxies.uid_headers, proxies.extra_prefixes
-        )
+        self._authenticator.proxies = replace(proxies, authorities=fronts)
 
     def _bundle(self, file: str, published: str) -> tuple[tuple[x509.Certificate, ...], str]:
         if file:

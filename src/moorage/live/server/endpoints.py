@@ -28,7 +28,7 @@ from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import Caller, RequestAuthenticator, UnauthorizedError
-from moorage.live.server.authorization import RequestAuthorizer
+from moorage.live.server.authorization import PathAccess, RequestAuthorizer
 from moorage.live.server.health import Health
 from moorage.live.server.plugin_metrics import MetricRegistry
 
@@ -84,11 +84,6 @@ def flags_text(flags: Mapping[str, str]) -> str:
     return _head("flagz") + "".join(f"{name}={flags[name]}\n" for name in sorted(flags))
 
 
-def flags_document(flags: Mapping[str, str], version: str) -> dict[str, Any]:
-    """Return the flags as an object."""
-    return {**_typed("Flagz", version), "flags": dict(sorted(flags.items()))}
-
-
 def status_text(program: ProgramInfo, now: datetime) -> str:
     """Return the status of the program as text."""
     up = _uptime(program, now)
@@ -103,10 +98,9 @@ def status_text(program: ProgramInfo, now: datetime) -> str:
     return _head("statusz") + "\n" + "\n".join(lines) + "\n"
 
 
-def status_document(program: ProgramInfo, now: datetime, version: str) -> dict[str, Any]:
-    """Return the status of the program as an object."""
+def status_fields(program: ProgramInfo, now: datetime) -> dict[str, Any]:
+    """Return the fields of the program's status as an object."""
     return {
-        **_typed("Statusz", version),
         "startTime": program.started.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "uptimeSeconds": _uptime(program, now),
         "goVersion": f"python{program.python}",
@@ -118,10 +112,6 @@ def status_document(program: ProgramInfo, now: datetime, version: str) -> dict[s
 
 def _uptime(program: ProgramInfo, now: datetime) -> int:
     return max(0, int((now - program.started).total_seconds()))
-
-
-def _typed(kind: str, version: str) -> dict[str, Any]:
-    return {"kind": kind, "apiVersion": f"config.k8s.io/{version}", "metadata": {"name": _NAME}}
 
 
 def stacks() -> str:
@@ -299,7 +289,7 @@ async def _admit(
         return _status(401, "Unauthorized", "Unauthorized")
     verb, path = request.method.lower(), _REVIEWED_AS.get(request.path, request.path)
     try:
-        answer = await authorizer.authorize(caller, verb, path)
+        answer = await authorizer.authorize(caller, PathAccess(path, verb))
     except ClusterError as error:
         log.error(error, "Authorization error", user=caller.name, path=request.path)
         return _plain(f'Internal Server Error: "{request.path}": the access review failed\n', 500)
@@ -322,12 +312,20 @@ def _json(body: Mapping[str, Any], kind: str = "application/json", status: int =
     return web.Response(body=json.dumps(body).encode(), status=status, headers={"Content-Type": kind})
 
 
-def _document(body: Mapping[str, Any], media: str, version: str, name: str) -> web.Response:
-    """Return an object of ``config.k8s.io`` in the requested media type."""
-    kind = f"{media};g=config.k8s.io;v={version};as={name}"
+def _zpage(request: web.Request, kind: str, text: str, fields: Mapping[str, Any]) -> web.Response:
+    """Return a page about the process as text or, to clients that request that, as an object of ``config.k8s.io``."""
+    form = accepted(request.headers.get("Accept", ""), kind)
+    if form is None:
+        known = "application/json, application/yaml, text/plain"
+        return _status(406, "NotAcceptable", f"only the following media types are accepted: {known}")
+    media, version = form
+    if not version:
+        return _plain(text)
+    body = {"kind": kind, "apiVersion": f"config.k8s.io/{version}", "metadata": {"name": _NAME}, **fields}
+    full = f"{media};g=config.k8s.io;v={version};as={kind}"
     if media == "application/yaml":
-        return web.Response(body=yaml.safe_dump(dict(body)).encode(), headers={"Content-Type": kind})
-    return _json(body, kind)
+        return web.Response(body=yaml.safe_dump(body).encode(), headers={"Content-Type": full})
+    return _json(body, full)
 
 
 def _plain(text: str, status: int = 200) -> web.Response:
@@ -402,24 +400,11 @@ class _Pages:
         return _json({"componentconfig": self._served.configuration()})
 
     def _flagz(self, request: web.Request) -> web.Response:
-        flags = self._served.flags
-        form = accepted(request.headers.get("Accept", ""), "Flagz")
-        if form is None:
-            return _not_acceptable()
-        media, version = form
-        if not version:
-            return _plain(flags_text(flags))
-        return _document(flags_document(flags, version), media, version, "Flagz")
+        return _zpage(request, "Flagz", flags_text(self._served.flags), {"flags": dict(sorted(self._served.flags.items()))})
 
     def _statusz(self, request: web.Request) -> web.Response:
         program, now = self._served.program, datetime.now(UTC)
-        form = accepted(request.headers.get("Accept", ""), "Statusz")
-        if form is None:
-            return _not_acceptable()
-        media, version = form
-        if not version:
-            return _plain(status_text(program, now))
-        return _document(status_document(program, now, version), media, version, "Statusz")
+        return _zpage(request, "Statusz", status_text(program, now), status_fields(program, now))
 
     async def _verbosity(self, request: web.Request) -> web.Response:
         if request.method != "PUT":
@@ -440,11 +425,6 @@ _PROFILES: Final = (
     "goroutine  the stacks of all tasks and threads\n\n"
     "Profiles in Go's format are not available; py-spy can profile the running process.\n"
 )
-
-
-def _not_acceptable() -> web.Response:
-    known = "application/json, application/yaml, text/plain"
-    return _status(406, "NotAcceptable", f"only the following media types are accepted: {known}")
 
 
 def _printed(request: web.Request, registry: CollectorRegistry) -> web.Response:

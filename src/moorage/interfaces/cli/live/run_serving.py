@@ -175,17 +175,10 @@ def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> Servin
 
 
 def _trust(given: Given) -> ClientCaRules:
-    proxies = FrontProxies(
-        names=tuple(given["requestheader-allowed-names"]),
-        user_headers=tuple(given["requestheader-username-headers"]),
-        group_headers=tuple(given["requestheader-group-headers"]),
-        uid_headers=tuple(given["requestheader-uid-headers"]),
-        extra_prefixes=tuple(given["requestheader-extra-headers-prefix"]),
-    )
     return ClientCaRules(
         given["client-ca-file"],
         given["requestheader-client-ca-file"],
-        proxies,
+        FrontProxies.read(lambda name: given[name]),
         skip_lookup=given["authentication-skip-lookup"],
         tolerant=given["authentication-tolerate-lookup-failure"],
     )

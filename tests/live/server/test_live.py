@@ -25,7 +25,7 @@ from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 from moorage.live.runtime.ports import EventNote, EventRecord, StatusChange
 from moorage.live.server.api_cluster import ApiCluster, change_between, merged
-from moorage.live.server.api_lock import ApiLease
+from moorage.live.server.api_lock import ApiLock
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 
@@ -375,7 +375,7 @@ def test_pods_are_distinguished_by_uid():
 
 def test_a_lease_keeps_foreign_fields():
     async def act(api, rest, cluster):
-        lease = ApiLease(rest, "kube-system", "x")
+        lease = ApiLock(rest, "leases", "kube-system", "x")
         assert await lease.read() is None
         made = await lease.create(LeaseRecord("me", 15, "t0", "t0"))
         at = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"

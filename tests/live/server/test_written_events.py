@@ -14,7 +14,7 @@ from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.ports import EventNote, EventRecord
 from moorage.live.server.api_cluster import ApiCluster
-from moorage.live.server.api_lock import ApiLease
+from moorage.live.server.api_lock import ApiLock
 
 AT, LATER = "2026-11-21T03:00:00.000000Z", "2026-11-21T03:05:00.000000Z"
 
@@ -72,7 +72,7 @@ def test_an_event_becomes_a_series_and_is_recreated_if_deleted():
 
 def test_a_new_leader_writes_an_event():
     async def act(rest):
-        lease = ApiLease(rest, "default", "kube-scheduler")
+        lease = ApiLock(rest, "leases", "default", "kube-scheduler")
         await lease.write_event("me became leader", AT, "default-scheduler")
         return await events(rest, "/api/v1/namespaces/default/events")
 

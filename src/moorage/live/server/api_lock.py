@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,28 +18,52 @@ from moorage.errors import ClusterError, InputError
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 
-# -- api lease ---------------------------------------------------------------------------------------------------------
-# The leader election record on an API server: the common base of all lock objects, and the Lease.
+ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
+#: Stands for the holder of a pair whose two records name different holders.
+UNKNOWN: Final = "leaderelection.k8s.io/unknown"
+_LEASES: Final = "leases"
+#: The API version and the kind of lock objects, by their plural.
+_KINDS: Final = {
+    _LEASES: ("coordination.k8s.io/v1", "Lease"), "endpoints": ("v1", "Endpoints"), "configmaps": ("v1", "ConfigMap"),
+}  # fmt: skip
 
 
-class LockObject(ABC):
-    """Implements ``moorage.live.runtime.leader_election.LeaseLock``. Fields of other writers on the object are preserved."""
+class ApiLock:
+    """Implements ``moorage.live.runtime.leader_election.LeaseLock`` with one object of a kind in ``_KINDS``.
 
-    def __init__(self, rest: Rest, api_version: str, kind: str, plural: str, namespace: str, name: str) -> None:
+    A Lease has the record in its spec, where invalid fields count as empty; the others have it in an annotation. Fields of
+    other writers on the object are preserved.
+    """
+
+    def __init__(self, rest: Rest, plural: str, namespace: str, name: str) -> None:
         self._rest = rest
-        self.api_version, self.kind, self.plural = api_version, kind, plural
-        self.namespace, self.name = namespace, name
-        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        self.plural, self.namespace, self.name = plural, namespace, name
+        self.api_version, self.kind = _KINDS[plural]
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         self._path = f"{root}/namespaces/{namespace}/{plural}"
         self._held: dict[str, Any] = {}
 
-    @abstractmethod
     def _filled(self, held: dict[str, Any], record: LeaseRecord) -> dict[str, Any]:
         """Return the object with a record written into it."""
+        if self.plural == _LEASES:
+            return {**held, "spec": {**held.get("spec", {}), **_fields(record, "leaseTransitions", _microsecond)}}
+        metadata = held.get("metadata", {})
+        text = json.dumps(_fields(record, "leaderTransitions", _second), separators=(",", ":"))
+        return {**held, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), ANNOTATION: text}}}
 
-    @abstractmethod
     def _record(self, held: dict[str, Any]) -> LeaseRecord:
-        """Return the record in the object, without its version. Raises ClusterError where the record is unreadable."""
+        """Return the record in the object, without its version.
+
+        Raises  ClusterError for an invalid record in an annotation: the leader is then unknown
+        """
+        if self.plural == _LEASES:
+            return _as_record(held.get("spec") or {}, "leaseTransitions", _number)
+        text = (held["metadata"].get("annotations") or {}).get(ANNOTATION)
+        try:
+            return LeaseRecord("", 0, "", "") if text is None else _as_record(json.loads(text), "leaderTransitions", int)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            where = f"{self.plural} {self.namespace}/{self.name}"
+            raise ClusterError(f"{where}: invalid leader election record in the annotation {ANNOTATION}") from None
 
     async def read(self) -> LeaseRecord | None:
         try:
@@ -104,34 +128,24 @@ class LockObject(ABC):
         return replace(record, version=version)
 
 
-class ApiLease(LockObject):
-    """The Lease. Invalid fields count as empty."""
-
-    def __init__(self, rest: Rest, namespace: str, name: str) -> None:
-        super().__init__(rest, "coordination.k8s.io/v1", "Lease", "leases", namespace, name)
-
-    def _filled(self, held: dict[str, Any], record: LeaseRecord) -> dict[str, Any]:
-        return {**held, "spec": {**held.get("spec", {}), **_spec(record)}}
-
-    def _record(self, held: dict[str, Any]) -> LeaseRecord:
-        spec = held.get("spec") or {}
-        return LeaseRecord(
-            str(spec.get("holderIdentity") or ""),
-            _number(spec.get("leaseDurationSeconds")),
-            str(spec.get("acquireTime") or ""),
-            str(spec.get("renewTime") or ""),
-            _number(spec.get("leaseTransitions")),
-        )
-
-
-def _spec(record: LeaseRecord) -> dict[str, Any]:
+def _fields(record: LeaseRecord, transitions: str, moment: Callable[[str], str | None]) -> dict[str, Any]:
     return {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": record.duration_s,
-        "acquireTime": _microsecond(record.acquired),
-        "renewTime": _microsecond(record.renewed),
-        "leaseTransitions": record.transitions,
+        "acquireTime": moment(record.acquired),
+        "renewTime": moment(record.renewed),
+        transitions: record.transitions,
     }
+
+
+def _as_record(fields: Mapping[str, Any], transitions: str, number: Callable[[Any], int]) -> LeaseRecord:
+    return LeaseRecord(
+        str(fields.get("holderIdentity") or ""),
+        number(fields.get("leaseDurationSeconds", 0)),
+        str(fields.get("acquireTime") or ""),
+        str(fields.get("renewTime") or ""),
+        number(fields.get(transitions, 0)),
+    )
 
 
 def _microsecond(moment: str) -> str | None:
@@ -139,67 +153,13 @@ def _microsecond(moment: str) -> str | None:
     return moment.removesuffix("Z") + ".000000Z" if moment.endswith("Z") and "." not in moment else moment or None
 
 
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
-# -- api locks ---------------------------------------------------------------------------------------------------------
-
-ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
-#: Stands for the holder of a pair whose two records name different holders.
-UNKNOWN: Final = "leaderelection.k8s.io/unknown"
-
-_KINDS: Final = {"endpoints": "Endpoints", "configmaps": "ConfigMap"}
-
-
-class ApiAnnotation(LockObject):
-    """A record in an annotation of a core object; the other fields of the object are preserved."""
-
-    def __init__(self, rest: Rest, plural: str, namespace: str, name: str) -> None:
-        super().__init__(rest, "v1", _KINDS[plural], plural, namespace, name)
-
-    def _filled(self, held: dict[str, Any], record: LeaseRecord) -> dict[str, Any]:
-        metadata = held.get("metadata", {})
-        annotations = {**(metadata.get("annotations") or {}), ANNOTATION: _as_text(record)}
-        return {**held, "metadata": {**metadata, "annotations": annotations}}
-
-    def _record(self, held: dict[str, Any]) -> LeaseRecord:
-        text = (held["metadata"].get("annotations") or {}).get(ANNOTATION)
-        return LeaseRecord("", 0, "", "") if text is None else _as_record(text, f"{self.plural} {self.namespace}/{self.name}")
-
-
-def _as_text(record: LeaseRecord) -> str:
-    fields = {
-        "holderIdentity": record.holder,
-        "leaseDurationSeconds": record.duration_s,
-        "acquireTime": _second(record.acquired),
-        "renewTime": _second(record.renewed),
-        "leaderTransitions": record.transitions,
-    }
-    return json.dumps(fields, separators=(",", ":"))
-
-
 def _second(moment: str) -> str | None:
     """Return a timestamp with seconds, as annotations store it."""
     return moment.partition(".")[0].rstrip("Z") + "Z" if moment else None
 
 
-def _as_record(text: str, where: str) -> LeaseRecord:
-    """Return the record in an annotation.
-
-    Raises  ClusterError for an invalid record: the leader is then unknown
-    """
-    try:
-        fields = json.loads(text)
-        return LeaseRecord(
-            str(fields.get("holderIdentity", "")),
-            int(fields.get("leaseDurationSeconds", 0)),
-            str(fields.get("acquireTime") or ""),
-            str(fields.get("renewTime") or ""),
-            int(fields.get("leaderTransitions", 0)),
-        )
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ClusterError(f"{where}: invalid leader election record in the annotation {ANNOTATION}") from None
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 class ApiPair:
@@ -208,7 +168,7 @@ class ApiPair:
     ``read`` returns the annotation's record; its ``beside`` holds the Lease's content, so that a renewal of either is noticed.
     """
 
-    def __init__(self, first: ApiAnnotation, second: ApiLease, identity: str) -> None:
+    def __init__(self, first: ApiLock, second: ApiLock, identity: str) -> None:
         self._first, self._second = first, second
         self._identity = identity
         #: The last seen resource versions of both; "" for a missing Lease.
@@ -277,7 +237,7 @@ class ApiPair:
         await self._second.write_event(text, wall, reporter)
 
 
-AnyLock = ApiLease | ApiAnnotation | ApiPair
+AnyLock = ApiLock | ApiPair
 
 
 def lock_on(rest: Rest, lock: str, namespace: str, name: str, identity: str) -> AnyLock:
@@ -285,11 +245,9 @@ def lock_on(rest: Rest, lock: str, namespace: str, name: str, identity: str) -> 
 
     Raises  InputError for an unknown type
     """
-    if lock == "leases":
-        return ApiLease(rest, namespace, name)
     if lock in _KINDS:
-        return ApiAnnotation(rest, lock, namespace, name)
-    plural = lock.removesuffix("leases")
-    if plural not in _KINDS:
+        return ApiLock(rest, lock, namespace, name)
+    plural = lock.removesuffix(_LEASES)
+    if plural not in _KINDS or plural == _LEASES:
         raise InputError(f"couldn't create resource lock: Invalid lock-type {lock}")
-    return ApiPair(ApiAnnotation(rest, plural, namespace, name), ApiLease(rest, namespace, name), identity)
+    return ApiPair(ApiLock(rest, plural, namespace, name), ApiLock(rest, _LEASES, namespace, name), identity)

@@ -11,7 +11,7 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, machine, plain_name
+from moorage.simulator.traces.recorded_pods import TaskTable, copies_in, machine, machines_in, plain_name
 from moorage.simulator.traces.streams import TraceRow, table_rows
 
 # -- alibaba 2018 ------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def read_alibaba_2018(pods: str, nodes: str | None = None) -> Trace:
         name = f"{row.text('job_name')}-{row.text('task_name')}"
         labels = (("job", row.text("job_name")), ("type", row.text("task_type")))
         duration = end - start if end and end >= start else None
-        for _ in range(_instances(row)):
+        for _ in range(copies_in(row, "instance_num", _MOST)):
             table.add(name, start, duration, cpu, memory, labels=labels)
     notes = [
         "memory is in percent of the largest machine; one percent is taken as 1 GiB",
@@ -57,25 +57,14 @@ def read_alibaba_2018(pods: str, nodes: str | None = None) -> Trace:
     ]
     if left_out:
         notes.append(f"{left_out} tasks without a start or without requests left out")
-    return table.builder.finish([] if nodes is None else _machines(nodes), notes)
+    return table.builder.finish([] if nodes is None else machines_in(nodes, _MACHINES, _machine), notes)
 
 
-def _instances(row: TraceRow) -> int:
-    count = row.integer("instance_num") if row.text("instance_num") else 1
-    if not 0 <= count <= _MOST:
-        raise row.fault("instance_num", f"expected 0 to {_MOST}")
-    return count
-
-
-def _machines(path: str) -> list[Node]:
-    found: dict[str, Node] = {}
-    for row in table_rows(path, _MACHINES, header=None):
-        name = plain_name(row.text("machine_id"), "machine")
-        if row.text("cpu_num") and row.text("mem_size"):
-            memory = round(row.number("mem_size") * LARGEST_MEMORY / 100)
-            zone = row.text("failure_domain_1")
-            found.setdefault(name, machine(name, 1000 * row.integer("cpu_num"), memory, zone=zone))
-    return list(found.values())
+def _machine(row: TraceRow) -> Node | None:
+    if not row.text("cpu_num") or not row.text("mem_size"):
+        return None
+    name, memory = plain_name(row.text("machine_id"), "machine"), round(row.number("mem_size") * LARGEST_MEMORY / 100)
+    return machine(name, 1000 * row.integer("cpu_num"), memory, zone=row.text("failure_domain_1"))
 
 
 # -- alibaba 2020 ------------------------------------------------------------------------------------------------------
@@ -99,12 +88,9 @@ def read_alibaba_2020(pods: str, nodes: str | None = None) -> Trace:
             left_out += 1
             continue
         first = min(first, start)
-        count = row.integer("inst_num") if row.text("inst_num") else 1
-        if not 0 <= count <= _MOST:
-            raise row.fault("inst_num", f"expected 0 to {_MOST}")
         model = row.text("gpu_type")
         gpu_milli = round(10 * (row.optional("plan_gpu") or 0.0))
-        for _ in range(count):
+        for _ in range(copies_in(row, "inst_num", _MOST)):
             table.add(
                 f"{row.text('job_name')}-{row.text('task_name')}", start, end - start if end and end >= start else None,
                 round(10 * (row.optional("plan_cpu") or 0.0)), round((row.optional("plan_mem") or 0.0) * _GIB),
@@ -117,22 +103,13 @@ def read_alibaba_2020(pods: str, nodes: str | None = None) -> Trace:
     ]
     if left_out:
         notes.append(f"{left_out} tasks that never started left out")
-    return table.builder.finish(
-        [] if nodes is None else _pai_nodes(nodes), notes, origin_s=first if len(table.builder) else 0.0
-    )
+    found = [] if nodes is None else machines_in(nodes, _PAI_MACHINES, _pai_machine)
+    return table.builder.finish(found, notes, origin_s=first if len(table.builder) else 0.0)
 
 
-def _pai_nodes(path: str) -> list[Node]:
-    found: dict[str, Node] = {}
-    for row in table_rows(path, _PAI_MACHINES, header=None):
-        name = plain_name(row.text("machine"), "machine")
-        model = row.text("gpu_type")
-        gpus = row.integer("cap_gpu") if row.text("cap_gpu") else 0
-        found.setdefault(
-            name,
-            machine(
-                name, round(1000 * row.number("cap_cpu")), round(row.number("cap_mem") * _GIB), gpus=gpus, shared=True,
-                model=model if gpus else "",
-            ),
-        )  # fmt: skip
-    return list(found.values())
+def _pai_machine(row: TraceRow) -> Node:
+    gpus = row.integer("cap_gpu") if row.text("cap_gpu") else 0
+    return machine(
+        plain_name(row.text("machine"), "machine"), round(1000 * row.number("cap_cpu")), round(row.number("cap_mem") * _GIB),
+        gpus=gpus, shared=True, model=row.text("gpu_type") if gpus else "",
+    )  # fmt: skip

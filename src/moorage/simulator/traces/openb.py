@@ -19,13 +19,11 @@ from functools import partial
 from typing import Final
 
 from moorage.api import core
-from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
-from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate, Trace
+from moorage.simulator.trace import PodTemplate, Trace
 from moorage.simulator.trace_builder import TraceBuilder
-from moorage.simulator.traces.recorded_pods import GPU_MODEL, MAX_PODS
+from moorage.simulator.traces.recorded_pods import MAX_PODS, machine, task_spec
 from moorage.simulator.traces.streams import ExactRow, Source, exact_rows
 
 __all__ = ["QOS", "read_openb", "read_openb_pair", "read_openb_sources"]
@@ -36,7 +34,6 @@ QOS: Final = "alibabacloud.com/qosClass"
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _SHORT: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _LONG: Final = (*_SHORT, "gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
-_NAMESPACE: Final = "default"
 
 
 def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
@@ -70,21 +67,11 @@ def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[cor
     seen: dict[str, str] = {}
     for row in exact_rows(source, [_NODE_COLUMNS]):
         name = _name(row, "sn", seen)
-        amounts: ResourceList = {
-            "cpu": f"{row.integer('cpu_milli')}m",
-            "memory": f"{row.integer('memory_mib')}Mi",
-            "pods": str(max_pods),
-        }
-        gpus = row.integer("gpu")
-        labels = {"kubernetes.io/hostname": name}
-        if gpus:
-            amounts[WHOLE_GPU if whole_gpus else GPU_MILLI] = str(gpus if whole_gpus else gpus * 1000)
-        if row.text("model"):
-            labels[GPU_MODEL] = _label(row, "model", row.text("model"))
-        yield core.Node(
-            metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
-            status=core.NodeStatus(capacity=amounts, allocatable=amounts),
-        )
+        model = _label(row, "model", row.text("model")) if row.text("model") else ""
+        yield machine(
+            name, row.integer("cpu_milli"), f"{row.integer('memory_mib')}Mi", gpus=row.integer("gpu"), shared=not whole_gpus,
+            model=model, max_pods=max_pods,
+        )  # fmt: skip
 
 
 # -- pods ---------------------------------------------------------------------------------------------------------------
@@ -108,7 +95,9 @@ def _read_pods(source: Source, whole_gpus: bool) -> TraceBuilder:
 
 
 def _template(asked: tuple[int, int, int, int, tuple[str, ...]], qos: str, whole_gpus: bool) -> PodTemplate:
-    return PodTemplate(_spec(*asked, whole_gpus), {QOS: qos} if qos else {}, namespace=_NAMESPACE)
+    cpu_milli, memory_mib, share, gpus, models = asked
+    devices = (gpus, 0) if whole_gpus else (0, gpus * share)
+    return PodTemplate(task_spec(cpu_milli, f"{memory_mib}Mi", *devices, None, models), {QOS: qos} if qos else {})
 
 
 def _gpu_milli(row: ExactRow) -> int:
@@ -138,23 +127,6 @@ def _duration_s(row: ExactRow) -> float | None:
     if removed < begun:
         raise row.fault("deletion_time", "expected no less than creation_time and scheduled_time")
     return removed - begun
-
-
-def _spec(
-    cpu_milli: int, memory_mib: int, gpu_milli: int, gpus: int, models: tuple[str, ...], whole_gpus: bool
-) -> core.PodSpec:
-    requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
-    limits: ResourceList = {}
-    if gpus:
-        limits = {WHOLE_GPU: str(gpus)} if whole_gpus else {GPU_MILLI: str(gpus * gpu_milli)}
-    container = core.Container(name="task", resources=core.ResourceRequirements(requests={**requests, **limits}, limits=limits))
-    return core.PodSpec(containers=(container,), restart_policy="Never", affinity=_on_models(models) if models else None)
-
-
-def _on_models(models: tuple[str, ...]) -> core.Affinity:
-    accepted = core.NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models)
-    required = core.NodeSelector(node_selector_terms=(core.NodeSelectorTerm(match_expressions=(accepted,)),))
-    return core.Affinity(node_affinity=core.NodeAffinity(required_during_scheduling_ignored_during_execution=required))
 
 
 # -- names --------------------------------------------------------------------------------------------------------------

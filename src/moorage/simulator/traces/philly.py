@@ -16,8 +16,8 @@ import msgspec
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, label_value, machine, plain_name
-from moorage.simulator.traces.streams import table_rows, whole_bytes
+from moorage.simulator.traces.recorded_pods import TaskTable, machine, machines_in, plain_name
+from moorage.simulator.traces.streams import TraceRow, whole_bytes
 
 #: The largest file, in bytes.
 _MOST_BYTES: Final = 16 << 30
@@ -63,7 +63,8 @@ def read_philly(pods: str, nodes: str | None = None) -> Trace:
     ]
     if left_out:
         notes.append(f"{left_out} jobs that were never placed left out")
-    return table.builder.finish([] if nodes is None else _machines(nodes), notes, origin_s=first if len(table.builder) else 0.0)
+    found = [] if nodes is None else machines_in(nodes, _MACHINES, _machine)
+    return table.builder.finish(found, notes, origin_s=first if len(table.builder) else 0.0)
 
 
 def _jobs(path: str) -> Iterator[_Job]:
@@ -98,11 +99,6 @@ def _seconds(text: str | None, path: str) -> float | None:
         raise InputError(f"{path}: {text!r} is not a time such as 2017-10-07 01:11:39") from None
 
 
-def _machines(path: str) -> list[Node]:
-    found: dict[str, Node] = {}
-    for row in table_rows(path, _MACHINES, header=None):
-        name = plain_name(row.text("machineId"), "machine")
-        gpus = row.integer("number of GPUs")
-        model = label_value(row.text("single GPU mem"))
-        found.setdefault(name, machine(name, gpus * _CPU_MILLI, gpus * _MEMORY, gpus=gpus, model=model))
-    return list(found.values())
+def _machine(row: TraceRow) -> Node:
+    name, gpus = plain_name(row.text("machineId"), "machine"), row.integer("number of GPUs")
+    return machine(name, gpus * _CPU_MILLI, gpus * _MEMORY, gpus=gpus, model=row.text("single GPU mem"))

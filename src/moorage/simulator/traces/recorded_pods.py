@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, read_sou
 from moorage.simulator.pod_creation import create_missing_pods
 from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate
 from moorage.simulator.trace_builder import TraceBuilder
+from moorage.simulator.traces.streams import TraceRow, table_rows
 from moorage.simulator.unknown_fields import Validation
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -137,11 +138,14 @@ def label_value(text: str) -> str:
 
 
 def machine(
-    name: str, cpu_milli: int, memory_bytes: int, *, gpus: int = 0, shared: bool = False, model: str = "", zone: str = "",
+    name: str, cpu_milli: int, memory: int | str, *, gpus: int = 0, shared: bool = False, model: str = "", zone: str = "",
     max_pods: int = MAX_PODS,
 ) -> core.Node:  # fmt: skip
-    """Return a node. ``shared``: its GPUs are thousandths, as pods of the trace request parts of them."""
-    amounts: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes), "pods": str(max_pods)}
+    """Return a node; ``memory`` is a quantity or a number of bytes.
+
+    ``shared``: its GPUs are thousandths, as pods of the trace request parts of them.
+    """
+    amounts: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory), "pods": str(max_pods)}
     if gpus:
         amounts[GPU_MILLI if shared else WHOLE_GPU] = str(gpus * 1000 if shared else gpus)
     labels = {"kubernetes.io/hostname": name} | ({GPU_MODEL: label_value(model)} if model else {})
@@ -150,6 +154,26 @@ def machine(
         metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
         status=core.NodeStatus(capacity=amounts, allocatable=amounts),
     )
+
+
+def machines_in(path: str, columns: Sequence[str], read: Callable[[TraceRow], core.Node | None]) -> list[core.Node]:
+    """Return the nodes of a table that may have a header, of each name the first; ``read`` returns None for a row without."""
+    found: dict[str, core.Node] = {}
+    for node in map(read, table_rows(path, columns, header=None)):
+        if node is not None:
+            found.setdefault(node.name, node)
+    return list(found.values())
+
+
+def copies_in(row: TraceRow, column: str, most: int) -> int:
+    """Return how many pods a row stands for; 1 for an empty cell.
+
+    Raises  InputError for a number that is out of bounds
+    """
+    count = row.integer(column) if row.text(column) else 1
+    if not 0 <= count <= most:
+        raise row.fault(column, f"expected 0 to {most}")
+    return count
 
 
 class TaskTable:
@@ -168,16 +192,17 @@ class TaskTable:
         key = (cpu_milli, memory_bytes, gpus, gpu_milli, priority, tuple(models))
         spec = self._specs.get(key)
         if spec is None:
-            spec = self._specs[key] = _spec(*key)
+            spec = self._specs[key] = task_spec(*key)
         own = tuple([name for name, _ in labels])
         shape = self.builder.shape((id(spec), own), lambda: PodTemplate(spec, own=own))
         return self.builder.add(plain_name(name), shape, time_s, duration_s, [label_value(text) for _, text in labels])
 
 
-def _spec(
-    cpu_milli: int, memory_bytes: int, gpus: int, gpu_milli: int, priority: int | None, models: tuple[str, ...]
+def task_spec(
+    cpu_milli: int, memory: int | str, gpus: int, gpu_milli: int, priority: int | None, models: tuple[str, ...]
 ) -> core.PodSpec:  # fmt: skip
-    requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory_bytes)}
+    """Return the spec of a task that requests whole GPUs or thousandths, of one of these models if any are named."""
+    requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": str(memory)}
     devices: ResourceList = {}
     if gpus:
         devices = {WHOLE_GPU: str(gpus)}

@@ -323,9 +323,9 @@ def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_
         connect = exchange._connect
         fail = asyncio.Event()
 
-        async def late(loop):
+        async def late():
             await fail.wait()
-            return await connect(loop)
+            return await connect()
 
         monkeypatch.setattr(exchange, "_connect", late)
         request = asyncio.ensure_future(ask(exchange))

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity, load_pair
 from moorage.live.client.rest import BINDING, OTHER, Rest, Throttle, user_agent
 from moorage.testing.virtual_time import run_virtually
 
@@ -442,6 +442,67 @@ def test_requests_lists_and_watches_go_through_a_proxy():
     assert asyncio.run(main()) == [b'{"at":"/list"}\n', b'{"at":"/one"}\n', b'{"at":"/watch"}']
     assert [line.split()[0] for line in seen] == ["GET", "DELETE", "GET", "GET"]
     assert all("http://127.0.0.1" in line for line in seen)
+
+
+@asynccontextmanager
+async def tunnelling(seen, status="200 Connection established"):
+    """Serve as an HTTP proxy that opens tunnels; ``seen`` gets the heads of the requests for them."""
+
+    async def pass_on(reader, writer):
+        while part := await reader.read(1 << 16):
+            writer.write(part)
+        writer.close()
+
+    async def answer(reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        seen.append(head.splitlines())
+        writer.write(f"HTTP/1.1 {status}\r\n\r\n".encode())
+        if not status.startswith("200"):
+            writer.close()
+            return
+        behind = await asyncio.open_connection(*head.split()[1].split(":"))
+        await asyncio.gather(pass_on(reader, behind[1]), pass_on(behind[0], writer), return_exceptions=True)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield f"http://ann:a%20b@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await asyncio.sleep(0.02)
+
+
+def through_a_tunnel(seen, status="200 Connection established"):
+    """Return what a server behind TLS and a proxy answers to a request, a watch and a post."""
+
+    async def handler(request):
+        return web.Response(text=f'{{"at":"{request.path}"}}\n')
+
+    async def main():
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_pair(tls, certificates.CERTIFICATE.encode(), certificates.KEY.encode())
+        async with serving(handler, tls) as direct, tunnelling(seen, status) as proxy:
+            where = Endpoint(direct.endpoint.server, ca=certificates.CERTIFICATE.encode(), proxy=proxy)
+            async with Rest(where, qps=0) as rest:
+                found = [await rest.get("/list")]
+                async with rest.watch("/watch", {"watch": "1"}, 1) as lines:
+                    found += [line async for some in lines for line in some]
+                ended = asyncio.get_running_loop().create_future()
+                assert rest.post_soon([("/one", b"{}")], lambda which, error: ended.set_result(error))
+                return [*found, await ended]
+
+    return asyncio.run(main())
+
+
+def test_a_proxy_opens_tunnels_to_a_server_with_tls():
+    seen = []
+    assert through_a_tunnel(seen) == [b'{"at":"/list"}\n', b'{"at":"/watch"}', None]
+    assert all(head[0].startswith("CONNECT 127.0.0.1:") for head in seen)
+    assert all("Proxy-Authorization: Basic YW5uOmEgYg==" in head for head in seen)
+
+
+def test_a_proxy_that_refuses_is_named():
+    with pytest.raises(ClusterError, match=r"^GET /list: the proxy opens no tunnel: 407 Who are you"):
+        through_a_tunnel([], "407 Who are you")
 
 
 def test_a_proxy_that_cannot_be_reached_is_named_so():

@@ -2,7 +2,7 @@
 
 A general HTTP library costs several times the work of a binding itself. Here a request is one write, and httptools parses the
 responses. A connection carries one request at a time, or several that are sent together; when all are in use, requests wait in
-order. Redirects, cookies, compression and proxies are not supported.
+order. Redirects, cookies and compression are not supported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.pooled_connection import NEVER, PooledConnection, Reply, ResponseHandler
-from moorage.live.client.response_stream import ServerAddress, connecting, error_text
+from moorage.live.client.response_stream import ServerAddress, connect, connecting, error_text
 
 #: Maximum number of connections; kube-apiserver's HTTP/2 allows 250 streams on one.
 _MAX_CONNECTIONS: Final = 32
@@ -174,7 +174,7 @@ class ConnectionPool:
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         fault: OSError | ClusterError | UnicodeError | None = None
         try:
-            connection = await self._connect(loop)
+            connection = await self._connect()
         except (OSError, ClusterError, UnicodeError) as error:
             fault = error
         self._opening.discard(asyncio.current_task())
@@ -224,19 +224,11 @@ class ConnectionPool:
             self._drop(connection)
         return None
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
+    async def _connect(self) -> PooledConnection:
         """Return a new connection. The caller has added it to ``_count``; a failure subtracts it."""
-        to = self.address
         try:
             async with connecting():
-                _, connection = await loop.create_connection(
-                    lambda: PooledConnection(self._release),
-                    to.host,
-                    to.port,
-                    ssl=to.tls,
-                    server_hostname=to.server_name,
-                    happy_eyeballs_delay=to.race_s,
-                )
+                _, connection = await connect(self.address, lambda: PooledConnection(self._release))
         except BaseException:
             self._count -= 1
             raise

@@ -10,16 +10,19 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import unquote, urlsplit
 
-from moorage.errors import UNREACHABLE, ClusterError
+from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.live.client.pooled_connection import CUT_OFF, MAX_HEAD, Reply, ResponseParser
 
 #: A response without its body, and the parts of its body.
 Stream: TypeAlias = tuple[Reply, AsyncIterator[bytes]]
+_Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
 
 #: How long a connection may take, in seconds.
 CONNECT_S: Final = 10.0
@@ -31,12 +34,17 @@ _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT"
 
 
 class ServerAddress(NamedTuple):
-    """The address of a server. ``server_name``: the name in its certificate; None without TLS."""
+    """The address of a server. ``server_name``: the name in its certificate; None without TLS.
+
+    ``proxy``  the proxy to reach it through; ``login``: of a proxy, the header line with its password, "" without one
+    """
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
+    proxy: ServerAddress | None = None
+    login: str = ""
 
     @property
     def race_s(self) -> float | None:
@@ -90,6 +98,78 @@ def keep_alive(made: socket.socket) -> None:
             made.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+# -- proxies -----------------------------------------------------------------------------------------------------------
+# A proxy forwards requests of plain HTTP, whose targets are then whole URLs; for TLS it opens a tunnel.
+
+
+def proxy_address(url: str) -> ServerAddress:
+    """Return the address of a proxy.
+
+    Raises  InputError
+    """
+    where = urlsplit(url)
+    if where.scheme not in {"http", "https"} or not where.hostname:
+        raise InputError("the proxy's address must start with http:// or https://")
+    tls = ssl.create_default_context() if where.scheme == "https" else None
+    login = b64encode(f"{unquote(where.username or '')}:{unquote(where.password or '')}".encode()).decode()
+    return ServerAddress(
+        where.hostname, where.port or (443 if tls else 80), tls, where.hostname if tls else None,
+        login=f"Proxy-Authorization: Basic {login}\r\n" if where.username is not None else "",
+    )  # fmt: skip
+
+
+class _Tunnel(asyncio.Protocol):
+    """The response of a proxy that is asked for a tunnel; ``opened`` completes with it."""
+
+    def __init__(self) -> None:
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if self.opened.done() or (b"\r\n\r\n" not in self._head and len(self._head) < MAX_HEAD):
+            return
+        _, _, status = self._head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        if status.startswith("200"):
+            self.opened.set_result(None)
+        else:
+            self.opened.set_exception(ClusterError(f"the proxy opens no tunnel: {status or 'its answer is not HTTP'}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ClusterError(f"the proxy opens no tunnel: {exc or 'it disconnected'}"))
+
+
+async def connect(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple[asyncio.Transport, _Protocol]:
+    """Connect a protocol to a server, if need be through its proxy.
+
+    Raises  ClusterError if the proxy refuses; OSError
+    """
+    loop = asyncio.get_running_loop()
+    if to.proxy is None:
+        return await loop.create_connection(
+            protocol, to.host, to.port, ssl=to.tls, server_hostname=to.server_name, happy_eyeballs_delay=to.race_s
+        )
+    if to.tls is None:
+        return await connect(to.proxy, protocol)
+    transport, tunnel = await connect(to.proxy, _Tunnel)
+    try:
+        place = f"[{to.host}]:{to.port}" if ":" in to.host else f"{to.host}:{to.port}"
+        transport.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{to.proxy.login}\r\n".encode())
+        await tunnel.opened
+        made = protocol()
+        secured = await loop.start_tls(transport, made, to.tls, server_hostname=to.server_name)
+    except BaseException:
+        transport.abort()
+        raise
+    assert secured is not None, "a transport that was not closed is upgraded"
+    made.connection_made(secured)
+    return secured, made
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
 @asynccontextmanager
 async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> AsyncIterator[Stream]:
     """Send a request, and yield its response, whose parts raise TimeoutError when nothing arrives for ``idle_s``.
@@ -97,16 +177,15 @@ async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> Async
     Raises  ClusterError for what is not HTTP or ends too early; TimeoutError; OSError
     """
     async with connecting():
-        reader, writer = await asyncio.open_connection(
-            to.host, to.port, ssl=to.tls, server_hostname=to.server_name, happy_eyeballs_delay=to.race_s, limit=MAX_HEAD
-        )
+        reader = asyncio.StreamReader(MAX_HEAD)
+        transport, _ = await connect(to, lambda: asyncio.StreamReaderProtocol(reader))
     try:
-        keep_alive(writer.get_extra_info("socket"))
-        writer.write(request)
+        keep_alive(transport.get_extra_info("socket"))
+        transport.write(request)
         body = _Body(reader, idle_s)
         yield await body.head(), body.parts()
     finally:
-        writer.transport.abort()
+        transport.abort()
 
 
 class _Body:

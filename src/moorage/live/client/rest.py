@@ -13,8 +13,8 @@ import re
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final, Self
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -24,11 +24,7 @@ from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
 from moorage.live.client.exchange import ConnectionPool, RequestBatch
 from moorage.live.client.pooled_connection import Reply, UnsentError
-from moorage.live.client.response_stream import ServerAddress, Stream, error_text, open_stream
-
-if TYPE_CHECKING:
-    from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp
-
+from moorage.live.client.response_stream import ServerAddress, error_text, open_stream, proxy_address
 
 # -- throttle ----------------------------------------------------------------------------------------------------------
 # Client-side throttling: a token bucket in which binds have priority.
@@ -140,7 +136,10 @@ class Rest:
     ) -> None:
         self.endpoint = endpoint
         where = urlsplit(endpoint.server)
+        self._proxy = proxy_address(endpoint.proxy) if endpoint.proxy else None
+        #: The beginning of the targets of requests; a proxy that forwards them gets whole URLs.
         self._prefix = where.path.rstrip("/")
+        self._origin = f"http://{where.netloc}" if self._proxy is not None and where.scheme == "http" else ""
         named = [
             ("Host", where.netloc.rpartition("@")[2]),
             ("User-Agent", agent),
@@ -148,15 +147,12 @@ class Rest:
             *endpoint.headers,
         ]
         self._head = "".join(f"{name}: {_printable(name, value)}\r\n" for name, value in named)
+        self._head += self._proxy.login if self._proxy is not None and self._origin else ""
         self._on_response, self._on_throttled = on_response, on_throttled
         self._bind_s = bind_s
         self._qps, self._burst = qps, burst
-        self._named = named[1:]
         self._throttle: Throttle
         self._pools: dict[int, ConnectionPool] = {}
-        #: Sends requests to a server behind a proxy, and those with earlier certificates.
-        self._proxied: ProxiedRequests | None = None
-        self._retired: list[ProxiedRequests] = []
         self._identity: Identity | None = None
         #: When ``post_soon`` has to ask for the identity again, on the monotonic clock, and the headers that it sends.
         self._identity_until = 0.0
@@ -176,8 +172,6 @@ class Rest:
             self._renewing.cancel()
         for pool in self._pools.values():
             pool.close()
-        for one in (*self._retired, *([self._proxied] if self._proxied is not None else [])):
-            await one.close()
         await asyncio.sleep(0)  # connections close in the next turn of the loop
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -235,7 +229,7 @@ class Rest:
         Return True; or False, and send nothing, if the rate limit or the credentials would require waiting.
         """
         began = time.monotonic()
-        if self.endpoint.proxy or not self._post_head or began > self._identity_until:
+        if not self._post_head or began > self._identity_until:
             return False
         if began > self._identity_until - _IDENTITY_S / 2:
             self._renew_soon()
@@ -249,10 +243,13 @@ class Rest:
         return True
 
     def _post(self, path: str, body: bytes) -> bytes:
+        head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n"
+        return head % (self._target(path).encode(), self._post_head, len(body)) + body
+
+    def _target(self, path: str) -> str:
+        """Return the target of a request: the escaped path, behind a proxy the URL."""
         target = self._prefix + path
-        if not _PLAIN_PATH(target):
-            target = quote(target, safe=_PATH_CHARACTERS)
-        return b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (target.encode(), self._post_head, len(body), body)
+        return self._origin + (target if _PLAIN_PATH(target) else quote(target, safe=_PATH_CHARACTERS))
 
     def _posted(self, status: int, seconds: float, count: int) -> None:
         """Record responses to requests of ``post_soon``: all that the loop has read since its last turn together."""
@@ -278,7 +275,8 @@ class Rest:
         auth = await self._authorize()
         try:
             began = time.monotonic()
-            async with self._stream(path, params, auth, idle_s) as (reply, parts):
+            request = self._request("GET", path, params, None, auth)
+            async with open_stream(self._pools[OTHER].address, request, idle_s) as (reply, parts):
                 self._on_response("GET", reply.status, [time.monotonic() - began])
                 if reply.status != 200:
                     raise _reply_error("watch", path, reply._replace(body=await _bounded(parts)))
@@ -289,13 +287,6 @@ class Rest:
             raise error if error.status else _transport_error(f"watch {path}", error) from error
         except (TimeoutError, OSError) as error:
             raise _transport_error(f"watch {path}", error) from error
-
-    def _stream(
-        self, path: str, params: Mapping[str, str], auth: Mapping[str, str], idle_s: float
-    ) -> AbstractAsyncContextManager[Stream]:
-        if self._proxied is not None:
-            return self._proxied.stream(path, params, auth, idle_s)
-        return open_stream(self._pools[OTHER].address, self._request("GET", path, params, None, auth), idle_s)
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
@@ -312,18 +303,8 @@ class Rest:
             began = time.monotonic()
 
         try:
-            if self._proxied is not None:
-                checked()
-                reply = await self._proxied.request(method, path, params, body, headers, timeout_s, max_bytes)
-            else:
-                reply = await self._send_pooled(
-                    lane,
-                    self._request(method, path, params, body, headers),
-                    max_bytes,
-                    timeout_s,
-                    checked,
-                    method in _REPEATABLE,
-                )
+            request = self._request(method, path, params, body, headers)
+            reply = await self._send_pooled(lane, request, max_bytes, timeout_s, checked, method in _REPEATABLE)
             status = reply.status
             if reply.headers.get("content-encoding", "").lower() == _GZIP:
                 reply = reply._replace(body=_unpacked(reply.body, max_bytes))
@@ -351,9 +332,7 @@ class Rest:
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
     ) -> bytes:
         """Return the encoded request."""
-        target = self._prefix + path
-        if not _PLAIN_PATH(target):
-            target = quote(target, safe=_PATH_CHARACTERS)
+        target = self._target(path)
         if params:
             target = f"{target}?{urlencode(params)}"
         header_lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -372,21 +351,12 @@ class Rest:
                     pool.close()
                 address = self._address(identity)
                 self._pools = {lane: ConnectionPool(address) for lane in (BINDING, OTHER)}
-                if self.endpoint.proxy:
-                    self._start_proxied()
             if changed or identity.token != self._identity_token:
                 self._set_post_head(identity)
         except InputError as error:
             raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
         self._identity, self._identity_until = identity, time.monotonic() + _IDENTITY_S
         return {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
-
-    def _start_proxied(self) -> None:
-        from moorage.live.client.proxied_requests import ProxiedRequests  # imports aiohttp, which only proxies need
-
-        if self._proxied is not None:
-            self._retired.append(self._proxied)
-        self._proxied = ProxiedRequests(self.endpoint, self._pools[OTHER].address.tls, self._named)
 
     def _renew_soon(self) -> None:
         """Ask for the identity in the background, so that steady use of ``post_soon`` need not wait for it."""
@@ -412,7 +382,8 @@ class Rest:
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
         host = where.hostname or ""
-        return ServerAddress(host, port, tls, (self.endpoint.server_name or host) if tls is not None else None)
+        server_name = (self.endpoint.server_name or host) if tls is not None else None
+        return ServerAddress(host, port, tls, server_name, self._proxy)
 
 
 class _Posts:

@@ -212,14 +212,10 @@ class _Requests:
         known = self._known.get((id(spec), id(status)))
         if known is not None:
             return known[2]
-        found = _requests(pod)
+        found = {name: amount for name, amount in sorted(pod_requests(pod).requests.items()) if amount}
         if is_plain(pod):
             self._known[id(spec), id(status)] = spec, status, found
         return found
-
-
-def _requests(pod: Pod) -> dict[str, int]:
-    return {name: amount for name, amount in sorted(pod_requests(pod).requests.items()) if amount}
 
 
 def _pod(record: PodRecord, names: Mapping[str, str], requests: _Requests, simulation: SimulatedCluster) -> PodOutcome:

@@ -373,7 +373,7 @@ class _Expansion:
             selector = compiled(deployment.spec.selector, f"Deployment {metadata.namespace}/{metadata.name}")
             own = [*sets.of("Deployment", metadata), *sets.adopt(owner, metadata.namespace, selector)]
             if own:
-                self._scale_newest(deployment, [self._current(one) for one in own])
+                self._scale_newest(deployment, [self.replica_sets[one.key] for one in own])
             elif deployment.spec.paused and not self._known_hashes(deployment):
                 self.notes.append(f"Deployment {metadata.namespace}/{metadata.name} is paused before its first pod: none made")
             else:
@@ -382,9 +382,6 @@ class _Expansion:
         for key, one in owned.items():
             replicas = self.replica_sets[key].spec.replicas
             self.replica_sets[key] = one if replicas == one.spec.replicas else _scaled(one, replicas)
-
-    def _current(self, replica_set: ReplicaSet) -> ReplicaSet:
-        return self.replica_sets[replica_set.key]
 
     def _scale_newest(self, deployment: Deployment, own: list[ReplicaSet]) -> None:
         wanted = _count(deployment.spec.replicas)

@@ -319,7 +319,7 @@ def snapshot_document(rows: SnapshotRows, header: Header, view: View) -> dict[st
         "kind": "Snapshot",
         **msgspec.structs.asdict(header),
         "resources": resources,
-        "unit": {name: _unit(name) for name in resources},
+        "unit": {name: "milli" if name == "cpu" else "bytes" if name.startswith(_BYTES) else "count" for name in resources},
         "nodes": _node_columns(nodes, rows, resources),
         "pods": _pod_columns(pods, {row.name: at for at, row in enumerate(nodes)}),
         "causes": causes_of(rows.causes, view),
@@ -329,10 +329,6 @@ def snapshot_document(rows: SnapshotRows, header: Header, view: View) -> dict[st
 def _resources(nodes: Sequence[NodeRow]) -> list[str]:
     offered = {name for row in nodes for name in row.allocatable} | set(_FIRST)
     return [*_FIRST, *sorted(offered - set(_FIRST))]
-
-
-def _unit(name: str) -> str:
-    return "milli" if name == "cpu" else "bytes" if name.startswith(_BYTES) else "count"
 
 
 def _node_columns(nodes: Sequence[NodeRow], rows: SnapshotRows, resources: Sequence[str]) -> dict[str, Any]:

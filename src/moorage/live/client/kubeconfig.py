@@ -364,7 +364,7 @@ class _Builder:
         if not data and not path:
             return None
         try:
-            pem = read_bytes(entry.folder / path) if path else _from_base64(data)
+            pem = read_bytes(entry.folder / path) if path else base64.b64decode("".join(data.split()), validate=True)
         except InputError as error:
             self._faults.append(f"{key} {path}: {error}")
             return None
@@ -460,10 +460,6 @@ class _Builder:
         for key, values in extra.items():
             headers += [(f"Impersonate-Extra-{quote(key, safe=_IN_HEADERS)}", value) for value in values or ()]
         return tuple(headers)
-
-
-def _from_base64(text: str) -> bytes:
-    return base64.b64decode("".join(text.split()), validate=True)
 
 
 def _cluster_info(cluster: _Entry, server: str) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _table(
     source: Source, columns: Sequence[str], named: Callable[[Sequence[str], str], Sequence[str] | None]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the place and the cells of each row. ``named`` returns the names in the first line, None if it is a row."""
-    path = _where(source)
+    path = source if isinstance(source, str) else source.where
     names: Sequence[str] | None = None
     with open_bytes(source) as file:
         reader = csv.reader(_lines(file, path), strict=True)
@@ -218,10 +218,6 @@ def _table(
             raise InputError(f"{path}:{reader.line_num}: this is not CSV: {error}") from None
     if names is None:
         raise InputError(f"{path}:1: the file is empty; expected the columns {','.join(columns)}")
-
-
-def _where(source: Source) -> str:
-    return source if isinstance(source, str) else source.where
 
 
 def _lines(file: BinaryIO, path: str) -> Iterator[str]:

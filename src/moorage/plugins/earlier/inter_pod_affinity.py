@@ -2,9 +2,10 @@
 
 Up to 1.33 the namespace selector of an incoming pod's term selects the namespaces that it matches, and no others. Up to 1.27
 every pod is scored; one that no term concerns scores 0. Up to 1.26 Filter always runs, so the anti-affinity of a nominated pod
-counts even if no placed pod has any, and ``hardPodAffinityWeight`` is the only argument.
+counts even if no placed pod has any, and ``hardPodAffinityWeight`` is the only argument. In 1.21 a rejection has two reasons,
+and any event wakes the pods.
 
-Source    kube-scheduler 1.35, 1.33.3, 1.27.16 and 1.26.15, plugins/interpodaffinity/plugin.go
+Source    kube-scheduler 1.35, 1.33.3, 1.27.16, 1.26.15 and 1.21.2, plugins/interpodaffinity/plugin.go and filtering.go
 """
 
 from __future__ import annotations
@@ -13,43 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from moorage.errors import Fault
-from moorage.framework import points
 from moorage.framework.args import Int32, PluginArgs
-from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
+from moorage.framework.events import ANY_EVENT, Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Reject, Skip
-from moorage.plugins import inter_pod_affinity as today
-from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
-from moorage.plugins.affinity.affinity_scores import (
-    AffinityCounts,
-    AffinityWeights,
-    ResolvedTerm,
-    count_affinity,
-    normalize_weights,
-    sum_weights,
-    weigh_affinity,
-)
+from moorage.plugins.affinity.affinity_scores import AffinityCounts, AffinityWeights, ResolvedTerm
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods, with_namespaces, with_namespaces_found
-from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, signature_of
+from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, refusals, signature_of
 from moorage.state.affinity_terms import AffinityTerm
-from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
-
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-# InterPodAffinity of 1.21: a rejection has two reasons, and every pod is filtered and scored.
-#
-# A pod that no term concerns scores 0 everywhere. Preferred terms of placed pods always count. A namespace selector of the
-# pod's own terms selects the matching namespaces only (in the current plugin, a selector that matches no labels selects every
-# namespace); it requires the gate PodAffinityNamespaceSelector.
-#
-# Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of their terms
-# Rejects   nodes whose domains lack the pods that the affinity terms match: preemption does not help; nodes whose domains hold
-#           pods that violate anti-affinity, either way: preemption may help
-# Scores    as the current plugin
-# Source    kube-scheduler 1.21, plugins/interpodaffinity/*.go
-
-# kube-scheduler's own text, kept word for word: people search their events for it.
-REASON = "node(s) didn't match pod affinity/anti-affinity rules"
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 class InterPodAffinityArgsV121(PluginArgs, frozen=True):
@@ -58,65 +32,7 @@ class InterPodAffinityArgsV121(PluginArgs, frozen=True):
     hard_pod_affinity_weight: Int32 = 1
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        return today.InterPodAffinityArgs(hard_pod_affinity_weight=self.hard_pod_affinity_weight).faults(path, gates)
-
-
-class InterPodAffinityV121(
-    points.PreFilterPlugin[AffinityCounts],
-    points.PreFilterExtensions[AffinityCounts],
-    points.FilterPlugin[AffinityCounts],
-    points.PreScorePlugin[AffinityWeights],
-    points.ScorePlugin[AffinityWeights],
-    points.ScoreExtensions[AffinityWeights],
-    ExplainingPlugin[AffinityCounts],
-    TermsPlugin[AffinityCounts],
-    RemedyingPlugin[AffinityCounts],
-    points.Reusable,
-):
-    name = "InterPodAffinity"
-    Args = InterPodAffinityArgsV121
-    reuse = points.Reuse(signature=today.signature_of, signature_reads=())
-
-    def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
-        self._hard_weight = (args or InterPodAffinityArgsV121()).hard_pod_affinity_weight
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Hold:
-        if pod.affinity_fault:
-            return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
-        found = count_affinity(with_namespaces_found(pod, snapshot), snapshot)
-        return AffinityCounts(snapshot, (), (), False, {}, {}, {}) if found is None else found
-
-    def add_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
-        return state.shifted(other, pod, node, 1)
-
-    def remove_pod(self, state: AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo) -> AffinityCounts:
-        return state.shifted(other, pod, node, -1)
-
-    def filter(self, state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
-        for reject in today.refusals(state, nodes):
-            yield replace(reject, reason=REASON)
-            yield reject
-
-    def why(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
-        return explained(state, pod, node)
-
-    def terms(self, state: AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        return refusing_terms(state, nodes)
-
-    def remedies(self, state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-        return remedies_of_neighbours(state, pod, node)
-
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
-        return weigh_affinity(with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}
-
-    def score(self, weights: AffinityWeights, nodes: NodeView) -> IntArray:
-        return sum_weights(weights, nodes)
-
-    def normalize(self, weights: AffinityWeights, scores: IntArray) -> IntArray:
-        return normalize_weights(scores)
-
-
-# -- 1.22 and later ----------------------------------------------------------------------------------------------------
+        return InterPodAffinityArgs(hard_pod_affinity_weight=self.hard_pod_affinity_weight).faults(path, gates)
 
 
 class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
@@ -156,3 +72,17 @@ class InterPodAffinityV126(InterPodAffinityV127):
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Hold:
         found = super().pre_filter(pod, snapshot)
         return AffinityCounts(snapshot, (), (), False, {}, {}, {}) if isinstance(found, Skip) else found
+
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) didn't match pod affinity/anti-affinity rules"
+
+
+class InterPodAffinityV121(InterPodAffinityV126):
+    def filter(self, state: AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
+        for reject in refusals(state, nodes):
+            yield replace(reject, reason=REASON)
+            yield reject
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ANY_EVENT)

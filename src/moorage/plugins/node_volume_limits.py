@@ -99,7 +99,7 @@ class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolu
                 open_rows = open_rows & ~faulty
         for driver in dict.fromkeys(volume.driver for volume in volumes):
             limit = self.limits(driver, nodes)
-            added = _added([volume for volume in volumes if volume.driver == driver], attached, nodes)
+            added = attached.added([volume for volume in volumes if volume.driver == driver], nodes)
             held = attached.counts(driver)
             too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
             if too_many.any():
@@ -132,7 +132,7 @@ class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolu
         for driver in drivers:
             held = attached.counts(driver)
             on_node = 0 if held is None else int(node.take(held)[0])
-            added = int(_added([volume for volume in needed.volumes if volume.driver == driver], attached, node)[0])
+            added = int(attached.added([volume for volume in needed.volumes if volume.driver == driver], node)[0])
             found.append((driver, on_node, added, int(self.limits(driver, node)[0])))
         absent = [f"{driver}: not installed here" for driver in drivers if facts is None or not facts.has(driver)]
         return why_attached(found) or (Detail("; ".join(absent)) if absent else None)
@@ -169,16 +169,6 @@ def not_installed(
         installed = column.spread(ids, _has_driver(driver))
         yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
         rows = rows & installed
-
-
-def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView) -> IntArray:
-    """Count for each row the volumes that no pod on the node uses yet."""
-    added = nodes.zeros() + len(volumes)
-    for volume in volumes:
-        rows = attached.rows_holding(volume)
-        if rows:
-            added -= nodes.holding(rows)
-    return added
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

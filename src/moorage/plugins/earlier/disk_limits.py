@@ -17,7 +17,7 @@ from moorage.framework.explaining import Detail
 from moorage.framework.points import PreFilterPlugin
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.v1_21 import in_tree_limits as oldest
-from moorage.plugins.volumes.csi_volumes import CsiNodes
+from moorage.plugins.volumes.csi_volumes import NO_NAME, CsiNodes
 from moorage.plugins.volumes.pod_claims import claim_not_found, is_owned_by, not_owned
 from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
@@ -64,7 +64,7 @@ def _invalid_claim(pod: PodInfo, snapshot: Snapshot) -> tuple[str, bool]:
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims if pod.volumes is not None else ():
         if not use.name:
-            return oldest.NO_NAME, True
+            return NO_NAME, True
         claim = claims.get(use.key)
         if claim is None:
             return f"looking up PVC {use.key}: {claim_not_found(use.name)}", False

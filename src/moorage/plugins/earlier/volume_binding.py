@@ -7,10 +7,11 @@
 * Up to 1.29 every pod is scored; without volumes to match it scores 0.
 * Up to 1.28 PreFilter narrows the search to the nodes whose host names are in the node affinity of bound volumes, and claims
   have no VolumeAttributesClass. Up to 1.26 it narrows nothing. Up to 1.24 in-tree volumes
-  migrate while gates let them. Up to 1.22 lost claims do not reject the pod, and reasons have other texts.
+  migrate while gates let them. Up to 1.22 lost claims do not reject the pod, and reasons have other texts. In 1.21 four kinds
+  of in-tree disks migrate, Azure disks whatever their kind, and ``bindTimeoutSeconds`` is the only argument.
 
-Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8, 1.26.15, 1.24.17 and 1.22.6, plugins/volumebinding;
-          component-helpers, storage/volume
+Source    kube-scheduler 1.33.3, 1.32.5, 1.29.14, 1.28.8, 1.26.15, 1.24.17, 1.22.6 and 1.21, plugins/volumebinding;
+          component-helpers, storage/volume; 1.21, pkg/controller/volume/scheduling/scheduler_binder.go
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Final, Self
 
-import numpy as np
 from msgspec import structs
 
 from moorage.api.quantity import parse
@@ -31,98 +31,24 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PreScorePlugin, ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
-from moorage.plugins import volume_binding as today
-from moorage.plugins.earlier.shared.volumes_by_migration import closed_plugins
+from moorage.plugins.earlier.shared.volumes_by_migration import closed_plugins, translated_in_1_21
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
-from moorage.plugins.v1_21.shared.in_tree_disks import migration_under
-from moorage.plugins.volume_binding import BoundVolumes, VolumeBinding, VolumeBindingState
+from moorage.plugins.volume_binding import NO_ROOM, UNMATCHED, BoundVolumes, VolumeBinding, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
+from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, CURRENT_MIGRATION, GCE_PD, Migration
 from moorage.plugins.volumes.pod_claims import SELECTED_NODE, PodClaims, claim_not_found, is_owned_by, requested_storage
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-# VolumeBinding of 1.21: other texts than the current plugin, and a score that prefers fuller storage.
-#
-# The text does not name the claim whose volume is missing. The capacity of drivers counts only with the gate
-# CSIStorageCapacity, and volumes migrate to CSI drivers only where the gates say so. With the gate VolumeCapacityPriority,
-# nodes score by the existing volumes that would be bound there (not those to be provisioned): the fuller these would be, the
-# higher.
-#
-# Reads     as the current plugin
-# Rejects   as the current plugin: nodes, or the pod; preemption never helps
-# Scores    0-100 by how full the matching volumes would be, the mean over storage classes; 0 for pods without claims, and for
-#           all pods while the gate is off
-# Source    kube-scheduler 1.21, plugins/volumebinding; pkg/controller/volume/scheduling/scheduler_binder.go
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNREACHABLE: Final = "node(s) had volume node affinity conflict"
 LOST: Final = "pvc(s) bound to non-existent pv(s)"
-
-#: The score by percentage of use: a straight line.
-_AS_FULL: Final = np.arange(101)
-
-
-class VolumeBindingArgsV121(PluginArgs, frozen=True):
-    """The bind timeout."""
-
-    bind_timeout_seconds: int = 600
-
-    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        if self.bind_timeout_seconds >= 0:
-            return []
-        text = "invalid BindTimeoutSeconds, should not be a negative value"
-        return [Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds)]
-
-
-class VolumeBindingV121(BoundVolumes, ScorePlugin[VolumeBindingState | PodInfo]):
-    Args = VolumeBindingArgsV121
-    reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)
-
-    def __init__(self, args: VolumeBindingArgsV121 | None = None) -> None:
-        super().__init__((args or VolumeBindingArgsV121()).bind_timeout_seconds)
-        self._configure(FeatureGates(release="1.21"))
-
-    def attach(self, handle: Handle) -> None:
-        self._configure(handle.gates)
-
-    def _configure(self, gates: FeatureGates) -> None:
-        self._migration = migration_under(gates)
-        self._counted = gates["CSIStorageCapacity"]
-        self._scores = gates["VolumeCapacityPriority"]
-
-    def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
-        return unusable(pod, snapshot)
-
-    def score(self, state: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
-        if not self._scores or isinstance(state, PodInfo):
-            return nodes.zeros()
-        found = replace(find(state.wanted, nodes), groups=[])
-        return capacity_scores(found, _AS_FULL, len(nodes))
-
-
-def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
-    """Return the reason if a claim of the pod is missing, terminating or owned by another pod; otherwise None."""
-    claims = snapshot.objects(PersistentVolumeClaim)
-    for use in pod.volumes.claims if pod.volumes is not None else ():
-        claim = claims.get(use.key)
-        if claim is None:
-            return claim_not_found(use.name)
-        if claim.metadata.deletion_timestamp is not None:
-            return f"persistentvolumeclaim {quoted(use.name)} is being deleted"
-        if use.ephemeral and not is_owned_by(claim, pod):
-            return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
-    return None
-
-
-# -- 1.22 and later ----------------------------------------------------------------------------------------------------
-
-# kube-scheduler's own text, kept word for word: people search their events for it.
 UNSUPPORTED: Final = (
     "unsupported volumeAttributesClassName is set on claim {} when the feature-gate VolumeAttributesClass is disabled"
 )
 _HOST_NAME: Final = "kubernetes.io/hostname"
+#: The in-tree plugins that nodes may migrate in 1.21.
+_DISKS_OF_1_21: Final = frozenset([AWS_EBS, AZURE_DISK, CINDER, GCE_PD])
 _FULLER_IS_BETTER: Final = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
 
 
@@ -144,20 +70,28 @@ class VolumeBindingV133(BoundVolumesV133, VolumeBinding):
     reuse = BoundVolumes.reuse
 
 
-class VolumeBindingArgsV132(PluginArgs, frozen=True):
-    """``shape`` requires the feature gate VolumeCapacityPriority."""
+class VolumeBindingArgsV121(PluginArgs, frozen=True):
+    """The bind timeout."""
 
     bind_timeout_seconds: int = 600
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        if self.bind_timeout_seconds >= 0:
+            return []
+        text = "invalid BindTimeoutSeconds, should not be a negative value"
+        return [Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds)]
+
+
+class VolumeBindingArgsV132(VolumeBindingArgsV121, frozen=True):
+    """``shape`` requires the feature gate VolumeCapacityPriority."""
+
     shape: tuple[UtilizationPoint, ...] | None = None
 
     def completed(self, gates: FeatureGates) -> Self:
         return structs.replace(self, shape=_FULLER_IS_BETTER) if gates["VolumeCapacityPriority"] and not self.shape else self
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        faults = []
-        if self.bind_timeout_seconds < 0:
-            text = "invalid BindTimeoutSeconds, should not be a negative value"
-            faults.append(Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds))
+        faults = super().faults(path, gates)
         if gates["VolumeCapacityPriority"]:
             faults += shape_faults(self.shape or (), f"{path}.shape", gates.emulated)
         elif self.shape is not None:
@@ -234,10 +168,30 @@ class VolumeBindingV123(VolumeBindingV124):
 
 
 class VolumeBindingV122(VolumeBindingV123):
-    reasons = VolumeBindingV121.reasons
+    reasons = (UNREACHABLE, UNMATCHED, NO_ROOM, LOST)
 
     def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
-        return unusable(pod, snapshot)
+        claims = snapshot.objects(PersistentVolumeClaim)
+        for use in pod.volumes.claims if pod.volumes is not None else ():
+            claim = claims.get(use.key)
+            if claim is None:
+                return claim_not_found(use.name)
+            if claim.metadata.deletion_timestamp is not None:
+                return f"persistentvolumeclaim {quoted(use.name)} is being deleted"
+            if use.ephemeral and not is_owned_by(claim, pod):
+                return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
+        return None
+
+
+class VolumeBindingV121(VolumeBindingV122):
+    Args = VolumeBindingArgsV121  # type: ignore[assignment]  # without an argument that came later
+
+    def __init__(self, args: VolumeBindingArgsV121 | None = None) -> None:
+        super().__init__(VolumeBindingArgsV132(bind_timeout_seconds=(args or VolumeBindingArgsV121()).bind_timeout_seconds))
+
+    def attach(self, handle: Handle) -> None:
+        super().attach(handle)
+        self._migration = Migration(_DISKS_OF_1_21 - closed_plugins(handle.gates), translated_in_1_21)
 
 
 def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | None:

@@ -23,15 +23,15 @@ from moorage.framework.points import Attachable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
+from moorage.plugins.volumes.csi_volumes import NO_NAME
 from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
 from moorage.state.view import NodeView, PodInfo
 
-__all__ = ["NO_NAME", "AzureDiskLimits", "CinderLimits", "DiskLimits", "EBSLimits", "GCEPDLimits"]
+__all__ = ["AzureDiskLimits", "CinderLimits", "DiskLimits", "EBSLimits", "GCEPDLimits"]
 
-# kube-scheduler's own texts, kept word for word: people search their events for them.
+# kube-scheduler's own text, kept word for word: people search their events for it.
 TOO_MANY: Final = "node(s) exceed max volume count"
-NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
 class DiskLimits(RefusingPlugin[PodInfo], Attachable):

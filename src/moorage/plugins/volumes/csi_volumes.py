@@ -19,7 +19,10 @@ from moorage.plugins.volumes import csi_migration
 from moorage.plugins.volumes.pod_claims import claim_not_found, class_of_claim, is_owned_by, not_owned
 from moorage.state.columns import Column, IntArray
 from moorage.state.labels import InternedColumn
-from moorage.state.view import PodInfo, Snapshot
+from moorage.state.view import NodeView, PodInfo, Snapshot
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 
 class CsiVolume(NamedTuple):
@@ -42,22 +45,40 @@ class PodCsiVolumes(NamedTuple):
     fault: str = ""
 
 
+class CountedVolumes(NamedTuple):
+    """Which volumes of a pod count in a release, and how those of in-tree plugins are translated.
+
+    ``inline``     volumes without a claim count
+    ``ephemeral``  claims of ephemeral volumes count
+    """
+
+    inline: bool = True
+    ephemeral: bool = True
+    translate: Callable[[PersistentVolume], csi_migration.MigratedVolume | None] = csi_migration.translated
+
+
 def needed_volumes(
-    pod: PodInfo, snapshot: Snapshot, *, migrated: Collection[str], placed: bool = False, inline: bool = True
+    pod: PodInfo,
+    snapshot: Snapshot,
+    *,
+    migrated: Collection[str],
+    placed: bool = False,
+    counted: CountedVolumes = CountedVolumes(),  # noqa: B008 (it is frozen)
 ) -> PodCsiVolumes:
     """Return the volumes that ``pod`` would use on a node.
 
     ``migrated``  the in-tree plugins whose volumes CSI drivers serve on the node
-    ``placed``    the pod is on a node already: missing claims are skipped
-    ``inline``    volumes without a claim count too
+    ``placed``    missing claims are skipped, as for a pod that is on a node already
     """
     found: dict[CsiVolume, None] = {}
     if pod.volumes is None:
         return PodCsiVolumes()
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims:
+        if use.ephemeral and not counted.ephemeral:
+            continue
         if not use.name:
-            return PodCsiVolumes(fault="PersistentVolumeClaim had no name")
+            return PodCsiVolumes(fault=NO_NAME)
         claim = claims.get(use.key)
         if claim is None:
             if placed:
@@ -65,11 +86,11 @@ def needed_volumes(
             return PodCsiVolumes(missing=f"looking up PVC {use.key}: {claim_not_found(use.name)}")
         if use.ephemeral and not is_owned_by(claim, pod):
             return PodCsiVolumes(fault=not_owned(claim, pod))
-        volume = volume_of_claim(claim, snapshot, migrated)
+        volume = _volume_of_claim(claim, snapshot, migrated, counted)
         if volume is not None:
             found[volume] = None
     try:
-        found |= dict.fromkeys(_inline(pod, migrated) if inline else ())
+        found |= dict.fromkeys(_inline(pod, migrated) if counted.inline else ())
     except csi_migration.MigrationError as error:
         return PodCsiVolumes(fault=str(error))
     return PodCsiVolumes(tuple(found))
@@ -87,15 +108,10 @@ def _inline(pod: PodInfo, migrated: Collection[str]) -> Iterator[CsiVolume]:
             yield CsiVolume(known.driver, known.handle)
 
 
-def volume_of_claim(
-    claim: PersistentVolumeClaim, snapshot: Snapshot, migrated: Collection[str],
-    translate: Callable[[PersistentVolume], csi_migration.MigratedVolume | None] = csi_migration.translated,
-) -> CsiVolume | None:  # fmt: skip
-    """Return the volume of a claim as its driver sees it; None if it does not count.
-
-    ``migrated``   the in-tree plugins that have migrated
-    ``translate``  how their volumes are translated
-    """
+def _volume_of_claim(
+    claim: PersistentVolumeClaim, snapshot: Snapshot, migrated: Collection[str], counted: CountedVolumes
+) -> CsiVolume | None:
+    """Return the volume of a claim as its driver sees it; None if it does not count."""
     volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
         return _volume_to_be_made(claim, snapshot, migrated)
@@ -105,7 +121,7 @@ def volume_of_claim(
     if csi_migration.in_tree_plugin(volume.spec) not in migrated:
         return None
     try:
-        known = translate(volume)
+        known = counted.translate(volume)
     except csi_migration.MigrationError:
         return None
     return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
@@ -244,8 +260,7 @@ class AttachedVolumes:
     An index: get it from ``Snapshot.index``.
     """
 
-    #: Volumes without a claim count too.
-    counts_inline = True
+    counted = CountedVolumes()
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -279,6 +294,15 @@ class AttachedVolumes:
     def rows_holding(self, volume: CsiVolume) -> Collection[int]:
         """Return the rows whose pods use the volume. Attachments that no pod needs do not count here."""
         return self._holders.get(volume, ())
+
+    def added(self, volumes: Collection[CsiVolume], nodes: NodeView) -> IntArray:
+        """Count for each row of a view the volumes that no pod on the node uses yet."""
+        added = nodes.zeros() + len(volumes)
+        for volume in volumes:
+            rows = self.rows_holding(volume)
+            if rows:
+                added -= nodes.holding(rows)
+        return added
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
@@ -384,7 +408,7 @@ class AttachedVolumes:
         of_pods: dict[CsiVolume, None] = {}
         migrated = self._migrated_on(row)
         for pod in self._pods_on(row):
-            needed = needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, inline=self.counts_inline)
+            needed = needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, counted=self.counted)
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)

@@ -1,22 +1,32 @@
 """Volumes on nodes up to 1.35: some in-tree plugins migrate only on nodes whose CSINode declares it.
 
-Source  kube-scheduler 1.35, 1.27 and 1.24, plugins/nodevolumelimits/utils.go, isCSIMigrationOn
+Source  kube-scheduler 1.35, 1.27, 1.24 and 1.21, plugins/nodevolumelimits/utils.go, isCSIMigrationOn
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from moorage.api.storage import CSINode
+from moorage.api.storage import CSINode, PersistentVolume
 from moorage.framework.feature_gates import FeatureGates
-from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX, in_tree_plugins
-from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiVolume
+from moorage.plugins.volumes.csi_migration import (
+    AWS_EBS,
+    AZURE_DISK,
+    CINDER,
+    GCE_PD,
+    PORTWORX,
+    MigratedVolume,
+    driver_of,
+    in_tree_plugins,
+    translated,
+)
+from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CountedVolumes, CsiFacts, CsiVolume
 from moorage.state.cluster import Snapshot
 
 _NONE: Final[frozenset[str]] = frozenset()
-#: In-tree plugin → the gate of 1.23 and 1.24 that opens its migration.
+#: In-tree plugin → the gate up to 1.24 that opens its migration.
 _GATES: Final[Mapping[str, str]] = {
     AWS_EBS: "CSIMigrationAWS",
     AZURE_DISK: "CSIMigrationAzureDisk",
@@ -42,34 +52,48 @@ class InTreeMigration(NamedTuple):
             return _NONE
         return in_tree_plugins() - self.closed - (self.declared - facts.migrated)
 
-    def possible(self) -> list[frozenset[str]]:
-        """Return all answers of ``on``."""
-        all_but_closed, declared = in_tree_plugins() - self.closed, sorted(self.declared - self.closed)
-        missing = (frozenset(some) for count in range(len(declared) + 1) for some in combinations(declared, count))
-        return [*(all_but_closed - some for some in missing), _NONE]
-
 
 def closed_plugins(gates: FeatureGates) -> frozenset[str]:
     """Return the in-tree plugins that do not migrate because a gate of 1.24 or before is closed."""
     if not gates["CSIMigration"]:
         return in_tree_plugins()
-    return frozenset(plugin for plugin, gate in _GATES.items() if not gates[gate])
+    return frozenset(plugin for plugin, gate in _GATES.items() if not (gate in gates.names and gates[gate]))
+
+
+def translated_in_1_21(volume: PersistentVolume) -> MigratedVolume | None:
+    """Return an in-tree volume as its driver sees it in 1.21: Azure disks migrate whatever their kind.
+
+    Source  csi-translation-lib 0.21, plugins/azure_disk.go
+    """
+    disk, driver = volume.spec.azure_disk, driver_of(AZURE_DISK)
+    if disk is None or driver is None:
+        return translated(volume)
+    affinity = None if volume.spec.node_affinity is None else volume.spec.node_affinity.required
+    return MigratedVolume(driver, str(disk.get("diskURI") or ""), affinity)
+
+
+@dataclass(frozen=True, slots=True)
+class ByMigration:
+    """How volumes on nodes are counted, as an index: equal values share one.
+
+    ``counts_attachments``  VolumeAttachments that no pod needs count too
+    """
+
+    migration: InTreeMigration
+    counts_attachments: bool
+    counted: CountedVolumes
+
+    def __call__(self, snapshot: Snapshot) -> AttachedVolumes:
+        return VolumesByMigration(snapshot, self)
 
 
 class VolumesByMigration(AttachedVolumes):
-    """Counts the volumes of each row by the plugins that it migrates.
+    """Counts the volumes of each row by the plugins that it migrates."""
 
-    ``counts_attachments``  VolumeAttachments that no pod needs count too
-    ``counts_inline``       volumes without a claim count too
-    """
-
-    def __init__(
-        self, snapshot: Snapshot, migration: InTreeMigration, *, counts_attachments: bool, counts_inline: bool
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, rules: ByMigration) -> None:
         super().__init__(snapshot)
-        self.counts_inline = counts_inline
-        self._migration = migration
-        self._counts_attachments = counts_attachments
+        self.counted = rules.counted
+        self._rules = rules
         self._nodes_position = 0
 
     def _note_changes(self) -> bool:
@@ -83,7 +107,7 @@ class VolumesByMigration(AttachedVolumes):
 
     def _migrated_on(self, row: int) -> frozenset[str]:
         node = self._snapshot.objects(CSINode).get(self._table.nodes[row].name)
-        return self._migration.on(None if node is None else CsiFacts.of(node))
+        return self._rules.migration.on(None if node is None else CsiFacts.of(node))
 
     def _attached_to(self, node: str) -> Iterable[CsiVolume]:
-        return super()._attached_to(node) if self._counts_attachments else ()
+        return super()._attached_to(node) if self._rules.counts_attachments else ()

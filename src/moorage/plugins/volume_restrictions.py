@@ -86,17 +86,13 @@ class VolumeRestrictions(
         return why_held(pod, clashing_pods(pod, node), wanted.claims if wanted.uses > 0 else (), node)
 
     def remedies(self, wanted: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-        return disk_remedies(pod, node, wanted.claims if isinstance(wanted, RestrictedVolumes) else frozenset())
+        alone = wanted.claims if isinstance(wanted, RestrictedVolumes) else frozenset()
+        return remedies_of_holders(pod, node, clashing_pods(pod, node), alone)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE), frees)
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD))
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), names_claim)
-
-
-def disk_remedies(pod: PodInfo, node: NodeView, alone: frozenset[str] = frozenset()) -> Iterator[Remedies]:
-    """Offer to evict the pods on a node that use the pod's disks, and the pods on any node that use its claims ``alone``."""
-    return remedies_of_holders(pod, node, clashing_pods(pod, node), alone)
 
 
 def clashing_pods(pod: PodInfo, node: NodeView) -> Iterator[PodInfo]:

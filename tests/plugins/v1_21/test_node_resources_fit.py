@@ -122,8 +122,8 @@ def test_agrees_with_a_reference_implementation(asked, nodes):
 
 def test_events_that_wake():
     pod = wanting({"cpu": 1})
-    assert wakes(plugin(), pod, Resource.POD, Action.DELETE, pod)
-    assert wakes(plugin(), pod, Resource.NODE, Action.ADD, None, a_node())
+    assert wakes(plugin(), pod, Resource.POD, Action.DELETE, wanting({"cpu": 1}, "gone", nodeName="n"))
+    assert wakes(plugin(), pod, Resource.NODE, Action.ADD, None, a_node(allocatable={"cpu": 1, "pods": 1}))
     assert not wakes(plugin(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node(), a_node())
 
 

@@ -4,10 +4,12 @@ Up to 1.28 victims are listed in the order in which the search tried them, and t
 victim beyond its disruption budget can hide a more important one behind it. Up to 1.26 a pod that preempted waits for every
 terminating pod of lower priority on its nominated node, whatever deletes it.
 Up to 1.23 reasons are missing or name the node. Up to 1.22 errors are reasons, too, and an earlier nomination stays, unless no
-node was worth a search.
+node was worth a search. In 1.21 no reason is given, and a node on which the pod fits with all pods in place is nominated at
+once, without victims.
 
 Source    kube-scheduler 1.34.7 and 1.28.8, framework/preemption/preemption.go, prepareCandidate; 1.26.15,
-          defaultpreemption/default_preemption.go; 1.23.5, both; 1.22.6, the latter
+          defaultpreemption/default_preemption.go; 1.23.5, both; 1.22.6 and 1.21, the latter; 1.21, scheduler.go,
+          recordSchedulingFailure
 """
 
 from __future__ import annotations
@@ -22,37 +24,8 @@ from moorage.core.preemption.reprieve import NO_VICTIMS, Victims
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.post_filter import Consult
 from moorage.framework.verdicts import Code
-from moorage.plugins import default_preemption as today
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.state.view import PodInfo, Snapshot
-
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-# DefaultPreemption of 1.21: the same search, but another choice of node, and no message where preemption does not help.
-#
-# Victims are listed in the order in which the search tried them: first those protected by a disruption budget, then the others,
-# each sorted by importance. The choice of node compares the first victims, so a victim beyond its budget can hide a more
-# important one behind it. A node on which the pod fits with all pods in place is nominated at once, without victims.
-#
-# Reads     as the current plugin; terminating pods on the nominated node count, whatever deletes them
-# Finds     a node to nominate the pod to, and the victims there. Otherwise an earlier nomination stays, unless no node was
-#           worth a search
-# Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; scheduler.go, recordSchedulingFailure
-
-
-class DefaultPreemptionV121(today.DefaultPreemption):
-    reuse = today.DefaultPreemption.reuse
-
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
-        if pod.spec.preemption_policy == "Never" or _victims_are_terminating(pod, attempt):
-            return PostFilterResult(Code.UNSCHEDULABLE)
-        if not len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)):
-            return PostFilterResult(Code.UNSCHEDULABLE, nominated="")
-        search = self.search(attempt)
-        if search.fitting:
-            return self.nominate(pod, attempt, Candidate(search.fitting[0], Victims(())))
-        if not search.candidates:
-            return PostFilterResult(Code.UNSCHEDULABLE)
-        return self.nominate_best(pod, attempt, [in_search_order(candidate) for candidate in search.candidates])
 
 
 def in_search_order(candidate: Candidate) -> Candidate:
@@ -61,20 +34,6 @@ def in_search_order(candidate: Candidate) -> Candidate:
     uids = {pod.uid for pod in exceeding}
     others = (pod for pod in candidate.victims.pods if pod.uid not in uids)
     return candidate._replace(victims=Victims((*exceeding, *others), exceeding))
-
-
-def _victims_are_terminating(pod: PodInfo, attempt: Attempt) -> bool:
-    """Return whether pods of lower priority are terminating on the nominated node, and waiting for them may help."""
-    row = attempt.snapshot.table.row_of.get(pod.status.nominated_node_name)
-    if row is None:
-        return False
-    status = attempt.verdicts.status(row)
-    if status is not None and status.code is Code.UNRESOLVABLE:
-        return False
-    return any(other.terminating and other.priority < pod.priority for other in attempt.snapshot.table.pods[row].values())
-
-
-# -- 1.22 and later ----------------------------------------------------------------------------------------------------
 
 
 class DefaultPreemptionV1347(DefaultPreemption):
@@ -99,12 +58,26 @@ class DefaultPreemptionV126(DefaultPreemptionV128):
         return other.terminating
 
 
+class DefaultPreemptionV121(DefaultPreemptionV126):
+    """The plugin of 1.21."""
+
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
+        if self.ineligible(pod, attempt):
+            return _NOTHING
+        if not len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)):
+            return PostFilterResult(Code.UNSCHEDULABLE, nominated="")
+        search = self.search(attempt)
+        if search.fitting:
+            return self.nominate(pod, attempt, Candidate(search.fitting[0], Victims(())))
+        return self.nominate_best(pod, attempt, search.candidates) if search.candidates else _NOTHING
+
+
 class DefaultPreemptionV123(DefaultPreemptionV126):
     """The plugin up to 1.23."""
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         if self.ineligible(pod, attempt):
-            return PostFilterResult(Code.UNSCHEDULABLE)
+            return _NOTHING
         search = self.search(attempt)
         if search.candidates:
             return self.nominate_best(pod, attempt, search.candidates)

@@ -1,9 +1,9 @@
 """NodeAffinity up to 1.29: every pod is scored; without preferred terms it scores 0 everywhere.
 
 Up to 1.26 one required term that names no node, by contradicting itself, rejects the pod; other terms do not matter.
-Up to 1.23 PreFilter narrows nothing and rejects no pod.
+Up to 1.23 PreFilter narrows nothing and rejects no pod, and in 1.21 skips none.
 
-Source    kube-scheduler 1.29.14, 1.26.15 and 1.23.5, plugins/nodeaffinity/node_affinity.go
+Source    kube-scheduler 1.29.14, 1.26.15, 1.23.5 and 1.21, plugins/nodeaffinity/node_affinity.go
 """
 
 from __future__ import annotations
@@ -11,33 +11,8 @@ from __future__ import annotations
 from moorage.api.core import NodeSelector
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
-from moorage.plugins import node_affinity as today
 from moorage.plugins.node_affinity import REASON_CONFLICT, NodeAffinity, PreferredTerm, nodes_named, signature
 from moorage.state.view import NodeView, PodInfo, Snapshot
-
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-# NodeAffinity of 1.21: every node is filtered, and every pod is scored.
-#
-# The current plugin narrows the search for a pod whose affinity names nodes, and rejects a pod whose terms contradict each
-# other at PreFilter; in 1.21 Filter rejects each node. A pod without preferred terms scores 0 everywhere.
-#
-# Reads     nodeSelector, nodeAffinity; labels and names of nodes
-# Rejects   nodes that do not match; preemption does not help
-# Scores    the summed weights of the preferred terms that match, scaled so that the best node gets 100
-# Source    kube-scheduler 1.21, plugins/nodeaffinity/node_affinity.go
-
-
-class NodeAffinityV121(today.NodeAffinity):
-    reuse = Reuse(Scope.NODE, today.signature, signature_reads=())
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:
-        return pod
-
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...]:
-        return today.preferred_terms(pod)
-
-
-# -- 1.22 and later ----------------------------------------------------------------------------------------------------
 
 
 class NodeAffinityV129(NodeAffinity):
@@ -61,6 +36,15 @@ class NodeAffinityV123(NodeAffinityV126):
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:
         return SKIP if super().pre_filter(pod, snapshot) is SKIP else pod
+
+
+class NodeAffinityV121(NodeAffinityV123):
+    """The plugin of 1.21, whose Filter runs for every pod."""
+
+    reuse = NodeAffinityV123.reuse
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:
+        return pod
 
 
 def _contradicts_itself(pod: PodInfo) -> bool:

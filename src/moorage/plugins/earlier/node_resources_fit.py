@@ -11,10 +11,10 @@ ephemeral storage is overcommitted, even if it requests none of that. Up to 1.26
 cores, as if they were millicores, and of equal names in a strategy's resources the last one counts.
 Up to 1.25 a request of zero of an extended resource does not fit where that is overcommitted. Up
 to 1.24 faults of a scoring strategy are reported beside ``scoringStrategy``. Up to 1.23 the overhead of the pod that is scored
-does not count.
+does not count. In 1.21 it does not score, other plugins do, and resources to ignore are the only arguments.
 
 Source    kube-scheduler 1.34.7, 1.33.3, 1.29.14 and 1.27.16, noderesources/fit.go; 1.26.15, resource_allocation.go;
-          1.25.16 and 1.23.5, fit.go; 1.31.8, framework/types.go, calculateResource
+          1.25.16, 1.23.5 and 1.21, fit.go; 1.31.8, framework/types.go, calculateResource
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from moorage.api.names import is_extended_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.changes import Detail, Remedies
-from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.changes import Detail
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import PreFilterPlugin, Reuse, Scope, Signature
+from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.devices.extended_resource_claims import unlisted
@@ -45,15 +46,12 @@ from moorage.plugins.earlier.shared.sidecar_usage import (
 from moorage.plugins.node_resources_fit import (
     ALWAYS_COMPARED,
     INSUFFICIENT,
-    TOO_MANY_PODS,
-    ExplainedShortages,
     NodeResourcesFit,
     NodeResourcesFitArgs,
     RequestedResource,
     ignored_faults,
 )
 from moorage.plugins.resources.device_backed_scores import ScoredDemands, device_class_for, without_devices
-from moorage.plugins.resources.fit_reasons import remedies_of_full_node, remedies_of_shortage
 from moorage.plugins.resources.scoring_strategies import (
     LEAST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
@@ -61,81 +59,8 @@ from moorage.plugins.resources.scoring_strategies import (
     shape_faults,
     sub_path,
 )
-from moorage.plugins.v1_21.shared.requested_shares import fit_requests
+from moorage.state.pod_requests import PodRequests
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
-
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-# NodeResourcesFit of 1.21: reject nodes with too few free resources for the pod.
-#
-# A pod that requests anything is checked against CPU, memory and local storage, and against every other resource it names, even
-# in the amount zero: a node that is overcommitted rejects it. The plugin does not check whether the empty node could hold the
-# pod, so preemption considers every node. Other plugins do the scoring.
-#
-# Reads     requests of containers and init containers, and overhead; the nodes' allocatable and requested resources
-# Rejects   nodes with too little left of a resource, or with the maximum number of pods
-# Wakes on  a node added or with changed allocatable; a pod deleted
-# Source    kube-scheduler 1.21, plugins/noderesources/fit.go
-
-
-class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
-    """Which extended resources to ignore, by name or by group (the part before the slash)."""
-
-    ignored_resources: tuple[str, ...] = ()
-    ignored_resource_groups: tuple[str, ...] = ()
-
-    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        return ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
-
-
-def _signature(pod: PodInfo) -> Signature:
-    return {"requests, added up as in 1.21": tuple(sorted(fit_requests(pod).items()))}
-
-
-class NodeResourcesFitV121(ExplainedShortages, PreFilterPlugin[tuple[RequestedResource, ...]]):
-    name = "NodeResourcesFit"
-    Args = NodeResourcesFitArgsV121
-    reuse = Reuse(Scope.USAGE, _signature, signature_reads=())
-
-    def __init__(self, args: NodeResourcesFitArgsV121 | None = None) -> None:
-        args = args or NodeResourcesFitArgsV121()
-        self._ignored = frozenset(args.ignored_resources)
-        self._ignored_groups = frozenset(args.ignored_resource_groups)
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[RequestedResource, ...]:
-        requested = fit_requests(pod)
-        others = sorted(name for name in requested if name not in ALWAYS_COMPARED)
-        if not others and not any(requested.values()):
-            return ()
-        wants = [RequestedResource(name, requested.get(name, 0)) for name in ALWAYS_COMPARED]
-        return (*wants, *(RequestedResource(name, requested[name]) for name in others if not self._is_ignored(name)))
-
-    def _is_ignored(self, resource: str) -> bool:
-        group = resource.partition("/")[0]
-        return is_extended_resource_name(resource) and (resource in self._ignored or group in self._ignored_groups)
-
-    def filter(self, wants: tuple[RequestedResource, ...], nodes: NodeView) -> Iterator[Reject]:
-        full = nodes.pod_count >= nodes.allowed_pods
-        if full.any():
-            yield Reject(full, TOO_MANY_PODS)
-        for resource, count, _ in wants:
-            lacking = nodes.allocatable(resource) - nodes.requested(resource) < count
-            if lacking.any():
-                yield Reject(lacking, INSUFFICIENT.format(resource))
-
-    def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
-        one, asked = node.first, fit_requests(pod)
-        if one.pod_count >= one.allowed_pods:
-            yield from remedies_of_full_node(node)
-        for resource, count, _ in wants:
-            if one.allocatable(resource) - one.requested(resource) < count:
-                yield from remedies_of_shortage(resource, count, asked.get(resource, 0), pod, node)
-
-    def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
-        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE))
-
-
-# -- 1.22 and later ----------------------------------------------------------------------------------------------------
 
 # kube-scheduler's own text.
 SIDECARS_ARE_OFF: Final = "Pod has a restartable init container and the SidecarContainers feature is disabled"
@@ -314,3 +239,35 @@ class NodeResourcesFitV123(NodeResourcesFitV124):
         return without_overhead(without_devices(super().pre_score(pod, snapshot, feasible)), pod)
 
     pre_score_disabled = pre_score
+
+
+class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
+    """Which extended resources to ignore, by name or by group (the part before the slash)."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        return ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
+
+
+class NodeResourcesFitV121(NodeResourcesFitV123):
+    """The plugin of 1.21."""
+
+    Args = NodeResourcesFitArgsV121  # type: ignore[assignment]  # without an argument that came later
+
+    def __init__(self, args: NodeResourcesFitArgsV121 | None = None) -> None:
+        args = args or NodeResourcesFitArgsV121()
+        super().__init__(
+            NodeResourcesFitArgsV124(
+                ignored_resources=args.ignored_resources, ignored_resource_groups=args.ignored_resource_groups
+            )
+        )
+        self._open(FeatureGates(release="1.21"))
+
+    def _needs(self, pod: PodInfo) -> PodRequests:
+        """Return the requests; if only init containers name a resource, and request none of it, it does not count."""
+        needs = super()._needs(pod)
+        named = {*pod.spec.overhead, *(name for one in pod.spec.containers for name in one.resources.requests)}
+        asked = {name: count for name, count in needs.requests.items() if count or name in named}
+        return needs if len(asked) == len(needs.requests) else structs.replace(needs, requests=asked)

@@ -4,7 +4,7 @@ Up to 1.23 its words differ.
 
 Reads     the pod's tolerations; nodes' taints
 Rejects   nodes with a NoSchedule or NoExecute taint that no toleration matches; preemption does not help
-Source    kube-scheduler 1.34.1 and 1.23.5, plugins/tainttoleration/taint_toleration.go
+Source    kube-scheduler 1.34.1, 1.23.5 and 1.21, plugins/tainttoleration/taint_toleration.go
 """
 
 from __future__ import annotations
@@ -17,30 +17,20 @@ import numpy as np
 from moorage.api.core import Taint
 from moorage.api.node_selectors import find_untolerated
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins import taint_toleration as today
+from moorage.plugins.taint_toleration import TaintToleration
 from moorage.state.node_matching import DO_NOT_SCHEDULE
 from moorage.state.view import NodeInfo, NodeView, PodInfo
 
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-# TaintToleration of 1.21: as the current plugin, but a rejection names the taint.
-#
-# Reads     the pod's tolerations; nodes' taints
-# Rejects   nodes with a NoSchedule or NoExecute taint that no toleration matches, naming the first; preemption does not help
-# Scores    nodes higher the fewer untolerated PreferNoSchedule taints they have: the most gives 0, none gives 100
-# Source    kube-scheduler 1.21, plugins/tainttoleration/taint_toleration.go
-
-# kube-scheduler's own text, kept word for word: people search their events for it.
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+REASON = "node(s) had untolerated taint {{{}: {}}}"
 REASON_OF_1_23 = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
 
 
-class FirstTaintNamed(today.TaintToleration):
-    """TaintToleration of the releases that name the first taint of a node that the pod does not tolerate.
+class TaintTolerationV1341(TaintToleration):
+    """``reason`` has places for the key and the value of the taint."""
 
-    ``reason`` has places for the key and the value of the taint.
-    """
-
-    reuse = today.TaintToleration.reuse
-    reason: ClassVar[str]
+    reuse = TaintToleration.reuse
+    reason: ClassVar[str] = REASON
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         reasons: list[str] = []
@@ -64,21 +54,11 @@ class FirstTaintNamed(today.TaintToleration):
         return None if taint is None else Hold.because(self.reason.format(taint.key, taint.value), unresolvable=True)
 
 
-class TaintTolerationV121(FirstTaintNamed):
-    reason = REASON_OF_1_23
-
-
-# -- 1.22 and later ----------------------------------------------------------------------------------------------------
-
-# kube-scheduler's own text, kept word for word: people search their events for it.
-REASON = "node(s) had untolerated taint {{{}: {}}}"
-
-
-class TaintTolerationV1341(FirstTaintNamed):
-    reason = REASON
-
-
 class TaintTolerationV123(TaintTolerationV1341):
     """The plugin up to 1.23."""
 
     reason = REASON_OF_1_23
+
+
+class TaintTolerationV121(TaintTolerationV123):
+    """The plugin of 1.21, which is that of 1.23."""

@@ -6,81 +6,26 @@ resource.
 Every configured resource counts, whether or not the pod requests it and the node has it. This is the main difference from the
 current scoring strategies.
 
-Source  kube-scheduler 1.21, plugins/noderesources/resource_allocation.go
+Source  kube-scheduler 1.21, plugins/noderesources/resource_allocation.go; util/non_zero.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 import msgspec
 import numpy as np
 from msgspec import structs
 
-from moorage.api.meta import ResourceList
 from moorage.api.quantity import value
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.resources.scoring_strategies import sub_path
-from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount, is_counted
+from moorage.state.pod_requests import amount, is_counted
 from moorage.state.view import IntArray, NodeView, PodInfo
-
-# -- pod requests 1 21 -------------------------------------------------------------------------------------------------
-# The requests of a pod as 1.21 sums them: container by container, each rounded up, without sidecars or pod-level requests.
-#
-# Two more details differ from the current sums. A request of zero is kept, because a pod that names a resource is checked
-# against it. And scoring reads a pod's CPU overhead as whole cores instead of millicores, as 1.21 did.
-#
-# Source  kube-scheduler 1.21: framework/types.go, Resource.Add and SetMaxResource; plugins/noderesources/fit.go and
-#         resource_allocation.go; util/non_zero.go
-
-#: The requests that scoring assumes for a container that names none.
-_DEFAULT_REQUESTS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY}
-
-
-def fit_requests(pod: PodInfo) -> dict[str, int]:
-    """Return what must be free on a node. Units as in ``PodRequests``; requests of 0 that the pod names are included."""
-    total: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(total, container.resources.requests)
-    for container in pod.spec.init_containers:
-        for name, count in _counted(container.resources.requests):
-            if count > total.get(name, 0):
-                total[name] = count
-    _add(total, pod.spec.overhead)
-    return total
-
-
-def _add(total: dict[str, int], requests: ResourceList) -> None:
-    for name, count in _counted(requests):
-        total[name] = total.get(name, 0) + count
-
-
-def _counted(requests: ResourceList) -> list[tuple[str, int]]:
-    return [(name, amount(name, quantity)) for name, quantity in requests.items() if is_counted(name)]
-
-
-def scored_request(pod: PodInfo, resource: str) -> int:
-    """Return the requested amount of one resource that scoring assumes."""
-    if not is_counted(resource):
-        requested = 0
-    else:
-        requested = sum(_named(container.resources.requests, resource) for container in pod.spec.containers)
-        for container in pod.spec.init_containers:
-            requested = max(requested, _named(container.resources.requests, resource))
-    overhead = pod.spec.overhead.get(resource)
-    return requested if overhead is None else requested + value(overhead)
-
-
-def _named(requests: ResourceList, resource: str) -> int:
-    quantity = requests.get(resource)
-    return _DEFAULT_REQUESTS.get(resource, 0) if quantity is None else amount(resource, quantity)
-
-
-# -- requested shares --------------------------------------------------------------------------------------------------
 
 #: ``score(requested, capacity)`` of one resource; shapes (n,) and (n,), returns (n,), int64. Capacity may be 0.
 Score = Callable[[IntArray, IntArray], IntArray]
@@ -126,6 +71,14 @@ class AllocationScore(ScorePlugin[PodInfo], Reusable):
 
     def _signature(self, pod: PodInfo) -> Signature:
         return scored_signature(pod, [resource.name for resource in self._resources])
+
+
+def scored_request(pod: PodInfo, resource: str) -> int:
+    """Return the requested amount of one resource that scoring assumes. As in 1.21, CPU overhead counts in whole cores."""
+    needs, overhead = pod.needs, pod.spec.overhead.get(resource, 0)
+    with_defaults = {"cpu": needs.nonzero_cpu, "memory": needs.nonzero_memory}
+    requested = with_defaults.get(resource, needs.requests.get(resource, 0))
+    return requested + value(overhead) - amount(resource, overhead)
 
 
 def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:

@@ -175,7 +175,7 @@ class DistinctRooms:
     def _follow(self, changed: list[int], numbers: memoryview) -> None:
         index, without_row = self._index.cells, set[int]()
         places = None if self._at_place is None else self._at_place.data
-        place_at = None if self._ring is None else self._ring.place_at
+        place_at = None if places is None or self._ring is None else self._ring.place_at
         for row in dict.fromkeys(changed):
             number = numbers[row]
             at = self._index_of.get(number)
@@ -191,7 +191,7 @@ class DistinctRooms:
                 if self._rows[before] == row and before != at:
                     without_row.add(before)
             index[row] = at
-            if places is not None and place_at is not None and row < len(place_at):
+            if place_at is not None and places is not None and row < len(place_at):
                 places[place_at[row]] = at
         for at in without_row:
             if self._held[at] and index[self._rows[at]] != at:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from moorage.api.core import Node
+from moorage.state.columns import lazy
 
 _OLD_ZONE, _ZONE = "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"
 _OLD_REGION, _REGION = "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"
@@ -88,21 +89,25 @@ V = TypeVar("V", bound=np.generic)
 class Ring:
     """Rows sorted by hash. ``rows[place]`` is a row, ``place_of[row]`` its place."""
 
-    def __init__(
-        self, rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64], place_of: npt.NDArray[np.intp] | None = None
-    ) -> None:
-        """``rows`` and their ``hashes`` are sorted by hash; ``place_of`` is computed if the caller does not have it."""
+    def __init__(self, rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64]) -> None:
+        """``rows`` and their ``hashes`` are sorted by hash."""
         self.rows = rows
         self._sorted = hashes
-        #: The hashes as a memoryview, which bisect reads faster than an array.
+        #: The hashes and ``rows`` as memoryviews, which bisect reads faster than an array, as one value is.
         self.hash_at: memoryview = hashes.data
-        if place_of is None:
-            place_of = np.empty(len(self.rows), dtype=np.intp)
-            place_of[self.rows] = np.arange(len(self.rows))
-        self.place_of = place_of
-        #: ``rows`` and ``place_of`` as memoryviews, from which one value is read faster than from an array.
-        self.row_at: memoryview = self.rows.data
-        self.place_at: memoryview = self.place_of.data
+        self.row_at: memoryview = rows.data
+
+    @lazy
+    def place_of(self) -> npt.NDArray[np.intp]:
+        """The place of each row."""
+        places = np.empty(len(self.rows), dtype=np.intp)
+        places[self.rows] = np.arange(len(self.rows))
+        return places
+
+    @lazy
+    def place_at(self) -> memoryview:
+        """``place_of``, from which one value is read faster."""
+        return self.place_of.data
 
     @classmethod
     def of(cls, hashes: npt.NDArray[np.uint64]) -> Ring:
@@ -113,20 +118,17 @@ class Ring:
     def with_row(self, row_hash: int) -> Ring:
         """Return the ring with one more row, the last."""
         place = bisect_right(self.hash_at, row_hash)
-        place_of = np.append(self.place_of + (self.place_of >= place), place)
-        return Ring(_inserted(self.rows, place, len(self.rows)), _inserted(self._sorted, place, row_hash), place_of)
+        return Ring(_inserted(self.rows, place, len(self.rows)), _inserted(self._sorted, place, row_hash))
 
     def without(self, row: int) -> Ring:
         """Return the ring without a row; the last row takes its number."""
         place, last = self.place_at[row], len(self.rows) - 1
         rows = np.concatenate((self.rows[:place], self.rows[place + 1 :]))
         hashes = np.concatenate((self._sorted[:place], self._sorted[place + 1 :]))
-        place_of = self.place_of[:last] - (self.place_of[:last] > place)
         if row != last:
             moved = self.place_at[last]
-            moved -= moved > place
-            rows[moved], place_of[row] = row, moved
-        return Ring(rows, hashes, place_of)
+            rows[moved - (moved > place)] = row
+        return Ring(rows, hashes)
 
     def place_after(self, start: int) -> int:
         """Return the first place at or after a position on the ring; the number of rows if there is none."""

@@ -77,7 +77,7 @@ class NodeTable:
         self._ring_domains: dict[LabelColumn, npt.NDArray[np.intp]] = {}
         self._ring_version = self._ring_layout = -1
         self._ring_updates = 0
-        self._divisors = DivisorColumns(space, self.allocatable)
+        self._divisors = DivisorColumns(self.allocatable)
         #: Returns the divisors for shares of a resource; valid until nodes are added or removed, or offer something else.
         self.divisors: Callable[[str], Divisors] = self._divisors.of
         #: The columns that ``allocatable`` and ``requested`` return, by resource, as far as they exist. Read them only.
@@ -203,7 +203,7 @@ class NodeTable:
         row_hash = int(self.name_hash.data[row])
         self._change_ring(lambda ring: ring.with_row(row_hash))
         self._offer_resources(row, node)
-        self._divisors.add(row)
+        self._divisors.clear()
         self._describe(row, node)
         self.changes.rearranged()
         return row
@@ -286,7 +286,7 @@ class NodeTable:
             self.row_of[self.nodes[row].name] = row
             self.changes.note(row)
         self._change_ring(lambda ring: ring.without(row))
-        self._divisors.remove()
+        self._divisors.clear()
         self.changes.moved += 1
         self.changes.nodes += 1
         self.changes.rearranged()
@@ -369,7 +369,7 @@ class NodeTable:
             self.counted.add_row(row, pods.values())
             volumes()
             values()
-            self._divisors.add(row)
+            self._divisors.clear()
             self.changes.note(row)
 
         return restore

@@ -16,7 +16,7 @@ from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace
 
 # -- divisors ----------------------------------------------------------------------------------------------------------
-# Divisors for shares of resources, kept as columns while nodes are added.
+# Divisors for shares of resources.
 
 #: For amounts below this (64 TiB, in bytes), ``100 * amount`` is exact in float64, and a quotient of such amounts that is less
 #: than a whole number up to 100 never rounds up to it.
@@ -35,46 +35,24 @@ class Divisors(NamedTuple):
 
 
 class DivisorColumns:
-    """The divisors of the resources passed to ``of``, computed from the column ``allocatable(resource)``."""
+    """The divisors of resources, computed from the column ``allocatable(resource)``."""
 
-    def __init__(self, space: RowSpace, allocatable: Callable[[str], Column]) -> None:
-        self._space = space
+    def __init__(self, allocatable: Callable[[str], Column]) -> None:
         self._allocatable = allocatable
-        self._columns: dict[str, Column] = {}
         self._found: dict[str, Divisors] = {}
 
     def of(self, resource: str) -> Divisors:
-        """Return the divisors of a resource; valid until a node is added or removed, or offers something else."""
+        """Return the divisors of a resource; valid until ``clear``."""
         found = self._found.get(resource)
-        return self._compute(resource) if found is None else found
-
-    def _compute(self, resource: str) -> Divisors:
-        offered = self._allocatable(resource).view
-        column = self._columns[resource] = self._space.column(np.float64)
-        np.maximum(offered, 1, out=column.view, casting="same_kind")
-        exact = int(offered.max(initial=0)) < _EXACT
-        found = self._found[resource] = Divisors(column.view, bool(offered.all()), exact)
+        if found is None:
+            offered = self._allocatable(resource).view
+            exact = int(offered.max(initial=0)) < _EXACT
+            found = self._found[resource] = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()), exact)
         return found
 
-    def add(self, row: int) -> None:
-        """Add the row of a new node to all divisors."""
-        for resource, (_, everywhere, exact) in self._found.items():
-            offered, column = self._allocatable(resource).cells[row], self._columns[resource]
-            column.cells[row] = max(offered, 1)
-            self._found[resource] = Divisors(column.view, everywhere and offered != 0, exact and offered < _EXACT)
-
-    def remove(self) -> None:
-        """Follow the removal of a row."""
-        for resource, (_, everywhere, exact) in tuple(self._found.items()):
-            if everywhere and exact:
-                self._found[resource] = Divisors(self._columns[resource].view, everywhere, exact)
-            else:  # the row may have been the only one without it
-                del self._found[resource], self._columns[resource]
-
     def clear(self) -> None:
-        """Forget all divisors."""
+        """Forget all divisors, after nodes were added or removed, or offer something else."""
         self._found.clear()
-        self._columns.clear()
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------
@@ -100,7 +78,6 @@ class Amounts(Protocol):
     pod_count: Column
     nonzero_cpu: Column
     nonzero_memory: Column
-    divisors: Callable[[str], Divisors]
 
     def allocatable(self, resource: str) -> Column: ...
 
@@ -111,7 +88,7 @@ class Usage:
     """The usage of one table's rows; valid after ``follow`` returned True, until the table changes.
 
     ``free``      cpu, memory and places for pods that are left, in units of ``NodeView.allocatable``; shape (3, rows)
-    ``least``     numbers that no row's entries are below: of ``free``, then of ``spare``
+    ``least``     numbers that no row's entries are below: of ``free``, then of ``spare`` and ``doubled``
     ``requested`` cpu and memory that the pods request, shape (2, rows)
     ``spare``     200 times the cpu and memory left where containers without a request count with a default, shape (2, rows)
     ``both``      ``requested`` and ``spare`` together, shape (4, rows)
@@ -119,7 +96,6 @@ class Usage:
     ``rest``      150 less the balance of cpu and memory, which is 100 times the distance of their requested shares less than
                   100; shape (rows,)
     ``is_plain``  False unless containers request all CPU and memory that they count with, on all rows
-    ``most``      a million times the least allocatable cpu and memory
     ``scratch``, ``shares``, ``scores``  for results that are not kept: shape (4, rows), and twice (2, rows) of whole numbers
     ``bounds``    0 and 0.5, each of shape (2, rows): many numbers are compared with an array in a third of the time
 
@@ -127,8 +103,9 @@ class Usage:
     """
 
     __slots__ = (
-        "_cells", "_columns", "_exact", "_nodes", "_rows", "_table", "both", "bounds", "changes", "doubled", "floats", "free",
-        "is_plain", "least", "most", "position", "requested", "rest", "scores", "scratch", "shares", "spare",
+        "_capacity", "_cells", "_columns", "_exact", "_floats", "_free", "_held", "_nodes", "_rows", "_table", "both", "bounds",
+        "changes", "doubled", "free", "is_plain", "least", "position", "requested", "rest", "scores", "scratch", "shares",
+        "spare",
     )  # fmt: skip
 
     def __init__(self, table: Amounts) -> None:
@@ -139,19 +116,28 @@ class Usage:
         self._nodes = -1
         self._exact = False
         self._columns: list[tuple[Column, Column, Column]] = []
-        self._cells: tuple[memoryview, ...] = ()
-        self.least: list[float] = [0] * 5
-        self.is_plain, self.most = False, [0, 0]
+        self.least: list[float] = [0] * 7
+        self.is_plain = False
         self._hold(0)
 
-    def _hold(self, rows: int) -> None:
-        self._rows = rows
-        self.free: IntArray = np.empty((3, rows), dtype=np.int64)
-        self.floats: Floats = np.empty((6, rows))
-        self.requested, self.spare, self.both, self.doubled = _parts(self.floats)
-        self.rest: Ints = np.empty(rows, dtype=np.int32)
-        self.scratch, self.shares, self.scores = _scratch(rows)
-        self.bounds: Floats = np.repeat((0.0, 0.5), 2 * rows).reshape(2, 2, rows)
+    def _hold(self, capacity: int) -> None:
+        """Make arrays with room for so many rows."""
+        self._capacity = capacity
+        self._free: IntArray = np.empty((3, capacity), dtype=np.int64)
+        self._floats: Floats = np.empty((6, capacity))
+        rest: Ints = np.empty(capacity, dtype=np.int32)
+        self._cells = tuple([array.reshape(-1).data for array in (self._free, self._floats, rest)])
+        bounds: Floats = np.repeat((0.0, 0.5), 2 * capacity).reshape(2, 2, capacity)
+        self._held = rest, *_scratch(capacity), bounds
+        self._show(0)
+
+    def _show(self, rows: int) -> None:
+        """Show so many rows of the arrays."""
+        self._rows, self.free = rows, self._free[:, :rows]
+        self.requested, self.spare, self.both, self.doubled = _parts(self._floats[:, :rows])
+        rest, scratch, shares, scores, bounds = self._held
+        self.rest, self.scratch, self.bounds = rest[:rows], scratch[:, :rows], bounds[:, :, :rows]
+        self.shares, self.scores = shares[:, :rows], scores[:, :rows]
 
     @staticmethod
     def is_exact(amount: int) -> bool:
@@ -163,101 +149,107 @@ class Usage:
 
         No what-if may be open.
         """
-        changes = self.changes
+        changes, space = self.changes, self._table.space
         if changes.position == self.position and changes.nodes == self._nodes:
             return self._exact
         behind = changes.position - self.position
-        if changes.nodes != self._nodes:
+        if self._capacity != space.capacity:
+            self._hold(space.capacity)
             self._start()
-        elif behind == 1 and self._exact:
-            self._update((changes.last,))
-        else:
-            rows = changes.since(self.position) if self._exact and behind * _MANY <= self._rows else None
-            if rows is not None:
-                self._update(rows)
-            elif self._exact or behind > self._rows:  # large amounts may be gone
+        elif not self._exact:
+            if changes.nodes != self._nodes or behind > self._rows:  # large amounts may be gone
                 self._start()
+        else:
+            rows = (changes.last,) if behind == 1 else changes.since(self.position) if behind * _MANY <= space.rows else None
+            if rows is None:
+                self._start()
+            else:
+                self._update(rows)
         return self._exact
 
     def of(self, rows: npt.NDArray[np.intp]) -> SomeUsage:
         """Return the usage of some rows."""
-        return SomeUsage(self, rows)
+        return SomeUsage(self, self._free.take(rows, axis=1), self._floats.take(rows, axis=1), rows)
 
     def find_least(self) -> None:
-        """Set ``least`` to the lowest entries."""
-        self.least = [values.item(values.argmin()) for values in (*self.free, *self.spare)]
+        """Set ``least`` to the lowest entries, except those of ``doubled``."""
+        self.least[:5] = [values.item(values.argmin()) for values in (*self.free, *self.spare)]
 
     def _start(self) -> None:
         """Compute all rows."""
         table, changes = self._table, self.changes
-        rows = table.space.rows
         self._nodes, self.position = changes.nodes, changes.position
-        if self._rows != rows:
-            self._hold(rows)
+        self._show(table.space.rows)
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
         self.is_plain = True
-        self._exact = rows > 0 and all(self._start_resource(*pair) for pair in AT.items())
+        self._exact = self._rows > 0 and all(self._start_resource(at) for at in AT.values())
         np.subtract(table.allowed_pods.view, table.pod_count.view, out=self.free[PLACES])
-        self._cells = tuple([array.reshape(-1).data for array in (self.free, self.floats, self.rest)])
         if self._exact:
+            self.least[5:] = [amounts.item(amounts.argmin()) for amounts in self.doubled]
             self.find_least()
-            self.most = [500_000 * int(amounts.min()) for amounts in self.doubled]
             shares = self.scratch[:2]
             np.divide(self.requested, self.doubled, out=shares)
             np.minimum(shares, 0.5, out=shares)
             np.subtract(150, ((1.0 - np.abs(shares[0] - shares[1])) * 100.0).astype(np.int32), out=self.rest)
 
-    def _start_resource(self, resource: str, at: int) -> bool:
-        """Compute all rows of one resource. Return whether the entries are exact and all divisors above zero."""
+    def _start_resource(self, at: int) -> bool:
+        """Compute all rows of one resource. Return whether the entries are exact and all nodes offer it."""
         offered, held, nonzero = (column.view for column in self._columns[at])
         self.is_plain = self.is_plain and bool((held == nonzero).all())
         np.subtract(offered, held, out=self.free[at])
         self.requested[at] = held
         np.multiply(np.subtract(offered, nonzero), 200, out=self.spare[at])
         np.multiply(offered, 2, out=self.doubled[at])
-        divisors = self._table.divisors(resource)
-        return divisors.exact and divisors.is_offered_everywhere and not ((held | nonzero) >> _BITS).any()
+        return bool(offered.all()) and not ((offered | held | nonzero) >> _BITS).any()
 
     def _update(self, changed: Iterable[int]) -> None:
-        """Compute some rows again, whose nodes offer the same as before."""
-        table, rows = self._table, self._rows
+        """Compute some rows again."""
+        table, rows, size, least = self._table, self._table.space.rows, self._capacity, self.least
+        if rows != self._rows:
+            self._show(rows)
         free, floats, rest = self._cells
-        (cpus, milli, counted_milli), (memories, size, counted_size) = self._columns
+        (cpus, milli, counted_milli), (memories, bytes_held, counted_bytes) = self._columns
         for row in changed:
-            cpu, memory, held, held_size = cpus.cells[row], memories.cells[row], milli.cells[row], size.cells[row]
-            nonzero, nonzero_size = counted_milli.cells[row], counted_size.cells[row]
-            if (held | held_size | nonzero | nonzero_size) >> _BITS:
+            if row >= rows:
+                continue  # the row is gone
+            cpu, memory, held, held_size = cpus.cells[row], memories.cells[row], milli.cells[row], bytes_held.cells[row]
+            nonzero, nonzero_size = counted_milli.cells[row], counted_bytes.cells[row]
+            if not cpu or not memory or (cpu | memory | held | held_size | nonzero | nonzero_size) >> _BITS:
                 self._exact = False
+                break
             if nonzero != held or nonzero_size != held_size:
                 self.is_plain = False
-            at = row + rows
             entries = (
                 cpu - held, memory - held_size, table.allowed_pods.cells[row] - table.pod_count.cells[row],
-                200 * (cpu - nonzero), 200 * (memory - nonzero_size),
+                200 * (cpu - nonzero), 200 * (memory - nonzero_size), 2 * cpu, 2 * memory,
             )  # fmt: skip
-            free[row], free[at], free[at + rows], floats[at + rows], floats[at + 2 * rows] = entries
+            at = row + size
+            free[row], free[at], free[at + size] = entries[:3]
             floats[row], floats[at] = held, held_size
+            floats[at + size], floats[at + 2 * size], floats[at + 3 * size], floats[at + 4 * size] = entries[3:]
             share, share_size = held / (2 * cpu), held_size / (2 * memory)
             distance = abs((share if share < 0.5 else 0.5) - (share_size if share_size < 0.5 else 0.5))  # noqa: FURB136
             rest[row] = 150 - int((1.0 - distance) * 100.0)
-            self.least = list(map(min, self.least, entries))
-        self.position = self.changes.position
+            for entry, amount in enumerate(entries):
+                if amount < least[entry]:  # noqa: PLR1730 (min() is slower)
+                    least[entry] = amount
+        self._nodes, self.position = self.changes.nodes, self.changes.position
 
 
 class SomeUsage:
     """The usage of some rows of a table; see ``Usage``, of which it is a copy."""
 
     __slots__ = (
-        "both", "bounds", "doubled", "free", "is_plain", "least", "most", "requested", "rest", "rows", "scores", "scratch",
-        "shares", "spare",
+        "both", "bounds", "doubled", "free", "is_plain", "least", "requested", "rest", "rows", "scores", "scratch", "shares",
+        "spare",
     )  # fmt: skip
 
-    def __init__(self, whole: Usage, rows: npt.NDArray[np.intp]) -> None:
-        self.rows, self.free, self.least, self.rest = rows, whole.free.take(rows, axis=1), whole.least, whole.rest.take(rows)
-        self.requested, self.spare, self.both, self.doubled = _parts(whole.floats.take(rows, axis=1))
+    def __init__(self, whole: Usage, free: IntArray, floats: Floats, rows: npt.NDArray[np.intp]) -> None:
+        self.rows, self.free, self.least, self.rest = rows, free, whole.least, whole.rest.take(rows)
+        self.requested, self.spare, self.both, self.doubled = _parts(floats)
         self.scratch, self.shares, self.scores = _scratch(len(rows))
-        self.bounds, self.is_plain, self.most = (0.0, 0.5), whole.is_plain, whole.most
+        self.bounds, self.is_plain = (0.0, 0.5), whole.is_plain
 
     def find_least(self) -> None:
         """Do nothing: ``least`` is that of all rows."""

@@ -27,6 +27,8 @@ _AMOUNTS: Final = np.zeros(4)
 _WANTED_DOWN, _AMOUNTS_DOWN = _WANTED.reshape(3, 1), _AMOUNTS.reshape(4, 1)
 #: See ``Usage.is_exact``.
 _BITS: Final = 46
+#: Half of how many times a node's allocatable amount is still exact enough.
+_TIMES: Final = 500_000
 
 
 def _rows_short(wanted: tuple[int | None, int | None], usage: SomeUsage | Usage) -> BoolArray | None:
@@ -126,7 +128,10 @@ class UsageRule:
         pairs = scratch.reshape(2, 2, -1)
         pairs /= usage.doubled
         # Shares that would be out of bounds are those of rows which are refused, if the pod requests what it counts with.
-        is_sure = self._wanted == self._added and added - least[0] <= usage.most[0] and added_size - least[1] <= usage.most[1]
+        is_sure = (
+            self._wanted == self._added
+            and added - least[0] <= _TIMES * least[5] and added_size - least[1] <= _TIMES * least[6]
+        )  # fmt: skip
         is_share_sure = is_sure and usage.is_plain and self._wanted == self._counted
         if not is_share_sure and (least[3] < 200 * milli or least[4] < 200 * size):
             if is_most:

@@ -7,13 +7,14 @@ such pod. Here they are kept; when a row changes, its entries alone are computed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.state.change_log import ChangeLog
-from moorage.state.columns import Column, IntArray, RowSpace
+from moorage.state.columns import Column, IntArray, RowSpace, has_any
 
 # -- divisors ----------------------------------------------------------------------------------------------------------
 # Divisors for shares of resources.
@@ -62,8 +63,8 @@ Ints = npt.NDArray[np.int32]
 
 #: Amounts of so many bits, times 200, are exact in float64. 64 TiB is the first that has more.
 _BITS: Final = 46
-#: After more changes than one in so many rows, all rows are computed again, by a few array operations.
-_MANY: Final = 16
+#: After more changes than one in so many rows, all rows are computed again; up to so many changed rows are computed one by one.
+_MANY, _FEW = 4, 8
 #: Resource → its row in the arrays; ``free`` has one more, for pods.
 AT: Final = {"cpu": 0, "memory": 1}
 PLACES: Final = 2
@@ -150,21 +151,28 @@ class Usage:
         No what-if may be open.
         """
         changes, space = self.changes, self._table.space
-        if changes.position == self.position and changes.nodes == self._nodes:
+        behind, same_nodes = changes.position - self.position, changes.nodes == self._nodes
+        if not behind and same_nodes:
             return self._exact
-        behind = changes.position - self.position
         if self._capacity != space.capacity:
             self._hold(space.capacity)
             self._start()
         elif not self._exact:
-            if changes.nodes != self._nodes or behind > self._rows:  # large amounts may be gone
-                self._start()
+            if same_nodes and behind <= self._rows:
+                return False
+            self._start()  # large amounts may be gone
+        elif behind == 1 and same_nodes:
+            self._update((changes.last,))
         else:
-            rows = (changes.last,) if behind == 1 else changes.since(self.position) if behind * _MANY <= space.rows else None
+            rows = changes.many_since(self.position, space.rows) if behind * _MANY <= space.rows else None
             if rows is None:
                 self._start()
+            elif len(rows) <= _FEW and same_nodes:
+                self._update(rows.tolist())
             else:
-                self._update(rows)
+                self._show(space.rows)
+                self._compute(rows)
+        self._nodes, self.position = changes.nodes, changes.position
         return self._exact
 
     def of(self, rows: npt.NDArray[np.intp]) -> SomeUsage:
@@ -177,64 +185,59 @@ class Usage:
 
     def _start(self) -> None:
         """Compute all rows."""
-        table, changes = self._table, self.changes
-        self._nodes, self.position = changes.nodes, changes.position
+        table = self._table
         self._show(table.space.rows)
         nonzero = {"cpu": table.nonzero_cpu, "memory": table.nonzero_memory}
         self._columns = [(table.allocatable(name), table.requested(name), column) for name, column in nonzero.items()]
-        self.is_plain = True
-        self._exact = self._rows > 0 and all(self._start_resource(at) for at in AT.values())
-        np.subtract(table.allowed_pods.view, table.pod_count.view, out=self.free[PLACES])
+        self.least, self.is_plain, self._exact = [inf] * 7, True, self._rows > 0
         if self._exact:
-            self.least[5:] = [amounts.item(amounts.argmin()) for amounts in self.doubled]
-            self.find_least()
-            shares = self.scratch[:2]
-            np.divide(self.requested, self.doubled, out=shares)
-            np.minimum(shares, 0.5, out=shares)
-            np.subtract(150, ((1.0 - np.abs(shares[0] - shares[1])) * 100.0).astype(np.int32), out=self.rest)
+            self._compute(slice(None))
 
-    def _start_resource(self, at: int) -> bool:
-        """Compute all rows of one resource. Return whether the entries are exact and all nodes offer it."""
-        offered, held, nonzero = (column.view for column in self._columns[at])
-        self.is_plain = self.is_plain and bool((held == nonzero).all())
-        np.subtract(offered, held, out=self.free[at])
-        self.requested[at] = held
-        np.multiply(np.subtract(offered, nonzero), 200, out=self.spare[at])
-        np.multiply(offered, 2, out=self.doubled[at])
-        return bool(offered.all()) and not ((offered | held | nonzero) >> _BITS).any()
+    def _compute(self, rows: slice | npt.NDArray[np.intp]) -> None:
+        """Compute some rows by array operations."""
+        if not isinstance(rows, slice) and not len(rows):
+            return
+        table, free, floats = self._table, self.free, self._floats[:, : self._rows]
+        places = table.allowed_pods.view[rows] - table.pod_count.view[rows]
+        free[PLACES, rows] = places
+        lows, shares = [(PLACES, places)], []
+        for at, columns in enumerate(self._columns):
+            offered, held, nonzero = (column.view[rows] for column in columns)
+            if not offered.all() or has_any((offered | held | nonzero) >> _BITS):
+                self._exact = False
+                return
+            self.is_plain = self.is_plain and np.array_equal(held, nonzero)
+            left, spare, doubled = offered - held, (offered - nonzero) * 200, offered * 2.0
+            free[at, rows], floats[at, rows], floats[at + 2, rows], floats[at + 4, rows] = left, held, spare, doubled
+            lows += (at, left), (at + 3, spare), (at + 5, doubled)
+            shares.append(np.minimum(held / doubled, 0.5))
+        for at, values in lows:
+            self.least[at] = min(self.least[at], values.item(values.argmin()))
+        self.rest[rows] = 150 - ((1.0 - np.abs(shares[0] - shares[1])) * 100.0).astype(np.int32)
 
     def _update(self, changed: Iterable[int]) -> None:
-        """Compute some rows again."""
-        table, rows, size, least = self._table, self._table.space.rows, self._capacity, self.least
-        if rows != self._rows:
-            self._show(rows)
+        """Compute some rows one by one, whose nodes offer the same as before."""
+        size, least = self._capacity, self.least
         free, floats, rest = self._cells
-        (cpus, milli, counted_milli), (memories, bytes_held, counted_bytes) = self._columns
+        allowed, count = self._table.allowed_pods.cells, self._table.pod_count.cells
+        ((cpus, milli, counted), (memories, sizes, counted_sizes)) = [[one.cells for one in of] for of in self._columns]
         for row in changed:
-            if row >= rows:
-                continue  # the row is gone
-            cpu, memory, held, held_size = cpus.cells[row], memories.cells[row], milli.cells[row], bytes_held.cells[row]
-            nonzero, nonzero_size = counted_milli.cells[row], counted_bytes.cells[row]
-            if not cpu or not memory or (cpu | memory | held | held_size | nonzero | nonzero_size) >> _BITS:
+            cpu, memory, held, held_size = cpus[row], memories[row], milli[row], sizes[row]
+            nonzero, nonzero_size = counted[row], counted_sizes[row]
+            if (held | held_size | nonzero | nonzero_size) >> _BITS:
                 self._exact = False
-                break
             if nonzero != held or nonzero_size != held_size:
                 self.is_plain = False
-            entries = (
-                cpu - held, memory - held_size, table.allowed_pods.cells[row] - table.pod_count.cells[row],
-                200 * (cpu - nonzero), 200 * (memory - nonzero_size), 2 * cpu, 2 * memory,
-            )  # fmt: skip
-            at = row + size
-            free[row], free[at], free[at + size] = entries[:3]
-            floats[row], floats[at] = held, held_size
-            floats[at + size], floats[at + 2 * size], floats[at + 3 * size], floats[at + 4 * size] = entries[3:]
+            at, places = row + size, allowed[row] - count[row]
+            left, left_size = cpu - held, memory - held_size
+            spare, spare_size = 200 * (cpu - nonzero), 200 * (memory - nonzero_size)
+            free[row], free[at], free[at + size] = left, left_size, places
+            floats[row], floats[at], floats[at + size], floats[at + 2 * size] = held, held_size, spare, spare_size
             share, share_size = held / (2 * cpu), held_size / (2 * memory)
             distance = abs((share if share < 0.5 else 0.5) - (share_size if share_size < 0.5 else 0.5))  # noqa: FURB136
             rest[row] = 150 - int((1.0 - distance) * 100.0)
-            for entry, amount in enumerate(entries):
-                if amount < least[entry]:  # noqa: PLR1730 (min() is slower)
-                    least[entry] = amount
-        self._nodes, self.position = self.changes.nodes, self.changes.position
+            if left < least[0] or left_size < least[1] or places < least[2] or spare < least[3] or spare_size < least[4]:
+                least[:5] = map(min, least, (left, left_size, places, spare, spare_size))
 
 
 class SomeUsage:

@@ -29,8 +29,8 @@ def setting(*queues):
     return QueueAdmission(read_objects([flavor, {"kind": "Namespace", "metadata": {"name": "default"}}, *queues, *local]))
 
 
-def job(name, to, cpu, pods=1, least=None, priority=0, at=0):
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+def job(name, to, cpu, pods=1, least=None, priority=0, at=0, **more):
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu, **more}}}
     pod_set = {"name": "main", "count": pods, "minCount": least, "template": {"spec": {"containers": [container]}}}
     spec = {"queueName": to, "priority": priority, "podSets": [pod_set]}
     return read_workload({"metadata": {"name": name, "uid": name}, "spec": spec}, at)
@@ -74,6 +74,26 @@ def test_an_owner_takes_its_quota_back():
     admission.requeue_evicted(borrower, 6)
     admission.wake(6)
     assert [one.key for one in admission.cycle(6).admitted] == ["default/owner"]
+
+
+def test_a_job_that_would_preempt_for_one_resource_and_borrow_another_is_tried_again_at_once():
+    def of_both(name, cpu, memory, **spec):
+        quotas = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": memory}]
+        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "default", "resources": quotas}]}
+        return queue(name, cpu, resourceGroups=[group], **spec)
+
+    rules = {"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}
+    prefers = {"preference": "PreemptionOverBorrowing"}
+    admission = setting(of_both("a", "6", "1", preemption=rules, flavorFungibility=prefers), of_both("b", "1", "9"))
+    holder, one = job("holder", "b", "0", memory="9"), job("one", "a", "3", at=1, memory="3")
+    states(admission, job("cpu", "b", "4"), holder, job("own", "a", "3"), one)
+    assert list(admission.waiting["a"].inadmissible) == ["default/one"]
+    admission.release(holder)
+    admission.wake(5)
+    admission.cycle(5)
+    # The flavor counts as one that fits: Kueue compares the modes of its resources as it compares flavors.
+    assert one.conditions["QuotaReserved"][2] == "Workload no longer fits after processing another workload"
+    assert list(admission.waiting["a"].active) == ["default/one"]
 
 
 def test_queues_that_cannot_admit_say_why():

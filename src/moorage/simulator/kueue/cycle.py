@@ -23,8 +23,8 @@ from moorage.simulator.kueue.settings import GATES, STRATEGIES, UsageRules
 from moorage.simulator.kueue.topology import FreeNode, TopologyTree, Usage, add_usage, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.usage_ledger import UsageLedger
-from moorage.simulator.kueue.waiting import FairOrder, QueueEntry, Requeue, Waiting, classical_order, refusal_for
-from moorage.simulator.kueue.workloads import Amounts, Key, ScanState, Workload
+from moorage.simulator.kueue.waiting import FairOrder, QueueEntry, Requeue, Waiting, classical_order
+from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
 _WAITING: Final = "WaitingForQuota"
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
@@ -235,10 +235,9 @@ class QueueAdmission:
             self._replace(one, found, result)
         nominal = "FairSharingPrioritizeNonBorrowing" in self._gates
         for entry in FairOrder(entries, nominal=nominal) if self.fair else sorted(entries, key=classical_order):
-            if not entry.refused:
-                self._process(entry, now, result)
+            self._process(entry, now, result)
         self._unreserve()
-        for entry in (one for one in entries if not one.refused):
+        for entry in entries:
             if entry.holds and not entry.admitted:
                 result.unplaced.append(entry.workload)
             elif entry.admitted:
@@ -297,32 +296,18 @@ class QueueAdmission:
                 message, reason, why = refusal
                 waiting.requeue(head, why, now, self.cycles)
                 head.wait(reason, message)
-            elif (
-                head.scan is None
-                and head.refusal is not None
-                and head.refusal.repeats(head, queue, partial(self._finds, head, queue), fair=self.fair)
-            ):
-                waiting.requeue(head, Requeue.NO_CANDIDATES, now, self.cycles)
-                if self.fair:  # others wait for their turns behind it
-                    assignment = Assignment(ScanState([], 0, self.cycles, head.shape), usage=head.refusal.usage)
-                    yield self._entry(head, queue, assignment, [], refused=True)
             else:
                 assignment, targets = self._assign(head, queue)
                 head.scan = assignment.scan
                 yield self._entry(head, queue, assignment, targets)
 
-    def _entry(
-        self, workload: Workload, queue: ClusterQueue, assignment: Assignment, targets: list[Victim], *, refused: bool = False
-    ) -> QueueEntry:
+    def _entry(self, workload: Workload, queue: ClusterQueue, assignment: Assignment, targets: list[Victim]) -> QueueEntry:
         priority = workload.priority if self._by_priority else 0
         return QueueEntry(
-            workload, queue, assignment, targets, "" if refused else assignment.message(), refused=refused,
+            workload, queue, assignment, targets, assignment.message(),
             preemptor="PrioritizePreemptorWorkloads" in self._gates and self.waiting[queue.name].is_preemptor(workload),
             place=(-priority, workload.order_time), holds=bool(workload.admission),
         )  # fmt: skip
-
-    def _finds(self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts) -> bool:
-        return bool(find_targets(self._asking(workload, queue, needed, requests), fair=self.fair))
 
     def _asking(
         self, workload: Workload, queue: ClusterQueue, needed: frozenset[Key], requests: Amounts,
@@ -564,12 +549,6 @@ class QueueAdmission:
         if entry.skipped and entry.why is Requeue.GENERIC:
             entry.why = Requeue.FAILED_AFTER_NOMINATION
         workload = entry.workload
-        if workload.refusal is None and entry.why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES}:
-            workload.refusal = refusal_for(
-                workload, entry.queue, self.objects.flavors, entry.reason, entry.assignment.usage
-            )  # fmt: skip
-        if workload.refusal is not None and workload.scan is not None and not workload.scan.pending:
-            workload.scan = None
         self.waiting[entry.queue.name].requeue(workload, entry.why, now, self.cycles)
         workload.wait(entry.reason, entry.message)
 

@@ -6,7 +6,7 @@ Source  Kueue, pkg/workload
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -98,8 +98,7 @@ class Workload:
     ``shape``       equal workloads have equal shapes: what one of them learns holds for all
     ``reserved_at`` when it got its quota; None while it waits
     ``order_time``  its place in the queue: creation, or the eviction that put it back
-    ``told``        its conditions, but for what ``lacks`` gives: the reason and message of its last refusal, made when read
-    ``refusal``     why it found no quota, as ``refusals`` knows it
+    ``conditions``  status, reason and message of each
     ``unhealthy``   failed nodes on which it stands
     ``invalid``     why it can never be admitted
     ``owner``       kind and name of the object that it stands for, if the input says so
@@ -124,24 +123,16 @@ class Workload:
     requeues: int = 0
     scan: ScanState | None = None
     nominated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    told: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    lacks: Callable[[], tuple[str, str]] | None = None
+    conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     invalid: str = ""
     usage: Amounts = field(default_factory=dict)
     uses: frozenset[Key] = frozenset()
     owner: tuple[str, str] | None = None
-    refusal: Any = None
     unhealthy: tuple[str, ...] = ()
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = f"{self.namespace}/{self.name}"
-
-    @property
-    def conditions(self) -> dict[str, tuple[str, str, str]]:
-        if self.lacks is not None:
-            self.wait(*self.lacks())
-        return self.told
 
     def has(self, condition: str) -> bool:
         """Return whether a condition is true."""
@@ -150,10 +141,6 @@ class Workload:
     @property
     def local_queue(self) -> str:
         return f"{self.namespace}/{self.queue_name}"
-
-    @property
-    def can_be_reduced(self) -> bool:
-        return any(one.count > (one.count if one.min_count is None else one.min_count) for one in self.pod_sets)
 
     @property
     def needs_places(self) -> bool:
@@ -166,7 +153,7 @@ class Workload:
 
     def copied(self) -> Workload:
         """Return the same workload, for another run."""
-        return replace(self, usage=dict(self.usage), told=dict(self.conditions), refusal=None)
+        return replace(self, usage=dict(self.usage), conditions=dict(self.conditions))
 
     def hold(self, queue: str, admission: tuple[Assigned, ...], now: float) -> None:
         """Take quota."""
@@ -179,12 +166,11 @@ class Workload:
         self.evicted = False
         for name in ("Evicted", "Preempted"):
             if self.has(name):
-                self.conditions[name] = ("False", "QuotaReserved", f"Previously: {self.told[name][2]}")
+                self.conditions[name] = ("False", "QuotaReserved", f"Previously: {self.conditions[name][2]}")
 
     def wait(self, reason: str, message: str) -> None:
         """Note why it has no quota."""
-        self.lacks = None
-        self.told["QuotaReserved"] = ("False", reason, message)
+        self.conditions["QuotaReserved"] = ("False", reason, message)
 
     def shrink(self, at: int, count: int) -> Amounts:
         """Hold quota for fewer pods of a pod set. Return what is given back."""
@@ -268,14 +254,13 @@ def _over_limits(spec: PodSpec, path: str) -> Iterator[str]:
 
 
 def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:
-    conditions = {str(one["type"]): one for one in status.get("conditions") or ()}
-    workload.told = {
-        name: (str(one.get("status")), str(one.get("reason", "")), str(one.get("message", "")))
-        for name, one in conditions.items()
+    given = {str(one["type"]): one for one in status.get("conditions") or ()}
+    workload.conditions = {
+        name: (str(one.get("status")), str(one.get("reason", "")), str(one.get("message", ""))) for name, one in given.items()
     }
     workload.evicted = workload.has("Evicted")
-    if workload.evicted and workload.told["Evicted"][1] in {"PodsReadyTimeout", "AdmissionCheck"}:
-        workload.order_time = _seconds(conditions["Evicted"].get("lastTransitionTime"))
+    if workload.evicted and workload.conditions["Evicted"][1] in {"PodsReadyTimeout", "AdmissionCheck"}:
+        workload.order_time = _seconds(given["Evicted"].get("lastTransitionTime"))
     workload.unhealthy = tuple(str(one["name"]) for one in status.get("unhealthyNodes") or ())
     state = status.get("requeueState") or {}
     workload.requeues = int(state.get("count") or 0)
@@ -286,8 +271,8 @@ def _read_status(workload: Workload, status: Mapping[str, Any]) -> None:
         asked = {one.name: one.count for one in workload.pod_sets}
         kept, was_evicted = dict(workload.conditions), workload.evicted
         assigned = tuple(_assigned(one, asked) for one in admission.get("podSetAssignments") or ())
-        workload.hold(str(admission["clusterQueue"]), assigned, _seconds(conditions["QuotaReserved"].get("lastTransitionTime")))
-        workload.told, workload.evicted = kept, was_evicted
+        workload.hold(str(admission["clusterQueue"]), assigned, _seconds(given["QuotaReserved"].get("lastTransitionTime")))
+        workload.conditions, workload.evicted = kept, was_evicted
 
 
 def _assigned(data: Mapping[str, Any], asked: Mapping[str, int]) -> Assigned:

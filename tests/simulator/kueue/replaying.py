@@ -12,7 +12,7 @@ import msgspec
 from moorage.api.core import PodSpec, Taint
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import Objects, PodSet, QueueAdmission, Workload, read_objects, read_workload
-from moorage.simulator.kueue.flavors import Grade, Mode, Possibility, assign_flavors, is_better, most_pods
+from moorage.simulator.kueue.flavors import Grade, Mode, assign_flavors, most_pods
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.preemption import Asking, Turns, find_targets
 from moorage.simulator.kueue.settings import STRATEGIES, read_settings
@@ -199,11 +199,11 @@ def assignment_differences(case: dict[str, Any]) -> Iterator[str]:
     for data, used in zip(case["clusterQueues"], case["used"], strict=True):
         if data is not None:
             objects.queues[data["metadata"]["name"]].add(_amounts(used))
-    answers = {_key(name): (Possibility(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
+    answers = {_key(name): Grade(Mode(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
     admission = QueueAdmission(objects, fair=case["fair"])
     workload, queue = read_workload(case["workload"]), objects.queues[case["clusterQueues"][0]["metadata"]["name"]]
     found = assign_flavors(
-        workload, queue, objects.flavors, lambda key, _: answers.get(key, (Possibility.PREEMPT, 0)), 0, fair=case["fair"],
+        workload, queue, objects.flavors, lambda key, _: answers.get(key, Grade(Mode.PREEMPT, 0)), 0, fair=case["fair"],
         trees=admission.trees,
     )  # fmt: skip
     mine = {
@@ -244,10 +244,10 @@ def choice_differences(case: dict[str, Any]) -> Iterator[str]:
     objects = _objects(case)
     for data, used in zip(case["clusterQueues"], case["used"], strict=True):
         objects.queues[data["metadata"]["name"]].add(_amounts(used))
-    answers = {_key(name): (Possibility(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
+    answers = {_key(name): Grade(Mode(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
     queue = objects.queues[case["clusterQueues"][0]["metadata"]["name"]]
     found = assign_flavors(
-        read_workload(case["workload"]), queue, objects.flavors, lambda key, _: answers.get(key, (Possibility.PREEMPT, 0)), 0
+        read_workload(case["workload"]), queue, objects.flavors, lambda key, _: answers.get(key, Grade(Mode.PREEMPT, 0)), 0
     )
     mine = (_MODES[found.mode], {name: one.flavor for name, one in found.pod_sets[0].flavors.items()}, found.no_fit_reason)
     if mine != (theirs := (case["mode"], case["chosen"], case.get("noFit", ""))):
@@ -336,12 +336,13 @@ def turn_differences(case: dict[str, Any]) -> Iterator[str]:
 def preference_differences(case: dict[str, Any]) -> Iterator[str]:
     """Compare two grades of flavors as a case of Kueue's tests does. Yield a text if the answer differs."""
     queue = ClusterQueue("q", {"flavorFungibility": case["config"]})
-    a, b = (Grade(Possibility(mode), height) for mode, height in (case["a"], case["b"]))
-    if (mine := is_better(queue, a, b)) is not case["prefers"]:
+    # Kueue's mode of a flavor that fits is 4; the one before is of a workload whose flavors fit later.
+    a, b = (Grade(Mode.FIT if mode == 4 else Mode(mode), height).rank(queue) for mode, height in (case["a"], case["b"]))
+    if (mine := a > b) is not case["prefers"]:
         yield f"{case['name']}: ours {mine}"
 
 
-_MODES = {Mode.NO_FIT: "NoFit", Mode.PREEMPT: "Preempt", Mode.DEFERRED_FIT: "DeferredFit", Mode.FIT: "Fit"}
+_MODES = {mode: "Preempt" if mode.preempts else mode.name.title().replace("_", "") for mode in Mode}
 
 
 def _key(name: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from moorage.simulator.kueue.flavors import Assignment, Mode, Possibility, assign_flavors, most_pods, placement_requests
+from moorage.simulator.kueue.flavors import Assignment, Grade, Mode, assign_flavors, most_pods, placement_requests
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.preemption import Asking, Victim, find_targets, possibility_of
 from moorage.simulator.kueue.quota import ClusterQueueNode, QuotaNode
@@ -329,7 +329,7 @@ class QueueAdmission:
     def _assign(self, workload: Workload, queue: ClusterQueue) -> tuple[Assignment, list[Victim]]:
         """Return flavors and victims; a workload that preempts gets the places that it will have."""
         found, targets = self._assign_flavors(workload, queue)
-        if self.trees and found.mode is Mode.PREEMPT:
+        if self.trees and found.mode.preempts:
             asked = placement_requests(found, workload, queue, self.trees)
             for target in targets:
                 target.workload.take_places(self.trees, -1)
@@ -349,7 +349,7 @@ class QueueAdmission:
         elif scan is not None:
             self._begun[1].append((workload.key, scan.tried))
 
-        def oracle(key: Key, amount: int) -> tuple[Possibility, int]:
+        def oracle(key: Key, amount: int) -> Grade:
             asked = self._asking(workload, queue, frozenset((key,)), {key: amount})
             return possibility_of(asked, key, amount, fair=self.fair)
 
@@ -359,7 +359,7 @@ class QueueAdmission:
                 guess=guess and queue.preemption.reclaim != "Never",
             )  # fmt: skip
             targets: list[Victim] = []
-            if found.mode is Mode.PREEMPT:
+            if found.mode.preempts:
                 places = placement_requests(found, workload, queue, self.trees) if self.trees else {}
                 requests = found.total_requests(workload)
                 asked = self._asking(workload, queue, found.needing_preemption(), requests, places)
@@ -384,7 +384,7 @@ class QueueAdmission:
         mode = entry.assignment.mode
         if mode is Mode.NO_FIT:
             entry.why, entry.reason = Requeue.NO_FIT, entry.assignment.no_fit_reason
-        elif mode is Mode.PREEMPT and not entry.targets:
+        elif mode.preempts and not entry.targets:
             entry.why, entry.reason = Requeue.NO_CANDIDATES, _WAITING
             if queue.preemption.reclaim != "Any" or entry.preemptor:
                 self._reserve(entry, _to_reserve(entry))
@@ -398,7 +398,7 @@ class QueueAdmission:
         elif not fits:
             entry.skipped, entry.reason = True, _WAITING
             entry.message = "Workload no longer fits after processing another workload"
-        elif mode is Mode.PREEMPT:
+        elif mode.preempts:
             self._condemn(entry.targets)
             self._reserve(entry, entry.assignment.usage)
             self._preempt(entry, result, now)

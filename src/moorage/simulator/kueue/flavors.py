@@ -30,58 +30,41 @@ _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Mode(IntEnum):
-    """What must happen before a flavor can be used, from worst to best."""
-
-    NO_FIT = 0
-    PREEMPT = 1
-    DEFERRED_FIT = 2
-    FIT = 3
-
-
-class Possibility(IntEnum):
-    """The finer modes by which flavors are compared."""
+    """What must happen before a flavor can be used, from worst to best. By preemption: without victims, own ones, of others."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
     PREEMPT = 2
     RECLAIM = 3
-    FIT = 4
+    DEFERRED_FIT = 4
+    FIT = 5
 
     @property
-    def mode(self) -> Mode:
-        return {Possibility.NO_FIT: Mode.NO_FIT, Possibility.FIT: Mode.FIT}.get(self, Mode.PREEMPT)
+    def preempts(self) -> bool:
+        return Mode.NO_FIT < self < Mode.DEFERRED_FIT
 
 
-class Reason:
-    """Reasons of the condition QuotaReserved, and how grave they are."""
-
-    TOPOLOGY = "TopologyPlacementFailed"
-    WAITING = "WaitingForQuota"
-    TOO_LARGE = "ExceedsMaxQuota"
-    NO_FLAVOR = "NoMatchingFlavor"
-    _ORDER: Final = ("", TOPOLOGY, WAITING, TOO_LARGE, NO_FLAVOR)
-
-    @classmethod
-    def severity(cls, reason: str) -> int:
-        return cls._ORDER.index(reason)
-
-    @classmethod
-    def worst(cls, *reasons: str) -> str:
-        return max(reasons, key=cls.severity, default="")
+#: Reasons of the condition QuotaReserved, from none to the gravest. What was tried with a flavor has the number of its reason.
+_REASONS: Final = ("", "TopologyPlacementFailed", "WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor")
+_TOPOLOGY, _WAITING, _TOO_LARGE, _NO_FLAVOR = range(1, 5)
 
 
 class Grade(NamedTuple):
     """How well a flavor suits: its mode, and how deep the queue borrows with it."""
 
-    possibility: Possibility
-    height: float
+    mode: Mode
+    height: int
 
+    def rank(self, queue: ClusterQueue) -> tuple[int, ...]:
+        """Return what a queue compares flavors by; that of the best is the largest."""
+        if self.mode is Mode.NO_FIT:
+            return ()
+        pair = (self.mode, -self.height) if queue.prefers_borrowing else (-self.height, self.mode)
+        return (self.mode is not Mode.NO_CANDIDATES, *pair)
 
-_WORST: Final = Grade(Possibility.NO_FIT, float("inf"))
-_BEST: Final = Grade(Possibility.FIT, 0)
 
 #: Asks whether preemption could make room: (key, amount) → what it could do, and how deep the queue then borrows.
-Oracle = Callable[[Key, int], tuple[Possibility, int]]
+Oracle = Callable[[Key, int], Grade]
 
 
 @dataclass(slots=True)
@@ -101,7 +84,7 @@ class _PodSetChoice:
     requests: dict[str, int]
     flavors: dict[str, ChosenFlavor]
     reasons: list[str]
-    attempts: dict[str, tuple[Mode, str]]
+    attempts: dict[str, int]
     placed: TopologyPlacement | None = None
     placed_in: str = ""
     delayed: str = ""
@@ -189,7 +172,7 @@ class Assignment:
             (chosen.flavor, resource)
             for one in self.pod_sets
             for resource, chosen in one.flavors.items()
-            if chosen.mode is Mode.PREEMPT
+            if chosen.mode.preempts
         )
 
     def total_requests(self, workload: Workload) -> Amounts:
@@ -201,15 +184,6 @@ class Assignment:
         return total
 
 
-def requested(workload: Workload, counts: Sequence[int] | None = None) -> list[tuple[int, dict[str, int]]]:
-    """Return the count and the total requests of each pod set, reduced to ``counts``."""
-    sizes = [one.count for one in workload.pod_sets] if counts is None else counts
-    return [
-        (size, {resource: amount * size for resource, amount in one.counted.items()})
-        for size, one in zip(sizes, workload.pod_sets, strict=True)
-    ]
-
-
 def assign_flavors(
     workload: Workload, queue: ClusterQueue, flavors: Mapping[str, Flavor], oracle: Oracle, cycle: int, *,
     fair: bool = False, counts: Sequence[int] | None = None, trees: Mapping[str, TopologyTree] = MappingProxyType({}),
@@ -218,11 +192,13 @@ def assign_flavors(
     """Choose flavors, and places in topologies, for ``counts`` pods; ``guess``: do not ask about the only flavor left."""
     assignment = Assignment(ScanState([], queue.generation, cycle, workload.shape))
     search = _Search(workload, queue, flavors, oracle, fair, assignment, trees, guess)
-    wanted = requested(workload, counts)
+    wanted: list[tuple[int, dict[str, int]]] = []
     groups: dict[str, list[int]] = {}
-    for index, (pod_set, (count, requests)) in enumerate(zip(workload.pod_sets, wanted, strict=True)):
+    for index, pod_set in enumerate(workload.pod_sets):
+        count = pod_set.count if counts is None else counts[index]
+        wanted.append((count, {resource: amount * count for resource, amount in pod_set.counted.items()}))
         if queue.group_of("pods") is not None:
-            requests["pods"] = count
+            wanted[-1][1]["pods"] = count
         group = pod_set.topology.group if pod_set.topology is not None else None
         groups.setdefault(str(index) if group is None else group, []).append(index)
     for members in groups.values():
@@ -267,18 +243,6 @@ def _held(held: Assigned, count: int | None) -> _PodSetChoice:
     return _PodSetChoice(held.name, number, requests, flavors, [], {}, held.placed, "", held.delayed if count is None else "")
 
 
-def is_better(queue: ClusterQueue, a: Grade, b: Grade) -> bool:
-    """Return whether a queue prefers one grade to another."""
-    if Possibility.NO_FIT in {a.possibility, b.possibility}:
-        return a.possibility is not Possibility.NO_FIT
-    none = Possibility.NO_CANDIDATES
-    if (a.possibility is none) != (b.possibility is none):
-        return b.possibility is none
-    if queue.prefers_borrowing:
-        return (a.possibility, -a.height) > (b.possibility, -b.height)
-    return (-a.height, a.possibility) > (-b.height, b.possibility)
-
-
 @dataclass(slots=True)
 class _Search:
     workload: Workload
@@ -315,10 +279,9 @@ class _Search:
             if resource in choice.flavors or (group is None and (not requests[resource] or self.queue.lenient)):
                 continue
             if group is None:
-                choice.flavors, choice.reasons = {}, [f"resource {resource} unavailable in ClusterQueue"]
-                return choice
-            found, reasons, attempts = self._group(members, resource, requests, group)
-            _merge(choice.attempts, attempts, group)
+                found, reasons = {}, [f"resource {resource} unavailable in ClusterQueue"]
+            else:
+                found, reasons = self._group(members, resource, requests, group, choice.attempts)
             if not found:
                 choice.flavors, choice.reasons = {}, reasons
                 return choice
@@ -328,13 +291,12 @@ class _Search:
         return choice
 
     def _group(
-        self, members: Sequence[int], resource: str, requests: Mapping[str, int], group: ResourceGroup
-    ) -> tuple[dict[str, ChosenFlavor], list[str], dict[str, tuple[Mode, str]]]:
-        """Choose one flavor for the resources of a group. Return it, why not all is well, and what was tried."""
+        self, members: Sequence[int], resource: str, requests: Mapping[str, int], group: ResourceGroup, attempts: dict[str, int]
+    ) -> tuple[dict[str, ChosenFlavor], list[str]]:
+        """Choose one flavor for the resources of a group. Return it, and why not all is well; ``attempts``: what was tried."""
         reasons: list[str] = []
-        attempts: dict[str, tuple[Mode, str]] = {}
         best: dict[str, ChosenFlavor] = {}
-        best_grade, tried = _WORST, -1
+        best_grade, tried = Grade(Mode.NO_FIT, 0), -1
         asked = {name: requests[name] for name in sorted(requests, key=rank_of) if name in group.resources}
         scan = self.workload.scan
         for at in range(scan.next_flavor(members[0], resource) if scan else 0, len(group.flavors)):
@@ -343,60 +305,62 @@ class _Search:
                 text, counted = refusal
                 reasons.append(text)
                 if counted:
-                    attempts[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
+                    attempts[flavor] = _NO_FLAVOR
                 continue
             guess = self.guess and at == len(group.flavors) - 1 and not best
-            found, grade, texts, why = self._flavor(flavor, asked, guess=guess)
+            found, grade, texts, attempts[flavor] = self._flavor(flavor, asked, guess=guess)
             reasons += texts
-            attempts[flavor] = (grade.possibility.mode, why)
             stops = self._stops(grade)
-            if stops or is_better(self.queue, grade, best_grade):
+            if stops or grade.rank(self.queue) > best_grade.rank(self.queue):
                 best, best_grade = found, grade
             if stops:
                 break
         for chosen in best.values():
             chosen.tried = -1 if tried == len(group.flavors) - 1 else tried
-        return best, [] if best_grade.possibility is Possibility.FIT else reasons, attempts
+        return best, [] if best_grade.mode is Mode.FIT else reasons
 
     def _flavor(
         self, flavor: str, asked: Mapping[str, int], *, guess: bool
-    ) -> tuple[dict[str, ChosenFlavor], Grade, list[str], str]:  # fmt: skip
+    ) -> tuple[dict[str, ChosenFlavor], Grade, list[str], int]:  # fmt: skip
+        """Return the flavor for each resource, the worst of their grades, texts about what does not fit, and the reason."""
         found: dict[str, ChosenFlavor] = {}
         texts: list[str] = []
-        grade, why = _BEST, ""
+        grade, why = Grade(Mode.FIT, 0), 0
         for resource, amount in asked.items():
-            possibility, height, text, reason = self._quota((flavor, resource), amount, guess=guess)
-            if guess and height and possibility is Possibility.FIT and not self.queue.prefers_borrowing:
+            mine, text, reason = self._quota((flavor, resource), amount, guess=guess)
+            if guess and mine.height and mine.mode is Mode.FIT and not self.queue.prefers_borrowing:
                 return self._flavor(flavor, asked, guess=False)  # preemption may be better than to borrow
             if text:
                 texts.append(text)
-                why = Reason.worst(why, reason)
-            if is_better(self.queue, grade, mine := Grade(possibility, height)):
-                grade = mine
-            if grade.possibility is not Possibility.NO_FIT:
-                found[resource] = ChosenFlavor(flavor, possibility.mode, height)
+            why = max(why, reason)
+            grade = min(grade, mine, key=lambda one: one.rank(self.queue))
+            found[resource] = ChosenFlavor(flavor, *mine)
         return found, grade, texts, why
 
-    def _quota(self, key: Key, amount: int, *, guess: bool) -> tuple[Possibility, int, str, str]:
-        """Return how the amount fits into the quota, how deep it borrows, and if it does not fit a text and a reason."""
-        before = self.assignment.usage.get(key, 0)
+    def _quota(self, key: Key, amount: int, *, guess: bool) -> tuple[Grade, str, int]:
+        """Return how the amount fits into the quota, and if it does not fit a text and a reason."""
+        flavor, resource = key
+        before, nominal, rules = self.assignment.usage.get(key, 0), self.queue.quota(key).nominal, self.queue.preemption
         total, most, free = before + amount, self.queue.potential(key), self.queue.free(key)
         if total > most:
-            return Possibility.NO_FIT, 0, too_large_text(key, amount, most, before), Reason.TOO_LARGE
+            text = (
+                f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
+                f"({amount_text(resource, before)}) + current podset request ({amount_text(resource, amount)}) > maximum "
+                f"capacity ({amount_text(resource, most)})"
+            )
+            return Grade(Mode.NO_FIT, 0), text, _TOO_LARGE
         height, may_reclaim = lowest_subtree(self.queue, key, total)
         if total <= free:
-            return Possibility.FIT, height, "", ""
-        text = lacking_text(key, total - free)
-        if not (may_reclaim or may_ask(self.queue, key, total, fair=self.fair)):
-            return Possibility.NO_FIT, height, text, Reason.WAITING
+            return Grade(Mode.FIT, height), "", 0
+        text = f"insufficient unused quota for {resource} in flavor {flavor}, {amount_text(resource, total - free)} more needed"
+        may_borrow = rules.borrow != "Never" or (self.fair and rules.reclaim != "Never")
+        if not (may_reclaim or nominal >= total or may_borrow):
+            return Grade(Mode.NO_FIT, height), text, _WAITING
         self.assignment.guessed |= guess
-        possibility, height = (Possibility.NO_CANDIDATES, height) if guess else self.oracle(key, total)
-        return possibility, height, text, ""
+        return Grade(Mode.NO_CANDIDATES, height) if guess else self.oracle(key, total), text, 0
 
     def _stops(self, grade: Grade) -> bool:
-        if grade.possibility in {Possibility.NO_FIT, Possibility.NO_CANDIDATES}:
-            return False
-        if grade.possibility is not Possibility.FIT and not self.queue.stop_if_preempting:
+        if grade.mode <= Mode.NO_CANDIDATES or (grade.mode is not Mode.FIT and not self.queue.stop_if_preempting):
             return False
         return grade.height == 0 or self.queue.stop_if_borrowing
 
@@ -470,37 +434,14 @@ def _place(assignment: Assignment, workload: Workload, queue: ClusterQueue, tree
         else:
             choices[failed[0]].reasons.append(failed[2])
             assignment.set_mode(Mode.PREEMPT, failed[0])
-    if assignment.mode is Mode.PREEMPT:
+    if assignment.mode.preempts:
         _, failed = find_places(asked, trees, empty=True)
         if failed is not None:
-            attempts = choices[failed[0]].attempts
-            attempts[failed[1]] = (Mode.NO_FIT, Reason.TOPOLOGY)
+            choices[failed[0]].attempts[failed[1]] = _TOPOLOGY
             assignment.set_mode(Mode.NO_FIT, failed[0])
         else:
             for request in (each for requests in asked.values() for each in requests):
                 assignment.set_mode(Mode.PREEMPT, request.name)
-
-
-def may_ask(queue: ClusterQueue, key: Key, amount: int, *, fair: bool) -> bool:
-    """Return whether a search asks for victims because of the amount or the rules of the queue, wherever it would borrow."""
-    rules = queue.preemption
-    return queue.quota(key).nominal >= amount or rules.borrow != "Never" or (fair and rules.reclaim != "Never")
-
-
-def lacking_text(key: Key, missing: int) -> str:
-    """Return why a flavor has no room now."""
-    flavor, resource = key
-    return f"insufficient unused quota for {resource} in flavor {flavor}, {amount_text(resource, missing)} more needed"
-
-
-def too_large_text(key: Key, amount: int, most: int, before: int = 0) -> str:
-    """Return why a flavor can never have room."""
-    flavor, resource = key
-    return (
-        f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
-        f"({amount_text(resource, before)}) + current podset request ({amount_text(resource, amount)}) > maximum "
-        f"capacity ({amount_text(resource, most)})"
-    )
 
 
 def refusal_of(kind: Flavor | None, name: str, spec: PodSpec) -> str | None:
@@ -529,32 +470,16 @@ def _labels_match(spec: PodSpec, labels: Mapping[str, str]) -> bool:
     return not terms or compile_node_selector(NodeSelector(node_selector_terms=tuple(terms))).matches(labels, "")
 
 
-def _merge(into: dict[str, tuple[Mode, str]], attempts: Mapping[str, tuple[Mode, str]], group: ResourceGroup) -> None:
-    for flavor, (mode, why) in attempts.items():
-        known_mode, known_why = into.get(flavor, (mode, why))
-        into[flavor] = (min(mode, known_mode), Reason.worst(known_why, why))
-    if attempts:
-        for flavor in into:
-            if flavor in group.flavors and flavor not in attempts:
-                into[flavor] = (Mode.NO_FIT, Reason.NO_FLAVOR)
-
-
 def _no_fit_reason(assignment: Assignment, queue: ClusterQueue) -> str:
     """Return the reason that stands for the whole: of each group its mildest, of all groups and pod sets the gravest."""
-    overall = ""
+    overall = 0
     for one in assignment.pod_sets:
         if one.mode is not Mode.NO_FIT:
             continue
-        if not one.attempts:
-            overall = Reason.worst(overall, Reason.NO_FLAVOR)
-            continue
-        mildest: dict[object, str] = {}
-        for flavor, (mode, why) in sorted(one.attempts.items()):
-            if mode is not Mode.NO_FIT:
-                continue
-            places: list[object] = [at for at, group in enumerate(queue.groups) if flavor in group.flavors]
-            for place in places or [flavor]:
-                if place not in mildest or Reason.severity(why) < Reason.severity(mildest[place]):
-                    mildest[place] = why
-        overall = Reason.worst(overall, *mildest.values())
-    return overall
+        mildest: dict[object, int] = {}
+        for flavor, why in one.attempts.items():
+            if why:
+                place = next((group for group in queue.groups if flavor in group.flavors), flavor)
+                mildest[place] = min(why, mildest.get(place, why))
+        overall = max(overall, 0 if one.attempts else _NO_FLAVOR, *mildest.values())
+    return _REASONS[overall]

@@ -17,7 +17,7 @@ from heapq import merge
 from itertools import chain, dropwhile, takewhile
 from typing import NamedTuple
 
-from moorage.simulator.kueue.flavors import Possibility
+from moorage.simulator.kueue.flavors import Grade, Mode
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode, lowest_subtree, standing, victim_rank
 from moorage.simulator.kueue.settings import STRATEGIES
@@ -150,7 +150,7 @@ def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
     return list(known.pop(question) if asking.places else known[question])
 
 
-def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tuple[Possibility, int]:
+def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> Grade:
     """Return what preemption could do for one flavor and resource, and how deep the queue would then borrow."""
     targets, state = find_targets(asking, fair=fair), asking.queue.clock[0]
     asking.queue.clock[2] = 1
@@ -161,7 +161,7 @@ def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> tupl
         target.queue.add(target.workload.usage)
     asking.queue.clock[0], asking.queue.clock[2] = state, 0
     own = any(target.queue is asking.queue for target in targets)
-    return (Possibility.PREEMPT if own else Possibility.RECLAIM if targets else Possibility.NO_CANDIDATES), height
+    return Grade(Mode.PREEMPT if own else Mode.RECLAIM if targets else Mode.NO_CANDIDATES, height)
 
 
 # -- classical ----------------------------------------------------------------------------------------------------------

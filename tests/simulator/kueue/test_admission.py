@@ -139,7 +139,7 @@ def test_the_usage_of_cohorts_follows_from_that_of_queues(quotas, steps):
             held.append((place, amount))
         else:
             first, taken = held.pop(0)
-            leaves[first].remove({KEY: taken})
+            leaves[first].add({KEY: taken}, -1)
     usage = {node.name: node.usage.get(KEY, 0) for node in (root, middle, *leaves)}
     root.settle()
     assert usage == {node.name: node.usage.get(KEY, 0) for node in (root, middle, *leaves)}

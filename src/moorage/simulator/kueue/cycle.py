@@ -166,7 +166,7 @@ class QueueAdmission:
         queue = self.objects.queues[workload.cluster_queue]
         if queue.workloads.pop(workload.key, None) is not None:
             queue.changed()
-            queue.remove(workload.usage)
+            queue.add(workload.usage, -1)
             queue.generation += 1
         workload.let_go()
         self._begun[1].clear()
@@ -175,7 +175,7 @@ class QueueAdmission:
     def shrink(self, workload: Workload, at: int, count: int) -> None:
         """Take the quota of pods that ended while others of their workload go on: ``count`` of pod set ``at`` are left."""
         queue = self.objects.queues[workload.cluster_queue]
-        queue.remove(workload.shrink(at, count))
+        queue.add(workload.shrink(at, count), -1)
         queue.generation += 1
         self._notified.add(queue.name)
 
@@ -407,7 +407,7 @@ class QueueAdmission:
             before = dict(entry.workload.usage)
             assert entry.workload.reserved_at is not None
             entry.workload.hold(queue.name, entry.assignment.admission(), entry.workload.reserved_at)
-            queue.remove({key: amount - entry.workload.usage.get(key, 0) for key, amount in before.items()})
+            queue.add({key: amount - entry.workload.usage.get(key, 0) for key, amount in before.items()}, -1)
             self._take_places(entry)
             result.placed.append(entry.workload)
         elif self.blocks is not None and self.blocks(len(result.admitted)):
@@ -500,7 +500,7 @@ class QueueAdmission:
         for target in targets:
             queue, usage = target.queue, target.workload.usage
             queue.turn()
-            (queue.remove if sign > 0 else queue.add)(usage)
+            queue.add(usage, -sign)
             queue.turn()
             for flavor, placed, requests in target.workload.places(self.trees):
                 add_usage(self._vacated.setdefault(flavor, {}), placed, requests, sign)
@@ -533,7 +533,7 @@ class QueueAdmission:
     def _unreserve(self) -> None:
         """Give back what was only kept free. A negative amount (more is in use than there is) never went up the tree."""
         for queue, amounts in self._reserved:
-            queue.remove({key: amount for key, amount in amounts.items() if amount > 0})
+            queue.add({key: amount for key, amount in amounts.items() if amount > 0}, -1)
             for key in [key for key, amount in amounts.items() if amount < 0]:
                 queue.usage[key] -= amounts[key]
             queue.changed()

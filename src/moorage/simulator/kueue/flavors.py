@@ -278,10 +278,8 @@ class _Search:
             group = self.queue.group_of(resource)
             if resource in choice.flavors or (group is None and (not requests[resource] or self.queue.lenient)):
                 continue
-            if group is None:
-                found, reasons = {}, [f"resource {resource} unavailable in ClusterQueue"]
-            else:
-                found, reasons = self._group(members, resource, requests, group, choice.attempts)
+            unavailable = dict[str, ChosenFlavor](), [f"resource {resource} unavailable in ClusterQueue"]
+            found, reasons = self._group(members, resource, requests, group, choice.attempts) if group else unavailable
             if not found:
                 choice.flavors, choice.reasons = {}, reasons
                 return choice

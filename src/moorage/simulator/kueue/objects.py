@@ -250,10 +250,6 @@ def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str]) -> str:
 
 
 def _loops(name: str, parents: Mapping[str, str]) -> bool:
-    seen: set[str] = set()
-    while name:
-        if name in seen:
-            return True
-        seen.add(name)
+    for _ in range(len(parents) + 1):
         name = parents.get(name, "")
-    return False
+    return bool(name)

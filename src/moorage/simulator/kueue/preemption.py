@@ -110,9 +110,22 @@ class Asking:
     def take(self, candidate: Workload) -> ClusterQueue:
         queue = self.queues[candidate.cluster_queue]
         del queue.workloads[candidate.key]
-        queue.remove(candidate.usage)
+        queue.add(candidate.usage, -1)
         candidate.take_places(self.trees, -1)
         return queue
+
+    def take_first(self, candidates: Iterable[tuple[Workload, str]], *, borrowing: bool, counted: bool = False) -> list[Victim]:
+        """Take candidates, each with its reason, until the workload fits; put all back if it never does.
+
+        A candidate is taken before the next one is asked for.
+        """
+        targets: list[Victim] = []
+        for one, reason in candidates:
+            targets.append(Victim(one, self.take(one), reason))
+            if self.fits(borrowing=borrowing, counted=counted):
+                return targets
+        self.put_back(targets)
+        return []
 
     def put_back(self, targets: Iterable[Victim]) -> None:
         for target in targets:
@@ -121,7 +134,7 @@ class Asking:
             target.workload.take_places(self.trees)
 
     def fill_back(self, targets: list[Victim], *, borrowing: bool) -> list[Victim]:
-        """Spare, from the last but one to the first, what the workload fits without."""
+        """Spare, from the last but one to the first, what the workload fits without. All are put back."""
         for index in range(len(targets) - 2, -1, -1):
             spared = targets[index]
             self.put_back([spared])
@@ -155,7 +168,7 @@ def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> Grad
     targets, state = find_targets(asking, fair=fair), asking.queue.clock[0]
     asking.queue.clock[2] = 1
     for target in targets:
-        target.queue.remove(target.workload.usage)
+        target.queue.add(target.workload.usage, -1)
     height = lowest_subtree(asking.queue, key, amount)[0]
     for target in targets:
         target.queue.add(target.workload.usage)
@@ -195,17 +208,13 @@ def _classical(asking: Asking) -> list[Victim]:
         attempts = (False, True) if forbidden and not higher else (True, False)
     mine = [_Candidate(one, None, _IN_QUEUE) for one in own]
     for borrowing in attempts:
-        targets: list[Victim] = []
         usable = chain(own, (one.workload for group in groups(borrowing) for one in group()))
         if not (asking.may_fit(usable) and (borrowing or asking.stays_within(own))):
             continue
-        for candidate in _ordered(*groups(borrowing), lambda: iter(mine)):
-            if not _is_valid(asking, candidate):
-                continue
-            targets.append(Victim(candidate.workload, asking.take(candidate.workload), candidate.reason))
-            if asking.fits(borrowing=borrowing):
-                return asking.fill_back(targets, borrowing=borrowing)
-        asking.put_back(targets)
+        ordered = _ordered(*groups(borrowing), lambda: iter(mine))
+        valid = ((one.workload, one.reason) for one in ordered if _is_valid(asking, one))
+        if targets := asking.take_first(valid, borrowing=borrowing):
+            return asking.fill_back(targets, borrowing=borrowing)
     return []
 
 
@@ -291,16 +300,16 @@ def _fair(asking: Asking) -> list[Victim]:
     if hopeless is None:
         return []
     waiting = _Waiting(asking, own)
+
+    def candidates() -> Iterator[tuple[Workload, str]]:
+        yield from _in_turn(Turns(asking, waiting, None if entitled else asking.strategies[0], hopeless))
+        if not entitled and len(asking.strategies) > 1:
+            waiting.clear()
+            yield from _in_turn(Turns(asking, waiting, asking.strategies[1]), once=True)
+
     queue.add(requests)  # shares are those after the admission
-    targets: list[Victim] = []
-    fits = _take_in_turn(Turns(asking, waiting, None if entitled else asking.strategies[0], hopeless), targets)
-    if not fits and not entitled and len(asking.strategies) > 1:
-        waiting.clear()
-        fits = _take_in_turn(Turns(asking, waiting, asking.strategies[1]), targets, once=True)
-    queue.remove(requests)
-    if not fits:
-        asking.put_back(targets)
-        return []
+    targets = asking.take_first(candidates(), borrowing=True, counted=True)
+    queue.add(requests, -1)
     return asking.fill_back(targets, borrowing=True)
 
 
@@ -330,8 +339,8 @@ def _find_hopeless(asking: Asking, own: Sequence[Workload], *, compares: bool) -
     return None if any(amount > gone.get(key, 0) for key, amount in missing.items()) else found
 
 
-def _take_in_turn(turns: Turns, targets: list[Victim], *, once: bool = False) -> bool:
-    """Take from the queues in turn, perhaps once from each, what the strategy allows. Return whether the workload then fits."""
+def _in_turn(turns: Turns, *, once: bool = False) -> Iterator[tuple[Workload, str]]:
+    """Yield what the strategy allows to take from the queues in turn, perhaps once from each, with the reason."""
     final = turns.strategy == STRATEGIES[0]
     for queue in turns:
         left, own = turns.waiting[queue.name], queue is turns.asking.queue
@@ -339,9 +348,9 @@ def _take_in_turn(turns: Turns, targets: list[Victim], *, once: bool = False) ->
             del left[1:]
         while final and left and not own and turns.mine.share().rank > turns.theirs.share_without(queue, left[0].usage).rank:
             del left[0]
-        if left and turns.take(queue, _IN_QUEUE if own else _FAIR if turns.strategy else _RECLAIM, targets):
-            return True
-    return False
+        if left:
+            yield left.pop(0), _IN_QUEUE if own else _FAIR if turns.strategy else _RECLAIM
+            turns.note_taken(queue)
 
 
 class Turns:
@@ -376,20 +385,15 @@ class Turns:
         while (queue := self._next(self._root)) is not None:
             yield queue
 
-    def take(self, queue: ClusterQueueNode, reason: str, targets: list[Victim]) -> bool:
-        """Take the next candidate of a queue. Return whether the workload then fits."""
-        one = self.waiting[queue.name].pop(0)
-        targets.append(Victim(one, self.asking.take(one), reason))
-        if self.asking.fits(counted=True):
-            return True
+    def note_taken(self, queue: ClusterQueueNode) -> None:
+        """Note that shares have changed from a queue to the root; each node was the next one of its line."""
         node: QuotaNode = queue
-        for parent in queue.ancestors():  # their shares have changed, and each was the next one of its line
+        for parent in queue.ancestors():
             line = self._lines[id(parent)]
             line.pop()
             if self._is_in_turn(node):
                 insort(line, node, key=standing)
             node = parent
-        return False
 
     def _next(self, node: QuotaNode) -> ClusterQueueNode | None:
         if isinstance(node, ClusterQueueNode):

@@ -134,33 +134,21 @@ class QuotaNode:
             above = min(whole - local - max(0, used - local) + limit, above)
         return above + local - used if local > used else above
 
-    def add(self, amounts: Mapping[Key, int]) -> None:
+    def add(self, amounts: Mapping[Key, int], sign: int = 1) -> None:
+        """Count amounts as used, in the nodes above beyond what only a subtree can use; with -1 take them off again.
+
+        A negative amount (more is in use than there is) changes this node alone.
+        """
         self.tick()
         for key, amount in amounts.items():
             node: QuotaNode | None = self
-            rest = amount
+            rest = amount * sign
             while node is not None and rest:
-                used = node.usage.get(key, 0)
-                over = rest - max(0, node.terms(key)[1] - used)
+                used, local = node.usage.get(key, 0), node.terms(key)[1]
                 node._change()
                 node.usage[key] = used + rest
-                if over <= 0:
-                    break
-                node, rest = node.parent, over
-
-    def remove(self, amounts: Mapping[Key, int]) -> None:
-        self.tick()
-        for key, amount in amounts.items():
-            node: QuotaNode | None = self
-            rest = amount
-            while node is not None and rest:
-                used = node.usage.get(key, 0)
-                stored = used - node.terms(key)[1]
-                node._change()
-                node.usage[key] = used - rest
-                if stored <= 0:
-                    break
-                node, rest = node.parent, min(rest, stored)
+                rest = max(0, used + rest - local) - max(0, used - local) if amount > 0 else 0
+                node = node.parent
 
     def turn(self, *, upward: bool = True) -> None:
         """Exchange, from here to the root, what is in use with what is left once the victims of the cycle are gone."""

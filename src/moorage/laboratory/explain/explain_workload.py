@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
@@ -240,50 +241,44 @@ class _Search:
         low, high, text = 0, sets[at].count, ""
         while high - low > 1:
             middle = (low + high) // 2
-            instead = self._starts(self._with_count(at, middle))
+            instead = self._starts(partial(self._reduce, at, middle))
             low, high, text = (low, middle, text) if instead is None else (middle, high, instead)
         if low:
             yield StartingChange("gang", f"ask for {low} instead of {sets[at].count} pods in pod set {sets[at].name}{text}")
 
-    def _with_count(self, at: int, count: int) -> _Change:
-        def change(queued: QueuedCluster) -> None:
-            work = queued.works[self._number]
-            less = with_fields(work.workload.pod_sets[at], count=count, min_count=None)
-            work.workload.pod_sets = (*work.workload.pod_sets[:at], less, *work.workload.pod_sets[at + 1 :])
-            work.pods = [pods[:count] if index == at else pods for index, pods in enumerate(work.pods)]
-            work.workload.shape += f"/{count}"
-
-        return change
+    def _reduce(self, at: int, count: int, queued: QueuedCluster) -> None:
+        work = queued.works[self._number]
+        less = with_fields(work.workload.pod_sets[at], count=count, min_count=None)
+        work.workload.pod_sets = (*work.workload.pod_sets[:at], less, *work.workload.pod_sets[at + 1 :])
+        work.pods = [pods[:count] if index == at else pods for index, pods in enumerate(work.pods)]
+        work.workload.shape += f"/{count}"
 
     def _flavor(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Let the pods use a flavor whose taints or labels refuse them."""
         spec, flavors = state.one.work.workload.pod_sets[0].spec, state.queued.objects.flavors
         for name in dict.fromkeys(flavor for group in queue.groups for flavor in group.flavors):
             if name in flavors and (why := refusal_of(flavors[name], name, spec)):
-                yield [(f"let its pods use flavor {name} ({why})", self._tolerating(name))]
+                yield [(f"let its pods use flavor {name} ({why})", partial(self._tolerate, name))]
 
-    def _tolerating(self, name: str) -> _Change:
-        def change(queued: QueuedCluster) -> None:
-            work, flavor = queued.works[self._number], queued.objects.flavors[name]
-            queued.objects.flavors[name] = replace(flavor, taints=())
+    def _tolerate(self, name: str, queued: QueuedCluster) -> None:
+        work, flavor = queued.works[self._number], queued.objects.flavors[name]
+        queued.objects.flavors[name] = replace(flavor, taints=())
 
-            def freed(spec: PodSpec) -> PodSpec:
-                kept = {key: value for key, value in spec.node_selector.items() if key not in flavor.labels}
-                return replace(spec, node_selector=kept, affinity=None)
+        def freed(spec: PodSpec) -> PodSpec:
+            kept = {key: value for key, value in spec.node_selector.items() if key not in flavor.labels}
+            return replace(spec, node_selector=kept, affinity=None)
 
-            work.workload.pod_sets = tuple(with_fields(one, spec=freed(one.spec)) for one in work.workload.pod_sets)
-
-        return change
+        work.workload.pod_sets = tuple(with_fields(one, spec=freed(one.spec)) for one in work.workload.pod_sets)
 
     def _priority(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise its priority above that of others, by as little as helps."""
         own, tree = state.one.work.workload.priority, {one.name for one in queue.root().all_queues()}
         others = {one.work.workload.priority for one in state.timeline.works if one.work.workload.cluster_queue in tree}
+        higher = sorted(priority + 1 for priority in others if priority >= own)
+        yield ((f"priority {above} instead of {own}", partial(self._raise, above)) for above in higher)
 
-        def raised(above: int) -> _Change:
-            return lambda queued: setattr(queued.works[self._number].workload, "priority", above)
-
-        yield ((f"priority {above} instead of {own}", raised(above)) for above in sorted(n + 1 for n in others if n >= own))
+    def _raise(self, priority: int, queued: QueuedCluster) -> None:
+        queued.works[self._number].workload.priority = priority
 
     def _stop(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Stop one job that holds quota, the smallest with which it starts; or the fewest of the smallest."""
@@ -295,8 +290,10 @@ class _Search:
             return workload.priority, sum(pod_set.count for pod_set in workload.pod_sets)
 
         able = sorted((one for one in held if self._nodes or keys & one.work.workload.uses), key=cost)
-        alone = ((f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}", _without([one])) for one in able)
-        several = ((f"stop {', '.join(map(_title, able[:n]))}", _without(able[:n])) for n in range(2, len(able) + 1))
+        alone = (
+            (f"stop {_title(one)} of ClusterQueue {one.work.workload.cluster_queue}", partial(_end, [one])) for one in able
+        )
+        several = ((f"stop {', '.join(map(_title, able[:n]))}", partial(_end, able[:n])) for n in range(2, len(able) + 1))
         yield chain(alone, several)
 
     def _limit(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
@@ -306,7 +303,7 @@ class _Search:
         yield (
             (
                 f"let ClusterQueue {other.name} {shown} without a limit",
-                _with_quotas(other.name, {key: {field: None} for key in limited}),
+                partial(_set_quotas, other.name, {key: {field: None} for key in limited}),
             )
             for field, shown, queues in fields
             for other in queues
@@ -323,42 +320,38 @@ class _Search:
             amounts = {key: amount * factor for key, amount in missing[flavor].items()}
             more = " and ".join(f"{amount_text(key[1], amount)} more {key[1]}" for key, amount in amounts.items())
             quotas = {key: {"nominal": queue.quota(key).nominal + amount} for key, amount in amounts.items()}
-            return f"give ClusterQueue {queue.name} {more} in flavor {flavor}", _with_quotas(queue.name, quotas)
+            return f"give ClusterQueue {queue.name} {more} in flavor {flavor}", partial(_set_quotas, queue.name, quotas)
 
         yield from ([raised(flavor, factor) for factor in (1, 2, 4)] for flavor in missing)
 
     def _weight(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise the weight of its queue."""
-
-        def weighted(weight: float) -> _Change:
-            return lambda queued: setattr(queued.objects.queues[queue.name], "weight", weight)
-
         weights = [queue.weight * factor or 1.0 for factor in (2, 4, 8, 16) if state.queued.settings.fair]
-        yield [(f"fair-sharing weight {weight:g} instead of {queue.weight:g}", weighted(weight)) for weight in weights]
+        yield [
+            (f"fair-sharing weight {weight:g} instead of {queue.weight:g}", partial(_set_weight, queue.name, weight))
+            for weight in weights
+        ]
 
 
-def _without(gone: Sequence[TimedWork]) -> _Change:
+def _end(gone: Sequence[TimedWork], queued: QueuedCluster) -> None:
     keys = {one.work.workload.key for one in gone}
-
-    def change(queued: QueuedCluster) -> None:
-        stopped = [work for work in queued.works if work.workload.key in keys]
-        for work in stopped:
-            work.workload.active = False
-            work.workload.let_go()
-        uids = {pod.uid for work in stopped for pods in work.pods for pod in pods}
-        queued.cluster = with_fields(queued.cluster, pods=tuple(p for p in queued.cluster.pods if p.uid not in uids))
-
-    return change
+    stopped = [work for work in queued.works if work.workload.key in keys]
+    for work in stopped:
+        work.workload.active = False
+        work.workload.let_go()
+    uids = {pod.uid for work in stopped for pods in work.pods for pod in pods}
+    queued.cluster = with_fields(queued.cluster, pods=tuple(p for p in queued.cluster.pods if p.uid not in uids))
 
 
-def _with_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]]) -> _Change:
-    def change(queued: QueuedCluster) -> None:
-        queue = queued.objects.queues[name]
-        for key, fields in changes.items():
-            queue.quotas[key] = queue.quota(key)._replace(**fields)
-        queue.root().settle()
+def _set_weight(name: str, weight: float, queued: QueuedCluster) -> None:
+    queued.objects.queues[name].weight = weight
 
-    return change
+
+def _set_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]], queued: QueuedCluster) -> None:
+    queue = queued.objects.queues[name]
+    for key, fields in changes.items():
+        queue.quotas[key] = queue.quota(key)._replace(**fields)
+    queue.root().settle()
 
 
 def _title(one: TimedWork) -> str:

@@ -8,9 +8,10 @@ Source  Kueue, pkg/cache/queue/inadmissible_workloads.go; pkg/controller/core/wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, repeat
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,7 +25,6 @@ from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import Settings
 from moorage.simulator.kueue.topology import FreeNode
-from moorage.simulator.kueue.topology_requests import TopologyPlacement
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_books import PodRecord, State, in_turn
@@ -267,9 +267,7 @@ class QueueTimeline:
         for at, assigned in enumerate(work.workload.admission):
             fresh = _with_flavors(work.pods[at][: assigned.count], assigned, objects.flavors)
             pods = [pod if one.attempts < 2 else _copy_of(pod, one.attempts) for pod in fresh]
-            if assigned.placed is not None:
-                pods = _in_domains(pods, assigned.placed)
-                self._placed_by_queue.update(pod.uid for pod in pods)
+            self._placed_by_queue.update(pod.uid for pod in pods if assigned.placed is not None)
             one.left.append(work.completions[at] or len(pods))
             one.models.append(pods[0] if pods else None)
             for pod in pods[: one.left[at]]:
@@ -494,37 +492,25 @@ def _copy_of(pod: Pod, number: int) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, name=name, uid=stable_uid("Pod", pod.namespace, name)))
 
 
-def _with_flavors(pods: Iterable[Pod], assigned: Assigned, flavors: Mapping[str, Flavor]) -> list[Pod]:
-    """Return the pods with the node labels and tolerations of their flavors, and without Kueue's gates."""
+def _with_flavors(pods: Sequence[Pod], assigned: Assigned, flavors: Mapping[str, Flavor]) -> list[Pod]:
+    """Return the pods with the node labels and tolerations of their flavors, and without Kueue's gates.
+
+    A node selector binds each to its domain if they have a placement. Pods of one domain that shared a spec still do.
+    """
     chosen = [flavors[name] for name in sorted(set(assigned.flavors.values()))]
     labels = {key: value for one in chosen for key, value in one.labels.items()}
     tolerations = [each for one in chosen for each in one.tolerations]
+    levels, domains = assigned.placed or ((), ())
+    made: dict[tuple[int, tuple[str, ...]], PodSpec] = {}
 
-    def change(spec: PodSpec) -> PodSpec:
+    def change(spec: PodSpec, domain: tuple[str, ...]) -> PodSpec:
         gates = tuple(gate for gate in spec.scheduling_gates if not gate.name.startswith("kueue.x-k8s.io/"))
-        wanted = {**spec.node_selector, **labels}
+        wanted = {**spec.node_selector, **labels, **dict(zip(levels, domain, strict=False))}
         return replace(spec, node_selector=wanted, tolerations=(*spec.tolerations, *tolerations), scheduling_gates=gates)
 
-    return _changed(pods, change)
-
-
-def _in_domains(pods: list[Pod], placed: TopologyPlacement) -> list[Pod]:
-    """Return the pods, each bound to a domain of its placement by a node selector."""
-    found: list[Pod] = []
-
-    def bind(chosen: Mapping[str, str], spec: PodSpec) -> PodSpec:
-        return replace(spec, node_selector={**spec.node_selector, **chosen})
-
-    for values, count in placed.domains:
-        chosen = dict(zip(placed.levels, values, strict=True))
-        found += _changed(pods[len(found) : len(found) + count], partial(bind, chosen))
-    return [*found, *pods[len(found) :]]
-
-
-def _changed(pods: Iterable[Pod], change: Callable[[PodSpec], PodSpec]) -> list[Pod]:
-    """Return the pods with changed specs; those that shared one still do."""
-    given, made = list(pods), dict[int, PodSpec]()
-    for pod in given:
-        if id(pod.spec) not in made:
-            made[id(pod.spec)] = change(pod.spec)
-    return [replace(pod, spec=made[id(pod.spec)]) for pod in given]
+    places = chain.from_iterable(repeat(values, count) for values, count in (*domains, ((), len(pods))))
+    keys = [(id(pod.spec), place) for pod, place in zip(pods, places, strict=False)]
+    for pod, key in zip(pods, keys, strict=True):
+        if key not in made:
+            made[key] = change(pod.spec, key[1])
+    return [replace(pod, spec=made[key]) for pod, key in zip(pods, keys, strict=True)]

@@ -383,7 +383,7 @@ class _Search:
         top, leaders, needed = ordered[0], self._leaders, self._asked.count // self._slice
         if self._least_free:
             for one in ordered:
-                if one.leaders >= leaders and (one.slices_led if leaders else one.slices) >= needed:
+                if one.leaders >= leaders and one.slices_led >= needed:
                     return level, [one]
             if self._asked.terms.required is not None:
                 return self._no_fit(level, ordered[-1].pods, needed)
@@ -396,19 +396,16 @@ class _Search:
         return self._spread(level, ordered, needed)
 
     def _spread(self, level: int, ordered: list[Domain], needed: int) -> tuple[int, list[Domain]] | str:
-        """Use several domains: leaders first, then workers."""
+        """Use several domains: that of the leader first, then those of workers."""
         ordered = self._leader_first(ordered, needed, self._leaders)
-        left, leaders, at = needed, self._leaders, 0
-        found: list[Domain] = []
-        while leaders > 0 and at < len(ordered) and ordered[at].leaders > 0:
-            one = ordered[at]
-            if not self._least_free and one.slices_led >= left:
-                one = self._best(ordered[at:], left, leaders)
-            found.append(one)
-            leaders, left, at = leaders - one.leaders, left - one.slices_led, at + 1
-        if leaders > 0:
-            return self._no_fit(level, self._leaders - leaders, needed)
-        rest = self._sorted(ordered[at:])
+        left, found = needed, list[Domain]()
+        if self._leaders:
+            if not ordered[0].leaders:
+                return self._no_fit(level, 0, needed)
+            whole = not self._least_free and ordered[0].slices_led >= left
+            found.append(self._best(ordered, left, 1) if whole else ordered[0])
+            left -= found[0].slices_led
+        rest = self._sorted(ordered[self._leaders :])
         for at, next_one in enumerate(rest):
             if left <= 0:
                 break

@@ -266,12 +266,8 @@ def _typed_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
     for job in cluster.jobs:
         if _key(job.metadata) in queued and _owner(job.metadata) is None and not is_finished(job):
             yield _Item("Job", job.metadata, (("main", _parallelism(job), job.spec.template),), job)
-    for deployment in cluster.deployments:
-        if QUEUE_LABEL in deployment.metadata.labels:
-            yield _Item("Deployment", deployment.metadata)
-    for stateful_set in cluster.stateful_sets:
-        if QUEUE_LABEL in stateful_set.metadata.labels:
-            yield _Item("StatefulSet", stateful_set.metadata)
+    for kind, controllers in (("Deployment", cluster.deployments), ("StatefulSet", cluster.stateful_sets)):
+        yield from (_Item(kind, one.metadata) for one in controllers if QUEUE_LABEL in one.metadata.labels)
 
 
 def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:

@@ -164,28 +164,13 @@ def read_objects(documents: Iterable[Mapping[str, Any]], *, lenient: bool = Fals
             found.topologies[name] = tuple(str(level["nodeLabel"]) for level in spec.get("levels") or ())
         elif kind == "Namespace":
             found.add_namespace(name, meta.get("labels") or {})
-    _join(found, parents)
-    _note_checks(found, [one for one in given if one.get("kind") == "AdmissionCheck"])
+    checks = [one for one in given if one.get("kind") == "AdmissionCheck"]
+    _join(found, parents, {one["metadata"]["name"]: (one.get("spec") or {}).get("controllerName") for one in checks})
     return found
 
 
 def _is_stopped(spec: Mapping[str, Any]) -> bool:
     return str(spec.get("stopPolicy") or "None") != "None"
-
-
-def _note_checks(found: Objects, checks: Iterable[Mapping[str, Any]]) -> None:
-    """Note which checks of queues decide where pods can be; without one of them a queue cannot admit anything."""
-    controllers = {one["metadata"]["name"]: (one.get("spec") or {}).get("controllerName") for one in checks}
-    for queue in found.queues.values():
-        absent = [name for name, _ in queue.checks if name not in controllers]
-        if absent and queue.name not in found.faults:
-            found.faults[queue.name] = f"references missing AdmissionCheck(s): {','.join(absent)}"
-            queue.active = False
-        of_queue = frozenset(flavor for group in queue.groups for flavor in group.flavors)
-        for name, flavors in queue.checks:
-            queue.is_remote |= controllers.get(name) == "kueue.x-k8s.io/multikueue"
-            if controllers.get(name) == "kueue.x-k8s.io/provisioning-request":
-                queue.delayed |= flavors or of_queue
 
 
 def _quotas(spec: Mapping[str, Any]) -> dict[Key, QueueQuota]:
@@ -209,8 +194,8 @@ def _weight(spec: Mapping[str, Any]) -> float:
     return parse(weight) / _NANO
 
 
-def _join(found: Objects, parents: Mapping[str, str]) -> None:
-    """Build the tree. A Cohort that is only named exists; queues of a cycle are inactive."""
+def _join(found: Objects, parents: Mapping[str, str], controllers: Mapping[str, Any]) -> None:
+    """Build the tree. A Cohort that is only named exists; queues of a cycle are inactive. ``controllers``: those of checks."""
     for name in [*parents.values(), *(queue.cohort for queue in found.queues.values())]:
         if name:
             found.cohorts.setdefault(name, CohortNode(name))
@@ -220,7 +205,7 @@ def _join(found: Objects, parents: Mapping[str, str]) -> None:
             cohort.parent = found.cohorts[parent]
             cohort.parent.cohorts.append(cohort)
     for name, queue in sorted(found.queues.items()):
-        if fault := _fault(queue, found, looped):
+        if fault := _fault(queue, found, looped, controllers):
             found.faults[name] = fault
         queue.active = name not in found.faults
         if queue.cohort and queue.cohort not in looped:
@@ -233,12 +218,16 @@ def _join(found: Objects, parents: Mapping[str, str]) -> None:
             cohort.settle()
 
 
-def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str]) -> str:
-    """Return why a queue cannot admit anything; empty if it can."""
+def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str], controllers: Mapping[str, Any]) -> str:
+    """Return why a queue cannot admit anything; empty if it can. Note which of its checks decide where pods can be."""
     flavors = [flavor for group in queue.groups for flavor in group.flavors]
     missing = [flavor for flavor in flavors if flavor not in found.flavors]
     topologies = {flavor: found.flavors[flavor].topology for flavor in flavors if flavor not in missing}
     queue.topology_only = not missing and all(topologies.values())
+    for name, of in queue.checks:
+        queue.is_remote |= controllers.get(name) == "kueue.x-k8s.io/multikueue"
+        if controllers.get(name) == "kueue.x-k8s.io/provisioning-request":
+            queue.delayed |= of or frozenset(flavors)
     if queue.stopped:
         return "is stopped"
     if missing:
@@ -246,7 +235,10 @@ def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str]) -> str:
     for flavor, topology in topologies.items():
         if topology and topology not in found.topologies:
             return f'names no known topology: there is no Topology "{topology}" for TAS flavor "{flavor}"'
-    return "is in a cycle of Cohorts" if queue.cohort in looped else ""
+    if queue.cohort in looped:
+        return "is in a cycle of Cohorts"
+    absent = [name for name, _ in queue.checks if name not in controllers]
+    return f"references missing AdmissionCheck(s): {','.join(absent)}" if absent else ""
 
 
 def _loops(name: str, parents: Mapping[str, str]) -> bool:

@@ -164,7 +164,8 @@ class QueueReport(Struct, frozen=True, rename="camel"):
             lines = ["Waiting for quota:"]
             for one in waiting[:_LISTED]:
                 lines += [f"  {one.namespace}/{one.object}", fitted(one.reason, indent="    ", hanging="      ")]
-            parts.append("\n".join([*lines, *_rest(len(waiting))]))
+            more = len(waiting) - _LISTED
+            parts.append("\n".join([*lines, *([f"  … and {counted(more, 'workload')} more"] if more > 0 else [])]))
         return "\n\n".join(parts) + "\n"
 
     def _amounts(self) -> str:
@@ -228,10 +229,6 @@ class QueueReport(Struct, frozen=True, rename="camel"):
             return [state]
         until = one.reserved if one.reserved is not None else self.seconds
         return [time_text(until - one.arrived), state]
-
-
-def _rest(number: int) -> list[str]:
-    return [f"  … and {counted(number - _LISTED, 'workload')} more"] if number > _LISTED else []
 
 
 def _rounded(resource: str, amount: float) -> str:

@@ -100,8 +100,7 @@ class QueueAdmission:
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
         #: The workloads that the cycle evicts, and what they leave in topologies.
         self._victims: dict[str, Victim] = {}
-        #: The nodes in which that makes a difference.
-        self._parted: list[QuotaNode] = []
+        self._nodes: list[QuotaNode] = [*objects.queues.values(), *objects.cohorts.values()]
         #: Workloads on failed nodes, which the next cycle moves.
         self._on_failed: list[Workload] = []
         #: Workloads with quota for which the next cycle finds places.
@@ -247,7 +246,8 @@ class QueueAdmission:
                     self.ledger.reserve(entry.workload)
                 self.waiting[entry.queue.name].forget(entry.workload.key)
             else:
-                self._requeue(entry, now)
+                self.waiting[entry.queue.name].requeue(entry.workload, entry.why, now, self.cycles)
+                entry.workload.wait(entry.reason, entry.message)
         if result.admitted or result.evicted:
             self.try_again()
         for eviction in result.evicted:
@@ -393,10 +393,10 @@ class QueueAdmission:
             entry.reason, entry.why, entry.workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
             self._reserve(entry, entry.assignment.usage)
         elif _overlap(entry.targets, victims):
-            entry.skipped, entry.reason = True, _WAITING
+            entry.why, entry.reason = Requeue.FAILED_AFTER_NOMINATION, _WAITING
             entry.message = _OVERLAP
         elif not fits:
-            entry.skipped, entry.reason = True, _WAITING
+            entry.why, entry.reason = Requeue.FAILED_AFTER_NOMINATION, _WAITING
             entry.message = "Workload no longer fits after processing another workload"
         elif mode.preempts:
             self._condemn(entry.targets)
@@ -411,7 +411,8 @@ class QueueAdmission:
             self._take_places(entry)
             result.placed.append(entry.workload)
         elif self.blocks is not None and self.blocks(len(result.admitted)):
-            entry.skipped, entry.reason, entry.message = True, "WaitingForPodsReady", _NOT_READY
+            entry.why = Requeue.FAILED_AFTER_NOMINATION
+            entry.reason, entry.message = "WaitingForPodsReady", _NOT_READY
         else:
             entry.admitted = True
             entry.workload.hold(queue.name, entry.assignment.admission(), now)
@@ -450,7 +451,8 @@ class QueueAdmission:
         for target in gone:
             target.queue.workloads.pop(target.workload.key, None)
             target.workload.take_places(self.trees, -1)
-        for node in self._parted if overlaps else ():
+        parted = [node for node in self._nodes if node.left != node.usage] if overlaps else []
+        for node in parted:
             node.turn(upward=False)
         workload.scan, workload.nominated = None, entry.assignment.flavors_by_pod_set()
         entry.assignment, entry.targets = self._assign(workload, entry.queue)
@@ -460,7 +462,7 @@ class QueueAdmission:
             target.queue.workloads[target.workload.key] = target.workload
             target.queue.changed()
             target.workload.take_places(self.trees)
-        for node in self._parted if overlaps else ():
+        for node in parted:
             node.turn(upward=False)
         if overlaps and entry.assignment.mode is Mode.FIT:
             entry.assignment.set_mode(Mode.DEFERRED_FIT)  # once others' victims are gone
@@ -483,32 +485,22 @@ class QueueAdmission:
     def _condemn(self, targets: Iterable[Victim]) -> None:
         """Count workloads as gone for those that come later in the cycle."""
         gone = {target.workload.key: target for target in targets if target.workload.key not in self._victims}
+        for node in () if self._victims else self._nodes:
+            node.left = dict(node.usage)
         self._victims.update(gone)
-        for target in gone.values():
-            self._part(target.queue)
         self._vacate(gone.values())
-
-    def _part(self, queue: ClusterQueueNode) -> None:
-        """Let what is left without victims differ from what is in use, from a queue to the root."""
-        for node in (queue, *queue.ancestors()):
-            if node.left is node.usage:
-                node.left = dict(node.usage)
-                self._parted.append(node)
 
     def _vacate(self, targets: Iterable[Victim], sign: int = 1) -> None:
         """Take workloads off what is left without victims, or with -1 count them there again."""
         for target in targets:
-            queue, usage = target.queue, target.workload.usage
-            queue.turn()
-            queue.add(usage, -sign)
-            queue.turn()
+            target.queue.turn()
+            target.queue.add(target.workload.usage, -sign)
+            target.queue.turn()
             for flavor, placed, requests in target.workload.places(self.trees):
                 add_usage(self._vacated.setdefault(flavor, {}), placed, requests, sign)
 
     def _add(self, queue: ClusterQueueNode, amounts: Amounts) -> None:
         """Add to what is in use, and to what is left without victims."""
-        if self._victims:
-            self._part(queue)
         queue.add(amounts)
         if self._victims:
             queue.turn()
@@ -523,7 +515,7 @@ class QueueAdmission:
         self._add(entry.queue, amounts)
         if self._victims and any(amount < 0 for amount in amounts.values()):
             # A negative amount does not go up the tree, and so it matters what was counted before.
-            for node in self._parted:
+            for node in self._nodes:
                 node.left = dict(node.usage)
             self._vacated.clear()
             self._vacate(self._victims.values())
@@ -540,17 +532,8 @@ class QueueAdmission:
         self._reserved.clear()
         self._victims.clear()
         self._vacated.clear()
-        for node in self._parted:
+        for node in self._nodes:
             node.left = node.usage
-        self._parted.clear()
-
-    def _requeue(self, entry: QueueEntry, now: float) -> None:
-        """Put an entry back that was not admitted."""
-        if entry.skipped and entry.why is Requeue.GENERIC:
-            entry.why = Requeue.FAILED_AFTER_NOMINATION
-        workload = entry.workload
-        self.waiting[entry.queue.name].requeue(workload, entry.why, now, self.cycles)
-        workload.wait(entry.reason, entry.message)
 
 
 def _overlap(targets: Sequence[Victim], victims: Mapping[str, Victim]) -> bool:

@@ -152,15 +152,10 @@ def find_targets(asking: Asking, *, fair: bool) -> list[Victim]:
     rules, state = asking.queue.preemption, asking.queue.clock[0]
     if rules.within_queue == rules.reclaim == "Never":
         return []
-    if asking.queue.asked[0] != state:
-        asking.queue.asked = state, {}
-    known = asking.queue.asked[1]
-    question = (asking.workload.key, asking.needed, frozenset(asking.requests.items()))
-    if asking.places or question not in known:
-        asking.queue.clock[2] = 1
-        known[question] = _fair(asking) if fair else _classical(asking)
-        asking.queue.clock[0], asking.queue.clock[2] = state, 0
-    return list(known.pop(question) if asking.places else known[question])
+    asking.queue.clock[2] = 1
+    targets = _fair(asking) if fair else _classical(asking)
+    asking.queue.clock[0], asking.queue.clock[2] = state, 0
+    return targets
 
 
 def possibility_of(asking: Asking, key: Key, amount: int, *, fair: bool) -> Grade:
@@ -223,15 +218,15 @@ def _places(asking: Asking, own: Sequence[Workload]) -> dict[bool, _Places]:
     rules, queue = asking.queue.preemption, asking.queue
     places: dict[bool, _Places] = {True: [], False: []}
     if queue.parent is not None and rules.reclaim != "Never":
-        advantage, rest = queue.fit_in_quota(asking.requests)
+        advantage, rest = queue.fits_in_quota(asking.requests), queue.overflow(asking.requests)
         done: CohortNode | None = None
         # Without an advantage others help only a queue that stays within its quota, unless it may preempt while borrowing.
         pointless = rules.borrow == "Never" and not asking.stays_within(own)
         for cohort in queue.ancestors():
             if advantage or not pointless:
                 places[advantage].append((cohort, done))
-            fits, rest = cohort.fit_in_quota(rest)
-            advantage, done = advantage or fits, cohort
+            advantage, done = advantage or cohort.fits_in_quota(rest), cohort
+            rest = cohort.overflow(rest)
     return places
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
 
@@ -172,12 +172,10 @@ class QuotaNode:
 
     def overflow(self, requests: Mapping[Key, int]) -> Amounts:
         """Return what of the requests goes up to the parent."""
-        return {key: over for key, amount in requests.items() if (over := amount - self.local_available(key)) > 0}
+        return {key: max(0, amount - self.local_available(key)) for key, amount in requests.items()}
 
-    def fit_in_quota(self, requests: Mapping[Key, int]) -> tuple[bool, Amounts]:
-        """Return whether the requests fit into the quota of this subtree, and what of them goes up to the parent."""
-        fits = not any(self.borrowing_with(key, amount) for key, amount in requests.items())
-        return fits, {key: max(0, amount - self.local_available(key)) for key, amount in requests.items()}
+    def fits_in_quota(self, requests: Mapping[Key, int]) -> bool:
+        return not any(self.borrowing_with(key, amount) for key, amount in requests.items())
 
     def ancestors(self) -> Iterator[CohortNode]:
         node = self.parent
@@ -238,9 +236,7 @@ class CohortNode(QuotaNode):
         self.queues: list[ClusterQueueNode] = []
         self._lendable: dict[str, int] | None = None
         self._height: int | None = None
-        #: What is available, as long as nothing changes in the tree.
-        self._available: Amounts = {}
-        self._available_at = self._candidates_at = -1
+        self._candidates_at = -1
         self._line: list[QuotaNode] | None = None
         self._tails: list[Amounts] = []
         self._candidates: dict[frozenset[Key], list[tuple[Workload, QuotaNode]]] = {}
@@ -248,15 +244,6 @@ class CohortNode(QuotaNode):
     @property
     def children(self) -> list[QuotaNode]:
         return [*self.cohorts, *self.queues]
-
-    def available(self, key: Key) -> int:
-        if self._available_at != self.clock[0]:
-            self._available_at = self.clock[0]
-            self._available.clear()
-        known = self._available.get(key)
-        if known is None:
-            known = self._available[key] = super().available(key)
-        return known
 
     def settle(self) -> None:
         super().settle()
@@ -343,8 +330,6 @@ class ClusterQueueNode(QuotaNode):
         self.usage_of: Callable[[Workload], float] | None = None
         self._ranked: list[Workload] | None = None
         self._users: dict[frozenset[Key], list[Workload]] = {}
-        #: The questions for victims in a state of the tree, and their answers.
-        self.asked: tuple[int, dict[object, list[Any]]] = (-1, {})
 
     def changed(self) -> None:
         """Note that other workloads hold quota, or that one of them is evicted."""

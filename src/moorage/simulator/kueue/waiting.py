@@ -50,9 +50,6 @@ class Waiting:
         for group in (self.active, self.inadmissible):
             yield from sorted(group.values(), key=self._order)
 
-    def __len__(self) -> int:
-        return len(self.active) + len(self.inadmissible)
-
     def add(self, workload: Workload, now: float) -> None:
         """Add a new workload, or one that lost its quota."""
         self.forget(workload.key)
@@ -156,7 +153,6 @@ class QueueEntry:
     message: str
     reason: str = ""
     why: Requeue = Requeue.GENERIC
-    skipped: bool = False
     admitted: bool = False
     queue_fits: bool = True
     holds: bool = False

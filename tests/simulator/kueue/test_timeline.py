@@ -177,6 +177,15 @@ def test_what_counts_for_quota(rules, queues, expected):
     assert times(run(node(), rules, *queues, *jobs)[0]) == expected
 
 
+def test_victims_are_as_many_as_what_resources_count_as_needs():
+    high = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}
+    queues = queue("a", 8, resource="credits", preemption={"withinClusterQueue": "LowerPriority"})
+    jobs = [job(name, "a", 1, 20, cpu=2) for name in ("low", "low2")]
+    jobs.append(job("one", "a", 1, 10, at=5, cpu=4, labels={"kueue.x-k8s.io/priority-class": "high"}))
+    found = times(run(node(), high, resources(transformations=CREDITS), queues, jobs)[0])
+    assert found == {"low": (0, 35, 1), "low2": (0, 35, 1), "one": (5, 15, 0)}
+
+
 def test_a_job_that_is_evicted_again_and_again_waits_until_another_ends():
     answers = check(answers=",".join(["Retry"] * 12 + ["Ready"]))
     queues = queue("a", 8, admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
@@ -198,6 +207,26 @@ WRONG = {
 def test_refuses(documents, says):
     with pytest.raises(InputError, match=says):
         run(node(), *queue("a", 4), *documents)
+
+
+def test_what_ends_already_is_not_evicted_again():
+    notes = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    group = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**meta(f"g-{number}", "a", **{"kueue.x-k8s.io/pod-group-name": "g"}), "annotations": notes},
+            **template(5),
+        }
+        for number in range(2)
+    ]
+    high = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 9}
+    one = job("one", "a", 1, 10, at=1.2, cpu=4, labels={"kueue.x-k8s.io/priority-class": "high"})
+    rules = configuration(timeout="1m", requeuingStrategy={"backoffLimitCount": 0})
+    queues = queue("a", 10, preemption={"withinClusterQueue": "LowerPriority"})
+    [later, ended] = run(node(), high, rules, queues, group, one)[0].workloads
+    # The node takes one of the pods, which has 30 s to end after the minute; the change is heeded a second later.
+    assert (ended.object, ended.held, later.reserved) == ("PodGroup/g", ((0, 60),), 91)
 
 
 def test_spans_of_quota_are_told():

@@ -178,6 +178,13 @@ class QueueAdmission:
         queue.generation += 1
         self._notified.add(queue.name)
 
+    def note_eviction(self, workload: Workload) -> None:
+        """Note that a workload holds its quota only until its pods are gone. Kueue counts it again, as it is written."""
+        workload.evicted = True
+        queue = self.objects.queues[workload.cluster_queue]
+        queue.generation += 1
+        queue.changed()
+
     def requeue_evicted(self, workload: Workload, now: float) -> None:
         """Release the quota of an evicted workload whose pods are gone, and queue it again."""
         self.release(workload, comes_back=True)
@@ -251,11 +258,7 @@ class QueueAdmission:
         if result.admitted or result.evicted:
             self.try_again()
         for eviction in result.evicted:
-            eviction.workload.evicted = True
-            # The evicted workload is written, so the cache counts it again.
-            queue = self.objects.queues[eviction.workload.cluster_queue]
-            queue.generation += 1
-            queue.changed()
+            self.note_eviction(eviction.workload)
         return result
 
     def _replace(self, workload: Workload, found: list[NewPlacement] | str, result: CycleResult) -> None:

@@ -179,7 +179,7 @@ class Assignment:
         """Return the quota that the workload needs: like ``usage``, without resources that it does not ask for."""
         total: Amounts = {}
         for one, pod_set in zip(self.pod_sets, workload.pod_sets, strict=False):
-            asked = {name: amount for name, amount in pod_set.requests.items() if amount and name in one.flavors}
+            asked = {name: amount for name, amount in pod_set.counted.items() if amount and name in one.flavors}
             add_amounts(total, {(one.flavors[name].flavor, name): amount for name, amount in asked.items()}, one.count)
         return total
 

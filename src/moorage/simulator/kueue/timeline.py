@@ -434,6 +434,8 @@ class QueueTimeline:
     def _evict(self, one: TimedWork, reason: str, by: str = "") -> None:
         """Stop the pods of a work. It gives its quota back when they are gone, and waits again."""
         self._close(one, reason)
+        if not one.work.workload.evicted:
+            self.admission.note_eviction(one.work.workload)
         if one.changes != self._changes:
             one.futile, one.changes = [], self._changes
         one.futile.append(by)

@@ -87,7 +87,6 @@ class QueueAdmission:
             queue.usage_of = self.ledger.usage if self.ledger is not None and queue.usage_based else None
         self.waiting = {name: Waiting(strict=queue.strict, usage=queue.usage_of) for name, queue in objects.queues.items()}
         self._lines = [(queue, self.waiting[name]) for name, queue in objects.queues.items()]
-        self._accepts = {name: partial(objects.accepts, name) for name in objects.queues}
         self.cycles = 0
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
         self.blocks: Callable[[int], bool] | None = None
@@ -201,7 +200,7 @@ class QueueAdmission:
         self.try_again()
         for root in dict.fromkeys(self.objects.queues[name].root() for name in sorted(self._notified)):
             for queue in root.all_queues():
-                self.waiting[queue.name].wake(now, self._accepts[queue.name], self.cycles)
+                self.waiting[queue.name].wake(now, partial(self.objects.accepts, queue.name), self.cycles)
         self._notified.clear()
 
     @property
@@ -395,12 +394,9 @@ class QueueAdmission:
             entry.message = f"{_OVERLAP}, but will fit after these preemptions complete"
             entry.reason, entry.why, entry.workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
             self._reserve(entry, entry.assignment.usage)
-        elif _overlap(entry.targets, victims):
+        elif (late := _overlap(entry.targets, victims)) or not fits:
             entry.why, entry.reason = Requeue.FAILED_AFTER_NOMINATION, _WAITING
-            entry.message = _OVERLAP
-        elif not fits:
-            entry.why, entry.reason = Requeue.FAILED_AFTER_NOMINATION, _WAITING
-            entry.message = "Workload no longer fits after processing another workload"
+            entry.message = _OVERLAP if late else "Workload no longer fits after processing another workload"
         elif mode.preempts:
             self._condemn(entry.targets)
             self._reserve(entry, entry.assignment.usage)

@@ -405,8 +405,7 @@ def _whole_number(value: Any, where: str) -> int:
 # -- traces ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Taker:
+class _Taker(NamedTuple):
     """A LocalQueue and the part of the pods that it gets."""
 
     namespace: str

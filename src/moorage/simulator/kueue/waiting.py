@@ -87,10 +87,8 @@ class Waiting:
         """Put a workload back that this cycle popped, in front or aside."""
         if why is Requeue.PENDING_PREEMPTION:
             self._prefer(workload.key)
-        if self.strict:
-            at_once = why is not Requeue.NAMESPACE_MISMATCH
-        else:
-            at_once = why in {Requeue.FAILED_AFTER_NOMINATION, Requeue.PENDING_PREEMPTION}
+        at_once = why in {Requeue.FAILED_AFTER_NOMINATION, Requeue.PENDING_PREEMPTION}
+        at_once |= self.strict and why is not Requeue.NAMESPACE_MISMATCH
         pending = workload.scan is not None and workload.scan.pending
         if not _backs_off(workload, now) and (at_once or self._woken_at >= cycle or pending):
             self._activate(workload)

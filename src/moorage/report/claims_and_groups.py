@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from moorage.report.style import PLAIN, Style, columns
 
@@ -15,8 +17,7 @@ from moorage.report.style import PLAIN, Style, columns
 _EVERY_ROW = 100
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeOutcome:
+class VolumeOutcome(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A PersistentVolumeClaim that was bound. ``made``: its volume was provisioned in this run.
 
     ``pods`` are the pods that use it and that this run placed, as namespace/name in order of arrival; ``node`` is the node of
@@ -27,13 +28,12 @@ class VolumeOutcome:
     claim: str
     volume: str
     storage_class: str = ""
-    made: bool = False
+    made: bool = msgspec.field(name="new")
     node: str = ""
-    pods: tuple[str, ...] = ()
+    pods: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceOutcome:
+class DeviceOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One device that was allocated to a ResourceClaim, for one of its requests. ``node`` and ``pods`` as for volumes."""
 
     namespace: str
@@ -43,7 +43,7 @@ class DeviceOutcome:
     pool: str
     device: str
     node: str = ""
-    pods: tuple[str, ...] = ()
+    pods: tuple[str, ...]
 
 
 def claim_tables(
@@ -79,35 +79,8 @@ def _table(title: str, header: list[str], rows: list[list[str]], style: Style, *
 
 def claim_data(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome]) -> dict[str, Any]:
     """Return ``volumes`` and ``devices`` as plain data; an empty one is left out."""
-    data = {"volumes": [_volume(one) for one in volumes], "devices": [_device(one) for one in devices]}
-    return {name: rows for name, rows in data.items() if rows}
-
-
-def _volume(one: VolumeOutcome) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "namespace": one.namespace,
-        "claim": one.claim,
-        "volume": one.volume,
-        "storageClass": one.storage_class or None,
-        "new": one.made,
-        "node": one.node or None,
-        "pods": list(one.pods),
-    }
-    return {key: value for key, value in shown.items() if value is not None}
-
-
-def _device(one: DeviceOutcome) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "namespace": one.namespace,
-        "claim": one.claim,
-        "request": one.request,
-        "driver": one.driver,
-        "pool": one.pool,
-        "device": one.device,
-        "node": one.node or None,
-        "pods": list(one.pods),
-    }
-    return {key: value for key, value in shown.items() if value is not None}
+    data = {"volumes": volumes, "devices": devices}
+    return {name: msgspec.to_builtins(rows) for name, rows in data.items() if rows}
 
 
 # -- group report ------------------------------------------------------------------------------------------------------
@@ -116,8 +89,7 @@ def _device(one: DeviceOutcome) -> dict[str, Any]:
 _EVERY_GROUP = 100
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupOutcome:
+class PodGroupOutcome(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A pod group at the end of a run.
 
     ``state``      Scheduled, Unschedulable, Error, Waiting (not tried; ``message`` says why) or Missing (it does not exist)
@@ -128,7 +100,7 @@ class PodGroupOutcome:
     namespace: str
     name: str
     state: str
-    min_count: int | None
+    min_count: int | None = None
     pods: int
     placed: int
     message: str = ""
@@ -153,17 +125,4 @@ def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool, style: Style =
 
 def group_data(groups: Sequence[PodGroupOutcome]) -> dict[str, Any]:
     """Return ``podGroups`` as plain data; an empty dict if there are none."""
-    return {"podGroups": [_group(group) for group in groups]} if groups else {}
-
-
-def _group(group: PodGroupOutcome) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "namespace": group.namespace,
-        "name": group.name,
-        "state": group.state,
-        "minCount": group.min_count,
-        "pods": group.pods,
-        "placed": group.placed,
-        "message": group.message or None,
-    }
-    return {key: value for key, value in shown.items() if value is not None}
+    return {"podGroups": msgspec.to_builtins(groups)} if groups else {}

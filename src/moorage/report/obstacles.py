@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+
 from moorage.api.selectors import EVERYTHING, Selector
 from moorage.basis.printable import one_line
 from moorage.core.cycle.decision import Decision
@@ -174,22 +177,17 @@ def _is_called(namespace: str, name: str, wanted: str) -> bool:
 SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class PluginScore:
+class PluginScore(Struct, frozen=True):
     """One plugin's score of one node: raw, normalized by NormalizeScore (0-100), and that times the weight."""
 
-    plugin: str
+    plugin: str = msgspec.field(name="name")
     raw: int
     normalized: int
     weight: int
-
-    @property
-    def weighted(self) -> int:
-        return self.normalized * self.weight
+    weighted: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeScores:
+class NodeScores(Struct, frozen=True):
     """One node. ``total`` is the sum of the weighted scores; plugins are in running order."""
 
     name: str
@@ -257,23 +255,7 @@ class NodeScoring:
             "node": self.node,
             "best": list(self.best),
             "silent": list(self.silent),
-            "nodes": [
-                {
-                    "name": node.name,
-                    "total": node.total,
-                    "plugins": [
-                        {
-                            "name": score.plugin,
-                            "raw": score.raw,
-                            "normalized": score.normalized,
-                            "weight": score.weight,
-                            "weighted": score.weighted,
-                        }
-                        for score in node.plugins
-                    ],
-                }
-                for node in self.nodes
-            ],
+            "nodes": msgspec.to_builtins(self.nodes),
         } | ({"message": self.message} if self.message else {})
 
 
@@ -289,7 +271,10 @@ def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> No
         NodeScores(
             names[row],
             int(scores.total[at]),
-            tuple(PluginScore(name, raw[name][at], final[name][at] // weight, weight) for name, weight in weights.items()),
+            tuple(
+                PluginScore(name, raw[name][at], (once := final[name][at] // weight), weight, once * weight)
+                for name, weight in weights.items()
+            ),
         )
         for at, row in enumerate(scores.rows.tolist())
     ]

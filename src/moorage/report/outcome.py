@@ -7,10 +7,12 @@ since the run began.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from moorage.basis.printable import one_line
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
@@ -40,8 +42,7 @@ class PodOutcome(Struct, frozen=True, gc=False):
     labels: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class NodeOutcome:
+class NodeOutcome(Struct, frozen=True, rename="camel"):
     """One node at the end of the run; ``pods`` counts the pods on it, ``placed`` those that this run placed there."""
 
     name: str
@@ -52,19 +53,17 @@ class NodeOutcome:
     requested: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class InputNote:
+class InputNote(Struct, frozen=True):
     """A one-line note about the input: a part that was not used or is missing."""
 
     kind: str
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", one_line(self.text))
+        force_setattr(self, "text", one_line(self.text))
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaAmount:
+class QuotaAmount(Struct, frozen=True):
     """A resource of which a quota has too little left for one more pod. Amounts are Kubernetes quantities."""
 
     resource: str
@@ -73,8 +72,7 @@ class QuotaAmount:
     hard: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedPods:
+class RefusedPods(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Pods of one workload that were not created because of a quota, a limit range or a policy; or one pod without a workload.
 
     ``names``    the names that the pods would have
@@ -86,14 +84,14 @@ class RefusedPods:
     """
 
     namespace: str
-    workload: str
+    workload: str = ""
     names: tuple[str, ...]
     wanted: int
     by: str
-    quota: str
+    quota: str = ""
     message: str
-    amounts: tuple[QuotaAmount, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    amounts: tuple[QuotaAmount, ...] = msgspec.field(name="resources")
+    labels: Mapping[str, str] = {}
 
     @property
     def keys(self) -> list[str]:

@@ -80,21 +80,7 @@ def refused_lines(refused: Iterable[RefusedPods], style: Style = PLAIN) -> Itera
 
 def refused_data(refused: Iterable[RefusedPods]) -> list[dict[str, Any]]:
     """Return ``notCreated`` of the document."""
-    return [_data(one) for one in refused]
-
-
-def _data(one: RefusedPods) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "namespace": one.namespace,
-        "workload": one.workload or None,
-        "names": list(one.names),
-        "wanted": one.wanted,
-        "by": one.by,
-        "quota": one.quota or None,
-        "message": one.message,
-        "resources": [{"resource": a.resource, "requested": a.requested, "used": a.used, "hard": a.hard} for a in one.amounts],
-    }
-    return {key: value for key, value in shown.items() if value is not None}
+    return [{name: part for name, part in msgspec.to_builtins(one).items() if name != "labels"} for one in refused]
 
 
 # -- run document ------------------------------------------------------------------------------------------------------
@@ -128,21 +114,11 @@ def as_data(
         "seed": run.seed,
         "summary": _summary(run),
         "pods": msgspec.to_builtins([_pod(pod) for pod in shown.pods]) if with_pods else [],
-        "nodes": [
-            {
-                "name": node.name,
-                "pods": node.pods,
-                "placed": node.placed,
-                "allowedPods": node.allowed_pods,
-                "allocatable": dict(node.allocatable),
-                "requested": dict(node.requested),
-            }
-            for node in run.nodes
-        ],
+        "nodes": msgspec.to_builtins(run.nodes),
         **claim_data(shown.volumes, shown.devices),
         **group_data(shown.groups),
         **({"notCreated": refused_data(shown.refused)} if shown.refused else {}),
-        "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
+        "notes": msgspec.to_builtins(run.notes),
     }
     if run.before is not None:
         data |= {"changes": list(run.changes), "before": _summary(run.before)}

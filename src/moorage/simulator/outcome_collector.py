@@ -110,7 +110,9 @@ def _outcome(key: str, group: PodGroup | None, pods: GroupPods | None, last: Gro
     there, placed = (0, 0) if pods is None else (len(pods), pods.scheduled_count)
     least = None if group is None else group.min_count
     state, message = _state(group, there, placed, last)
-    return PodGroupOutcome(namespace, name, state, least, there, placed, message)
+    return PodGroupOutcome(
+        namespace=namespace, name=name, state=state, min_count=least, pods=there, placed=placed, message=message
+    )
 
 
 def _state(group: PodGroup | None, there: int, placed: int, last: GroupReport | None) -> tuple[str, str]:

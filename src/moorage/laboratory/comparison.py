@@ -222,9 +222,6 @@ def _flags(a: Release, b: Release) -> Iterator[str]:
 class Comparison(comparison.ComparisonValues, frozen=True, kw_only=True):
     """The answer of ``moorage compare``; see ``ComparisonValues``."""
 
-    def _text(self, *, wide: bool) -> str:
-        return comparison.comparison_text(self, wide=wide)
-
     @property
     def frame(self) -> ColumnFrame:
         """The metrics as columns: one row for each."""

@@ -7,18 +7,18 @@ prints with ``-o json``; ``text`` returns the text that the command prints by de
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from moorage.api.releases import CURRENT, RELEASES
-from moorage.basis.printable import escape_json
+from moorage.basis.printable import escape_json, one_line
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, item, lines_of, paragraph, shared_end, without_end
 
-__all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "plain", "stopped_text"]
+__all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "ending", "plain", "stopped_text"]
 
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
 _PAGES: Final = "moorage.interfaces.web.site"
@@ -210,13 +210,30 @@ class Answer(Struct, frozen=True, kw_only=True):
         """Return fields of the answer as plain data by their names in the document, and ``others`` by the names given."""
         return {camel(name): plain(getattr(self, name)) for name in fields} | {k: plain(one) for k, one in others.items()}
 
+    def _known(self, *fields: str, **others: Any) -> dict[str, Any]:
+        """Return the same without those that have no value."""
+        return {name: one for name, one in self._shown(*fields, **others).items() if one is not None}
+
     def _encodable(self) -> Mapping[str, Any]:
         """Return ``answer`` of the document for an encoder, with structs that it encodes as the plain data of ``_answer``."""
         return self._answer()
 
     def _text(self, *, wide: bool) -> str:
         """Return the text, escaped, with signs and without colours; a blank line ends the summary."""
+        blocks = filter(None, self._blocks(wide=wide))
+        return "\n\n".join([self._first_block(), *blocks]) + "\n"
+
+    def _first_block(self) -> str:
+        return paragraph(one_line(self.summary))
+
+    def _blocks(self, *, wide: bool) -> Iterable[str]:
+        """Return the blocks of the text below the summary; empty ones are left out."""
         raise NotImplementedError
+
+
+def ending(text: str, *, wide: bool) -> str:
+    """Return the last block of a text: how certain the answer is, and how to see more."""
+    return paragraph(text if wide else f"{text} More: -o wide".lstrip())
 
 
 def stopped_text(stopped: Stopped) -> str:

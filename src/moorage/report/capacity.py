@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer
+from moorage.report.answer import Answer, ending
 from moorage.report.style import WIDTH, cells, columns, human, item, paragraph
 
 # -- capacity values ---------------------------------------------------------------------------------------------------
@@ -135,8 +135,12 @@ class Capacity(Answer, frozen=True, kw_only=True):
     def _node_names(self) -> Collection[str]:
         return [name for group in self.per_group for name in group.nodes]
 
-    def _text(self, *, wide: bool) -> str:
-        return capacity_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield _parts(self)
+        yield _groups(self, wide=wide)
+        yield _nodes(self) if wide else ""
+        yield "\n".join(_endings(self, wide=wide))
+        yield ending(_certainty(self), wide=wide)
 
 
 # -- capacity text -----------------------------------------------------------------------------------------------------
@@ -225,14 +229,6 @@ def _merged(stops: Iterator[StopReason] | Sequence[StopReason]) -> dict[str, int
 
 def _word(one: StopReason) -> str:
     return one_line(one.resource or _WORDS.get(one.plugin, one.plugin) or one.reason)
-
-
-def capacity_text(capacity: Capacity, *, wide: bool = False) -> str:
-    """Return the text, escaped, with signs and without colours."""
-    blocks = [paragraph(one_line(capacity.summary)), _parts(capacity), _groups(capacity, wide=wide)]
-    blocks += [_nodes(capacity)] if wide else []
-    blocks += ["\n".join(_endings(capacity, wide=wide)), _last(capacity, wide=wide)]
-    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def _parts(capacity: Capacity) -> str:
@@ -356,17 +352,15 @@ def _gain(one: CapacityGain) -> str:
     return f"{what}: +{one.more}." if one.more >= 0 else f"{what}: {one.more}."
 
 
-def _last(capacity: Capacity, *, wide: bool) -> str:
-    more = "" if wide else " More: -o wide"
+def _certainty(capacity: Capacity) -> str:
     if any(part.asked is not None for part in capacity.parts):
-        return paragraph(f"Verified by a run of the engine, each pod in turn.{more}")
+        return "Verified by a run of the engine, each pod in turn."
     if capacity.proof.kind == "bound":
-        return paragraph(f"Equal to the upper bound by arithmetic: no other placement fits more.{more}")
+        return "Equal to the upper bound by arithmetic: no other placement fits more."
     if capacity.upper_bound is not None:
-        limit = counted(capacity.upper_bound, "instance")
-        return paragraph(f"Verified by a run of the engine; by arithmetic, at most {limit} fit.{more}")
+        return f"Verified by a run of the engine; by arithmetic, at most {counted(capacity.upper_bound, 'instance')} fit."
     why = f"; no bound by arithmetic: {one_line(capacity.no_bound)}" if capacity.no_bound else ""
-    return paragraph(f"Verified by a run of the engine{why}.{more}")
+    return f"Verified by a run of the engine{why}."
 
 
 # -- capacity history --------------------------------------------------------------------------------------------------

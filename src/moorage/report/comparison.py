@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer, plain
+from moorage.report.answer import Answer, ending, plain
 from moorage.report.gates import (
     COUNTED,
     OTHERS,
@@ -133,6 +133,18 @@ class ComparisonValues(Answer, frozen=True, kw_only=True):
             "runs": {"a": _runs(self.runs[0]), "b": _runs(self.runs[1])},
         }
 
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield "\n".join([*_sides(self), *_alone(self)])
+        yield _table(self, wide=wide)
+        yield _causes(self)
+        yield _moves(self) if self.moves and wide else ""
+        yield _new_pending(self.new_pending, wide=wide) if self.new_pending else ""
+        yield _texts(self.texts, wide=wide) if self.texts else ""
+        yield _release_changes(self.release_changes) if self.release_changes else ""
+        yield "\n".join(gate_lines(self.gates))
+        yield "\n".join(_notes(self))
+        yield ending(_certainty(self), wide=wide)
+
 
 def _metric(one: MetricComparison) -> dict[str, Any]:
     interval = None if one.interval is None else [json_number(end) for end in one.interval]
@@ -175,30 +187,9 @@ _TEXTS: Final = 3
 _SHORT_GATE = 20
 
 
-def comparison_text(found: ComparisonValues, *, wide: bool) -> str:
-    """Return the text: the summary, the table, what moved, the gates that failed, and how certain it is."""
-    parts = [paragraph(one_line(found.summary)), "\n".join([_sides(found), *_alone(found)]), _table(found, wide=wide)]
-    if causes := _causes(found):
-        parts.append(causes)
-    if found.moves and wide:
-        parts.append(_moves(found))
-    if found.new_pending:
-        parts.append(_new_pending(found.new_pending, wide=wide))
-    if found.texts:
-        parts.append(_texts(found.texts, wide=wide))
-    if found.release_changes:
-        parts.append(_release_changes(found.release_changes))
-    if found.gates:
-        parts.append("\n".join(gate_lines(found.gates)))
-    notes = list(_notes(found))
-    if notes:
-        parts.append("\n".join(notes))
-    parts.append(_certainty(found, wide=wide))
-    return "\n\n".join(parts) + "\n"
-
-
-def _sides(found: ComparisonValues) -> str:
-    return "\n".join(paragraph(f"{side}  {one_line(name)}", indent="  ", hanging="     ") for side, name in _named(found))
+def _sides(found: ComparisonValues) -> Iterator[str]:
+    for side, name in zip("AB", found.names, strict=True):
+        yield paragraph(f"{side}  {one_line(name)}", indent="  ", hanging="     ")
 
 
 def _alone(found: ComparisonValues) -> Iterator[str]:
@@ -209,10 +200,6 @@ def _alone(found: ComparisonValues) -> Iterator[str]:
             nodes = list(dict.fromkeys(places[pod] for pod in pods))
             what = f"{counted(len(pods), 'pod')} only here: {some_pods(pods)}; on {some(nodes)}"
             yield paragraph(f"{side}  {one_line(what)}", indent="  ", hanging="     ")
-
-
-def _named(found: ComparisonValues) -> Iterator[tuple[str, str]]:
-    return zip("AB", found.names, strict=True)
 
 
 # -- the table -----------------------------------------------------------------------------------------------------------
@@ -357,11 +344,11 @@ def _notes(found: ComparisonValues) -> Iterator[str]:
             yield paragraph(f"! {side} alone: {one_line(note)}", indent="  ", hanging="    ")
 
 
-def _certainty(found: ComparisonValues, *, wide: bool) -> str:
+def _certainty(found: ComparisonValues) -> str:
     pairs, runs = len(found.runs[1]), found.proof.runs
     what = f"{counted(pairs, 'pair')} of runs with the same arrivals and seeds ({counted(runs, 'run')} of the engine)"
     many = "" if pairs >= 5 else "; give --seeds 10 for intervals" if pairs > 1 else "; one pair says nothing about chance"
-    return paragraph(f"{what}{many}." + ("" if wide else " More: -o wide"))
+    return f"{what}{many}."
 
 
 # -- comparison summary ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Answer, plain
+from moorage.report.answer import Answer, ending
 from moorage.report.style import columns, item, paragraph, some_pods
 
 # -- drain values ------------------------------------------------------------------------------------------------------
@@ -137,15 +137,6 @@ def _obstacle(pods: Sequence[DrainedPod]) -> str:
     return f"{counted(len(never), 'pod')} {'waits' if len(never) == 1 else 'wait'} on a budget that never allows eviction"
 
 
-def drain_text(report: DrainReport, *, wide: bool = False) -> str:
-    """Return the text, escaped, with signs and without colours."""
-    blocks = [paragraph(one_line(report.summary)), "\n".join(_rows(report)), "\n".join(_course(report))]
-    if wide:
-        blocks += [_table(report), _errors(report)]
-        blocks += ["\n".join(item(f"Assumed: {one.name}: {one.value}") for one in report.assumptions)]
-    return "\n\n".join([*(block for block in blocks if block), _last(report, wide=wide)]) + "\n"
-
-
 def _rows(report: DrainReport) -> Iterator[str]:
     for outcome, (sign, word) in _ROWS.items():
         pods = [pod for pod in report.pods if pod.outcome == outcome]
@@ -250,17 +241,14 @@ def _errors(report: DrainReport) -> str:
     return "\n".join(["kubectl says:", *(item(line) for line in lines)]) if lines else ""
 
 
-def _last(report: DrainReport, *, wide: bool) -> str:
+def _certainty(report: DrainReport) -> str:
     ready = next((one.value for one in report.assumptions if one.name == "readyAfter"), "")
     how = "by the engine in virtual time"
     if report.proof.kind == "exhaustive":
         how = f"by the engine; best of all orders ({report.proof.runs} drains)"
     elif report.proof.kind == "bounded":
         how = f"by the engine; best of {report.proof.runs} drains, not of all orders"
-    more = "" if wide else " More: -o wide"
-    if not ready:
-        return paragraph(f"Verified by the engine.{more}")
-    return paragraph(f"Verified {how}, with pods ready {ready} after they are placed.{more}")
+    return f"Verified {how}, with pods ready {ready} after they are placed." if ready else "Verified by the engine."
 
 
 def seconds(time_s: float | None) -> str:
@@ -317,11 +305,16 @@ class DrainReport(Answer, frozen=True, kw_only=True):
         return False if self.stopped is None else None
 
     def _answer(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain(self._shown(
+        return self._known(
             "possible", "refused", "evicted", "pods", "pending", "preempted", "deadlock", "nodes", "ready_seconds", "if_lost",
             order=[node.name for node in self.nodes],
-        ))  # fmt: skip
-        return found
+        )  # fmt: skip
 
-    def _text(self, *, wide: bool) -> str:
-        return drain_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield "\n".join(_rows(self))
+        yield "\n".join(_course(self))
+        if wide:
+            yield _table(self)
+            yield _errors(self)
+            yield "\n".join(item(f"Assumed: {one.name}: {one.value}") for one in self.assumptions)
+        yield ending(_certainty(self), wide=wide)

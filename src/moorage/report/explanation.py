@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Answer, AnswerRequest, Proof
+from moorage.report.answer import Answer, AnswerRequest, Proof, ending
 from moorage.report.explanation_values import (
     ChangeReport,
     ConflictTerm,
@@ -265,18 +265,6 @@ _SHORT = 24
 _MOST_NODES, _GROUPS, _CONFLICTS = 3, 12, 3
 
 
-def explanation_text(explanation: ExplanationValues, *, wide: bool = False) -> str:
-    """Return the text, escaped, with signs and without colours."""
-    blocks = [_first(explanation), *_blocks(explanation, wide=wide)]
-    return "\n\n".join([*(block for block in blocks if block), _last(explanation, wide=wide)]) + "\n"
-
-
-def _first(explanation: ExplanationValues) -> str:
-    lines = [paragraph(one_line(explanation.summary))]
-    lines += [paragraph(one_line(text), indent="  ") for text in explanation.standing.causes]
-    return "\n".join(lines)
-
-
 def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
     if explanation.changes:
         yield "\n".join(change_lines(explanation.changes, explanation.nodes, explanation.left_out, wide=wide))
@@ -294,6 +282,7 @@ def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield "\n".join(_conflicts(explanation, wide=wide))
         yield _nearest(explanation, wide=wide)
     yield "\n".join(_endings(explanation, wide=wide))
+    yield ending(_certainty(explanation), wide=wide)
 
 
 def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
@@ -400,12 +389,6 @@ def _nearest(explanation: ExplanationValues, *, wide: bool) -> str:
     return "\n".join(lines)
 
 
-def _last(explanation: ExplanationValues, *, wide: bool) -> str:
-    """Return how certain the answer is, and how to see more."""
-    more = "" if wide else " More: -o wide"
-    return paragraph(f"{_certainty(explanation)}{more}")
-
-
 def _certainty(explanation: ExplanationValues) -> str:
     proof = explanation.proof
     if explanation.scores is not None:
@@ -440,8 +423,11 @@ def _searched(proof: Proof, *, found: bool) -> str:
 class Explanation(ExplanationValues, frozen=True, kw_only=True):
     """The answer of ``moorage explain``, with its text; see ``ExplanationValues``."""
 
-    def _text(self, *, wide: bool) -> str:
-        return explanation_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        return _blocks(self, wide=wide)
+
+    def _first_block(self) -> str:
+        return "\n".join([super()._first_block(), *(paragraph(one_line(text), indent="  ") for text in self.standing.causes)])
 
 
 # -- autoscaler answer -------------------------------------------------------------------------------------------------

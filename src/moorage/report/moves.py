@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
@@ -109,12 +109,9 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
     def _node_names(self) -> set[str]:
         return {name for one in self.cycles for pod in one.evicted for name in (pod.node, pod.to) if name}
 
-    def _text(self, *, wide: bool) -> str:
-        parts = [
-            "\n".join(self._cycle_rows()), "\n".join(self._plugins()), "\n".join(self._evictions(wide)),
-            "\n".join(self._again(wide)), "\n".join(self._kept(wide)), "\n".join(self._end(wide)),
-        ]  # fmt: skip
-        return "\n\n".join([paragraph(one_line(self.summary)), *filter(None, parts)]) + "\n"
+    def _blocks(self, *, wide: bool) -> Iterable[str]:
+        parts = self._cycle_rows(), self._plugins(), self._evictions(wide), self._again(wide), self._kept(wide), self._end(wide)
+        return map("\n".join, parts)
 
     def _cycle_rows(self) -> Iterator[str]:
         rows = []
@@ -258,9 +255,8 @@ class RightsizeReport(Answer, frozen=True, kw_only=True):
     def _node_names(self) -> set[str]:
         return {name for one in self.steps for name in (*one.removed, *(held.node for held in one.pressure))}
 
-    def _text(self, *, wide: bool) -> str:
-        parts = ["\n".join(self._steps()), "\n".join(self._changes(wide)), "\n".join(self._end(wide))]
-        return "\n\n".join([paragraph(one_line(self.summary)), *filter(None, parts)]) + "\n"
+    def _blocks(self, *, wide: bool) -> Iterable[str]:
+        return map("\n".join, (self._steps(), self._changes(wide), self._end(wide)))
 
     def _steps(self) -> Iterator[str]:
         rows = []

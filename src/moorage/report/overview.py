@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
-from moorage.report.answer import Answer
+from moorage.report.answer import Answer, ending
 from moorage.report.queue_report import QueueReport
 from moorage.report.style import columns, human, item, paragraph, some_pods, without_own
 
@@ -112,8 +112,15 @@ class Overview(Answer, frozen=True, kw_only=True):
             **({} if self.queues is None else {"queues": self.queues.data()}),
         }
 
-    def _text(self, *, wide: bool) -> str:
-        return overview_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield "\n".join(_pending(self, wide=wide)) if self.pending else ""
+        yield _resources(self.whole.resources)
+        yield _places_text("GROUP", self.groups, self.mix, wide=wide)
+        if len(self.zones) > 1 or wide:
+            yield _places_text("ZONE", self.zones, self.mix, wide=wide)
+        yield _mix(self.mix, wide=wide) if self.mix else ""
+        yield self.queues.text().rstrip("\n") if self.queues is not None else ""
+        yield ending(_counting(self), wide=wide)
 
 
 _COLUMNS = ("scope", "name", "nodes", "counted", "pods", "dominantShare", "fragmentation")
@@ -159,23 +166,6 @@ def _pending_pods(number: int) -> str:
     if not number:
         return "No pod is pending"
     return f"{counted(number, 'pod')} {'is' if number == 1 else 'are'} pending"
-
-
-def overview_text(found: Overview, *, wide: bool) -> str:
-    """Return the text; the last line says what was counted and how to see more."""
-    parts = [paragraph(found.summary)]
-    if found.pending:
-        parts.append("\n".join(_pending(found, wide=wide)))
-    parts.append(_resources(found.whole.resources))
-    parts.append(_places_text("GROUP", found.groups, found.mix, wide=wide))
-    if len(found.zones) > 1 or wide:
-        parts.append(_places_text("ZONE", found.zones, found.mix, wide=wide))
-    if found.mix:
-        parts.append(_mix(found.mix, wide=wide))
-    if found.queues is not None:
-        parts.append(found.queues.text().rstrip("\n"))
-    parts.append(_end(found, wide=wide))
-    return "\n\n".join(parts) + "\n"
 
 
 def _percent(share: float) -> str:
@@ -253,11 +243,11 @@ def _engine(one: ShapeRoom) -> str:
     return str(one.engine) if one.complete else f"{one.engine}+"
 
 
-def _end(found: Overview, *, wide: bool) -> str:
+def _counting(found: Overview) -> str:
+    """Return what was counted."""
     aside = [f"{found.cordoned} cordoned"] if found.cordoned else []
     aside += [f"{found.not_ready} not ready"] if found.not_ready else []
     is_less = found.whole.counted < found.whole.nodes
     said = [f"{', '.join(aside) or 'Some nodes'} not counted; --all-nodes counts all."] if is_less else []
     said += ["FIT in groups and zones is for the first shape, by arithmetic."] if found.mix else []
-    said += ["moorage help metrics explains the figures.", *([] if wide else ["More: -o wide"])]
-    return paragraph(" ".join(said))
+    return " ".join([*said, "moorage help metrics explains the figures."])

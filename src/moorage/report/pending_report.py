@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer
+from moorage.report.answer import Answer, ending
 from moorage.report.explanation_values import AtomReport
 from moorage.report.style import item, paragraph, together
 
@@ -75,17 +75,16 @@ class PendingReport(Answer, frozen=True, kw_only=True):
         parts = {"groups": self.groups, "together": self.together}
         return {**msgspec.to_builtins(parts), "pending": self.pending, "placed": self.placed}
 
-    def _text(self, *, wide: bool) -> str:
-        blocks = ["\n".join(_group_lines(one, wide=wide)) for one in self.groups]
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield from ("\n".join(_group_lines(one, wide=wide)) for one in self.groups)
         if self.together:
-            blocks.append("\n".join(_all_lines(self.together, self.placed, self.pending)))
+            yield "\n".join(_all_lines(self.together, self.placed, self.pending))
         last = self._certain() if any(one.ways and one.created for one in self.groups) else ""
         if not all(one.searched for one in self.groups):
             last = f"More time for the others: --time-limit SECONDS, or 0 for no limit. {last}"
         if not all(one.created for one in self.groups):
             last += "Quotas are enforced as kube-apiserver does; what makes room in them was not run. "
-        more = "" if wide else "More: -o wide"
-        return "\n\n".join([paragraph(one_line(self.summary)), *blocks, paragraph(f"{last}{more}".rstrip())]) + "\n"
+        yield ending(last.rstrip(), wide=wide)
 
     def _certain(self) -> str:
         """Return how certain it is that nothing cheaper places the pods."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer, plain
+from moorage.report.answer import Answer, ending, plain
 from moorage.report.style import WIDTH, cells, cut, human, item, paragraph, some_pods
 
 # -- plan values -------------------------------------------------------------------------------------------------------
@@ -142,8 +142,14 @@ class NodePlan(Answer, frozen=True, kw_only=True):
     def _node_names(self) -> Collection[str]:
         return {*self.remove, *self.blocked, *(name for one in self.moved for name in (one.source, one.to) if name)}
 
-    def _text(self, *, wide: bool) -> str:
-        return plan_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        if self.consolidates:
+            yield "\n".join(_removal(self, wide=wide))
+        else:
+            yield "\n".join(_missing(self, wide=wide))
+            yield _table(self)
+        yield "\n".join(_endings(self, wide=wide))
+        yield ending(_certainty(self), wide=wide)
 
 
 # -- plan text ---------------------------------------------------------------------------------------------------------
@@ -201,16 +207,6 @@ def _above(plan: NodePlan) -> str:
 
 def _money(cost: float | None) -> str:
     return "" if cost is None else f"{cost:.3f}" if cost % 1 else str(int(cost))
-
-
-def plan_text(plan: NodePlan, *, wide: bool = False) -> str:
-    """Return the text, escaped, with signs and without colours."""
-    blocks = [paragraph(one_line(plan.summary))]
-    blocks += (
-        ["\n".join(_removal(plan, wide=wide))] if plan.consolidates else ["\n".join(_missing(plan, wide=wide)), _table(plan)]
-    )
-    blocks += ["\n".join(_endings(plan, wide=wide)), _last(plan, wide=wide)]
-    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 # -- nodes to buy -----------------------------------------------------------------------------------------------------
@@ -301,18 +297,17 @@ def _endings(plan: NodePlan, *, wide: bool) -> Iterator[str]:
         yield item(f"Assumed: {one.name}: {one.value}")
 
 
-def _last(plan: NodePlan, *, wide: bool) -> str:
-    more = "" if wide else " More: -o wide"
+def _certainty(plan: NodePlan) -> str:
     runs = f"{counted(plan.proof.runs, 'run')} of the engine"
     if plan.consolidates:
         how = "all sets of nodes were tried" if plan.proof.kind == "exhaustive" else "not all sets of nodes were tried"
-        return paragraph(f"Verified by {runs}; {how}.{more}")
+        return f"Verified by {runs}; {how}."
     if not plan.sets:
-        return paragraph(f"The lower bound holds for any scheduler.{more}" if plan.lower_bound else f"{runs}.{more}")
+        return "The lower bound holds for any scheduler." if plan.lower_bound else f"{runs}."
     if plan.left:
-        return paragraph(f"Verified by {runs}; other nodes for as many pods may cost less.{more}")
+        return f"Verified by {runs}; other nodes for as many pods may cost less."
     what = {"bound": "equal to the lower bound", "exhaustive": "every cheaper set leaves a pod pending"}
-    return paragraph(f"Verified by {runs}; {what.get(plan.proof.kind, 'a cheaper set may exist')}.{more}")
+    return f"Verified by {runs}; {what.get(plan.proof.kind, 'a cheaper set may exist')}."
 
 
 # -- nodes to remove --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line, some
-from moorage.report.answer import Answer, plain
+from moorage.report.answer import Answer, ending
 from moorage.report.plan import MovedPod
 from moorage.report.style import cells, cut, human, item, paragraph, some_pods
 
@@ -109,17 +109,7 @@ def _either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def survival_text(report: Any, *, wide: bool = False) -> str:
-    """Return the text, escaped, with signs and without colours."""
-    blocks = [
-        paragraph(one_line(report.summary)),
-        "\n".join([*([_table(report, wide=wide)] if report.failures else ()), *_remarks(report)]),
-        "\n".join(_fixes(report)),
-    ]
-    return "\n\n".join([*(block for block in blocks if block), _last(report, wide=wide)]) + "\n"
-
-
-def _shown(report: Any, *, wide: bool) -> list[NodeLoss]:
+def _shown(report: Survival, *, wide: bool) -> list[NodeLoss]:
     """Return the losses, the worst first; equal nodes once."""
     worst = dict.fromkeys(report.worst, 0)
     ordered = sorted(report.failures, key=lambda loss: (worst.get(loss.lost, 1), -len(loss.pending), -len(loss.lost_for_good)))
@@ -131,7 +121,7 @@ def _shown(report: Any, *, wide: bool) -> list[NodeLoss]:
     return kept if wide else kept[:_LOSSES]
 
 
-def _table(report: Any, *, wide: bool) -> str:
+def _table(report: Survival, *, wide: bool) -> str:
     equal: dict[str, int] = {}
     for loss in report.failures:
         if loss.same_as is not None and not wide:
@@ -159,7 +149,7 @@ def _pods(names: Sequence[str], *, wide: bool) -> str:
     return one_line(" ".join(cut(word, _NAME) for word in shown.split()))
 
 
-def _remarks(report: Any) -> Iterator[str]:
+def _remarks(report: Survival) -> Iterator[str]:
     """Yield lines on pods that were pending before, the worst losses, preempted pods, and nodes in no domain."""
     before = len(report.pending_before)
     parts = []
@@ -181,7 +171,7 @@ def _remarks(report: Any) -> Iterator[str]:
         yield item(text)
 
 
-def _fixes(report: Any) -> Iterator[str]:
+def _fixes(report: Survival) -> Iterator[str]:
     fix = report.fix
     if fix is not None:
         others = [text for text in fix.changes if not text.startswith("kubectl ")]
@@ -194,12 +184,11 @@ def _fixes(report: Any) -> Iterator[str]:
         yield "No fix was searched for, because not every loss was run."
     elif not report.survives:
         yield "No fix was searched for: --probes says how many losses the search may compute."
-    spare = report.spare
-    if spare is not None:
-        yield _spare(spare)
+    if report.spare is not None:
+        yield _spare(report.spare)
 
 
-def _spare(spare: Any) -> str:
+def _spare(spare: SpareReport) -> str:
     like = one_line(spare.like)
     if spare.nodes is None and spare.tried < 0:
         return f"How many spare nodes like {like} are enough is not known: no number was tried to the end."
@@ -210,10 +199,9 @@ def _spare(spare: Any) -> str:
     return f"With {counted(spare.nodes, 'spare node')} like {like}, every loss is survived; with fewer, not."
 
 
-def _last(report: Any, *, wide: bool) -> str:
+def _certainty(report: Survival) -> str:
     equal = sum(loss.same_as is not None for loss in report.failures)
     same = f"; {counted(equal, 'node')} equal to another {'was' if equal == 1 else 'were'} not run again" if equal else ""
-    more = "" if wide else " More: -o wide"
     ran = len(report.failures) - report.certain
     of = len(report.failures) + report.not_run
     every = f"{ran:,} of {of:,} losses were" if ran < of else "every loss was"
@@ -222,7 +210,7 @@ def _last(report: Any, *, wide: bool) -> str:
         if report.certain
         else ""
     )
-    return paragraph(f"Verified by the engine: {every} run ({report.proof.runs} runs in all{same}).{sums}{more}")
+    return f"Verified by the engine: {every} run ({report.proof.runs} runs in all{same}).{sums}"
 
 
 # -- one loss ---------------------------------------------------------------------------------------------------------
@@ -240,9 +228,8 @@ def failure_summary(loss: NodeLoss) -> str:
     return f"If {loss.lost} {'are' if ' + ' in loss.lost else 'is'} lost: {', '.join(parts)}."
 
 
-def failure_text(report: Any, *, wide: bool = False) -> str:
-    """Return the text of one loss, escaped, with signs and without colours."""
-    loss: NodeLoss = report.loss
+def _failure_blocks(report: FailureReport, *, wide: bool) -> Iterator[str]:
+    loss = report.loss
     rows = [
         ("✗", "pending", loss.pending), ("✗", "lost", loss.lost_for_good), ("✗", "stuck", loss.stuck),
         ("!", "preempted", loss.preempted),
@@ -257,10 +244,9 @@ def failure_text(report: Any, *, wide: bool = False) -> str:
         lines.append(item(f"Event: {loss.why}"))
     free = f"cpu {human('cpu', loss.free_cpu_milli)}, memory {human('memory', loss.free_memory_bytes)}"
     lines.append(f"  Free on the schedulable nodes afterwards: {free}")
+    yield "\n".join(lines)
     how = {"deleted": "the nodes are deleted with their pods", "unreachable": "the nodes are unreachable"}[report.mode]
-    more = "" if wide else " More: -o wide"
-    end = paragraph(f"Verified by the engine in virtual time: {how}.{more}")
-    return "\n\n".join([paragraph(one_line(report.summary)), "\n".join(lines), end]) + "\n"
+    yield ending(f"Verified by the engine in virtual time: {how}.", wide=wide)
 
 
 # -- survival report ---------------------------------------------------------------------------------------------------
@@ -312,14 +298,15 @@ class Survival(Answer, frozen=True, kw_only=True):
         return self.survives
 
     def _answer(self) -> dict[str, Any]:
-        found: dict[str, Any] = plain(self._shown(
+        return self._known(
             "survives", "over", "failures", "worst", "pending_before", "without", "fix", "spare",
             certain=self.certain or None, notRun=self.not_run or None, unknown=self.unknown or None,
-        ))  # fmt: skip
-        return found
+        )  # fmt: skip
 
-    def _text(self, *, wide: bool) -> str:
-        return survival_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield "\n".join([*([_table(self, wide=wide)] if self.failures else ()), *_remarks(self)])
+        yield "\n".join(_fixes(self))
+        yield ending(_certainty(self), wide=wide)
 
 
 class FailureReport(Answer, frozen=True, kw_only=True):
@@ -343,5 +330,5 @@ class FailureReport(Answer, frozen=True, kw_only=True):
         none: dict[str, Any] = {"pendingBefore": [], "without": []}
         return self._shown("mode", survives=self.holds, failures=[self.loss], worst=worst, **none)
 
-    def _text(self, *, wide: bool) -> str:
-        return failure_text(self, wide=wide)
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        return _failure_blocks(self, wide=wide)

@@ -95,29 +95,24 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
         return self.waits_for == "started"
 
     def _answer(self) -> dict[str, Any]:
-        found = {
-            "namespace": self.namespace, "object": self.object, "localQueue": self.local_queue,
-            "clusterQueue": self.cluster_queue, "cohort": self.cohort, "priority": self.priority, "pods": self.pods,
-            "waitsFor": self.waits_for, "reason": self.reason, "position": self.position, "waiting": self.waiting,
-            "withoutNode": self.without_node, "startsSeconds": self.starts_s,
-            "needed": [{**plain(one), "missing": one.missing} for one in self.needed],
-            "borrowers": plain(self.borrowers), "changes": plain(self.changes),
-        }  # fmt: skip
-        return {name: value for name, value in found.items() if value is not None}
+        needed = [{**plain(one), "missing": one.missing} for one in self.needed]
+        return self._known(
+            "namespace", "object", "local_queue", "cluster_queue", "cohort", "priority", "pods", "waits_for", "reason",
+            "position", "waiting", "without_node", "borrowers", "changes", startsSeconds=self.starts_s, needed=needed,
+        )  # fmt: skip
 
-    def _text(self, *, wide: bool) -> str:
-        parts = [paragraph(one_line(self.summary)), "\n".join(self._facts())]
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield "\n".join(self._facts())
         if self.needed:
             head = ["FLAVOR", "RESOURCE", "NEEDED", "QUOTA", "USED", "FREE", "MISSING"]
             rows = [[one.flavor, one.resource, *(amount_text(one.resource, n) for n in _numbers(one))] for one in self.needed]
-            parts.append(columns(head, rows, right=(2, 3, 4, 5, 6), gap="  "))
-            if whys := list(dict.fromkeys(one.why for one in self.needed if one.why)):
-                parts.append("\n".join(paragraph(one_line(why), hanging="  ") for why in whys))
+            yield columns(head, rows, right=(2, 3, 4, 5, 6), gap="  ")
+            whys = dict.fromkeys(one.why for one in self.needed if one.why)
+            yield "\n".join(paragraph(one_line(why), hanging="  ") for why in whys)
         if self.borrowers:
-            parts.append("\n".join(["Who borrows:", *map(_borrower_line, self.borrowers)]))
+            yield "\n".join(["Who borrows:", *map(_borrower_line, self.borrowers)])
         if not self.holds:
-            parts.append("\n".join(self._change_lines()))
-        return "\n\n".join(parts) + "\n"
+            yield "\n".join(self._change_lines())
 
     def _facts(self) -> Iterator[str]:
         where = self.cluster_queue or "none"
@@ -255,31 +250,27 @@ class GangExplanation(Answer, frozen=True, kw_only=True):
         return self.nodes
 
     def _answer(self) -> dict[str, Any]:
-        found = {
-            "namespace": self.namespace, "name": self.name, "state": self.state, "minCount": self.min_count,
-            "pods": self.pods, "placed": self.placed, "needed": self.needed, "priority": self.priority,
-            "topologyKey": self.topology_key or None, "largest": self.largest, "atMost": self.at_most,
-            "domain": self.domain or None, "message": self.message or None, "parts": plain(self.parts),
-            "domains": plain(self.domains), "ways": plain(self.ways),
-        }  # fmt: skip
-        return {name: value for name, value in found.items() if value is not None}
+        return self._known(
+            "namespace", "name", "state", "min_count", "pods", "placed", "needed", "priority", "largest", "at_most", "parts",
+            "domains", "ways", topologyKey=self.topology_key or None, domain=self.domain or None,
+            message=self.message or None,
+        )  # fmt: skip
 
-    def _text(self, *, wide: bool) -> str:
-        blocks = [paragraph(one_line(self.summary)), "\n".join(self._facts(wide))]
+    def _blocks(self, *, wide: bool) -> Iterator[str]:
+        yield "\n".join(self._facts(wide))
         if self.domains and not self.holds:
-            blocks.append(self._table(wide))
+            yield self._table(wide)
         if self.ways:
-            blocks.append("\n".join(["What starts it (any one of these):", *self._way_lines(wide)]))
+            yield "\n".join(["What starts it (any one of these):", *self._way_lines(wide)])
         elif self.state in {"waiting", "never"}:
-            blocks.append("No change that starts it was found.")
+            yield "No change that starts it was found."
         has_room = any(one.kind == "room" for one in self.ways)
         equal = f"All of its pods are equal: these hold by arithmetic{'; the engine placed the others' if has_room else ''}. "
         tried = "The engine tried each of these. " if self.proof.runs else equal
         if self.state == "waiting" and not has_room:
             tried = "No set of other pods was found that may leave, by budgets and priorities, and makes room. "
         if self.ways and self.state != "incomplete":
-            blocks.append(paragraph(f"{tried}{'' if wide else 'Commands and all names: -o wide'}".rstrip()))
-        return "\n\n".join(blocks) + "\n"
+            yield paragraph(f"{tried}{'' if wide else 'Commands and all names: -o wide'}".rstrip())
 
     def _facts(self, wide: bool) -> Iterator[str]:
         policy = "each pod by itself" if self.min_count is None else f"at least {self.min_count} together"

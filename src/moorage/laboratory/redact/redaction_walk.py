@@ -19,10 +19,12 @@ from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins
 NameOf: TypeAlias = Callable[[str, str, str], str]
 
 _FIELDS: Final[Mapping[str, Any]] = RULES["fields"]
-_KEPT, _DROPPED, _AMOUNTS, _TIMES, _KEYS, _DRIVERS = (
-    frozenset(_FIELDS[what]) for what in ("kept", "dropped", "amounts", "times", "label_keys", "drivers")
+_KEPT, _DROPPED, _AMOUNTS, _TIMES, _DRIVERS = (
+    frozenset(_FIELDS[what]) for what in ("kept", "dropped", "amounts", "times", "drivers")
 )
 _NAMES: Final[Mapping[str, str]] = _FIELDS["names"]
+#: Field → the method of ``Tokens`` for its texts.
+_TOKENS: Final[Mapping[str, str]] = {field: name for name, fields in _FIELDS["tokens"].items() for field in fields}
 _PLAIN_ANNOTATIONS: Final = frozenset(RULES["annotations"]["kept"])
 _LOOKS_INSIDE, _READS_AMOUNT = (frozenset(RULES["cel"][what]) for what in ("looks_inside", "reads_amounts"))
 #: Binds a variable, whose name comes next.
@@ -43,8 +45,7 @@ class Walker:
 
     def object(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the object without names."""
-        made = {key: self._field(key, value, "") for key, value in document.items() if key not in _DROPPED}
-        return {key: value for key, value in made.items() if value is not None}
+        return self._map(document, "")
 
     def _map(self, given: Mapping[str, Any], parent: str) -> dict[str, Any]:
         made = {key: self._field(key, value, parent) for key, value in given.items() if key not in _DROPPED}
@@ -79,8 +80,8 @@ class Walker:
     def _text(self, key: str, value: str) -> str:
         if key in _NAMES:
             return self._name_of(_NAMES[key], self._namespace, value)
-        if key in _KEYS:
-            return self._tokens.label_key(value)
+        if key in _TOKENS:
+            return str(getattr(self._tokens, _TOKENS[key])(value))
         if key in _DRIVERS:
             return value if value in KNOWN_DRIVERS else self._tokens.of("x", value)
         return self._tokens.parts(value)
@@ -220,9 +221,6 @@ class Walker:
     def _attributes(self, value: Any, parent: str) -> Any:
         return {self._tokens.parts(name): self._map(held, parent) for name, held in value.items()}
 
-    def _match_attribute(self, value: Any, parent: str) -> Any:
-        return self._tokens.parts(str(value))
-
     def _counters(self, value: Any, parent: str) -> Any:
         return {self._tokens.of("x", name): held for name, held in value.items()}
 
@@ -265,30 +263,15 @@ class Walker:
 
     # -- others ------------------------------------------------------------------------------------------------------------
 
-    def _images(self, value: Any, parent: str) -> Any:
-        if isinstance(value, list | tuple) and not _are_maps(value):
-            return [self._tokens.image(str(one)) for one in value]
-        return (
-            [self._map(one, "images") for one in value] if isinstance(value, list | tuple) else self._tokens.image(str(value))
-        )
-
-    def _image(self, value: Any, parent: str) -> Any:
-        return self._map(value, parent) if isinstance(value, dict) else self._tokens.image(str(value))
-
     def _volumes(self, value: Any, parent: str) -> Any:
-        made = []
-        for one in value:
-            rest = self._map({name: held for name, held in one.items() if name != "name"}, "volumes")
-            made.append({"name": self._tokens.of("c", str(one.get("name") or "")), **rest})
-        return made
+        return [self._named(one, self._tokens.of("c", str(one.get("name") or ""))) for one in value]
 
     def _drivers(self, value: Any, parent: str) -> Any:
         """Redact the drivers of a node, whose names are those of CSIDriver objects."""
-        made = []
-        for one in value:
-            rest = self._map({name: held for name, held in one.items() if name != "name"}, parent)
-            made.append({"name": self._text("driver", str(one.get("name") or "")), **rest})
-        return made
+        return [self._named(one, self._text("driver", str(one.get("name") or ""))) for one in value]
+
+    def _named(self, one: Mapping[str, Any], token: str) -> dict[str, Any]:
+        return {"name": token, **self._map({key: held for key, held in one.items() if key != "name"}, "")}
 
     def _conditions(self, value: Any, parent: str) -> Any:
         kept = {"type", "status", "reason", "observedGeneration"}
@@ -302,20 +285,8 @@ class Walker:
             made.append(rest)
         return made
 
-    def _scheduler(self, value: Any, parent: str) -> Any:
-        return self._tokens.scheduler(str(value))
-
-    def _resource_name(self, value: Any, parent: str) -> Any:
-        return self._tokens.resource(str(value))
-
     def _disrupted(self, value: Any, parent: str) -> Any:
         return {self._name_of("Pod", self._namespace, name): self._tokens.time(str(when)) for name, when in value.items()}
-
-    def _uid(self, value: Any, parent: str) -> Any:
-        return self._tokens.uid(str(value))
-
-    def _match_keys(self, value: Any, parent: str) -> Any:
-        return [self._tokens.label_key(str(one)) for one in value]
 
     def _status(self, value: Any, parent: str) -> Any:
         return self._map(value, parent) if isinstance(value, dict) else value
@@ -325,9 +296,6 @@ class Walker:
 
     def _topology(self, value: Any, parent: str) -> Any:
         return [{**one, "key": self._tokens.label_key(str(one.get("key") or ""))} for one in value]
-
-    def _host_ip(self, value: Any, parent: str) -> Any:
-        return self._tokens.address(str(value))
 
 
 def _is_attribute(tokens: list[Token], at: int, bound: Collection[str]) -> bool:

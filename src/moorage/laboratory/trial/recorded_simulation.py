@@ -16,12 +16,10 @@ from typing import Any, Final
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineParts
-from moorage.core.engine.facts import Done, News, Seen, Work
-from moorage.framework.effects import Evict
+from moorage.core.engine.facts import Done, News, Seen
 from moorage.framework.profile import points_of
-from moorage.laboratory.trial.recorded_state import NO_LOG, RecordedClusterState, RecordedQueue, UndoLog
+from moorage.laboratory.trial.recorded_state import NO_LOG, RecordedClusterState, RecordedQueue, UndoLog, saving
 from moorage.plugins import builtin_registry
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.volumes.assume_cache import Assumptions
@@ -38,6 +36,10 @@ _Books = tuple[dict[str, Any], ...]
 _fields_of = attrgetter(*PodRecord.__struct_fields__)
 
 
+@saving(lambda simulation, one: simulation.touch(one.pod.uid), "_note", "_note_revoked", "_nominate")
+@saving(lambda simulation, effect: simulation.touch(effect.victim.uid), "_evict")
+@saving(lambda simulation, pod: simulation.touch(pod.metadata.uid), "_delete_orphan")
+@saving(lambda simulation, uid: simulation.touch(uid), "delete", "evict")
 class RecordedSimulation(SimulatedCluster):
     """A simulation that records how to reverse its changes; see the module's description."""
 
@@ -138,7 +140,7 @@ class RecordedSimulation(SimulatedCluster):
         if self.log.is_open and not isinstance(fact, Done):
             obj = fact.obj
             if isinstance(obj, Pod):
-                self._touch(obj.metadata.uid)
+                self.touch(obj.metadata.uid)
                 self._touch_name(obj)
             elif isinstance(obj, ResourceClaim):
                 after = obj if isinstance(fact, Seen) else None
@@ -154,35 +156,7 @@ class RecordedSimulation(SimulatedCluster):
     def _take_waiting(self, pods: Sequence[Any]) -> bool:
         return not self.log.is_open and super()._take_waiting(pods)
 
-    def _note(self, decision: Decision) -> None:
-        self._touch(decision.pod.uid)
-        super()._note(decision)
-
-    def _note_revoked(self, decision: Decision) -> None:
-        self._touch(decision.pod.uid)
-        super()._note_revoked(decision)
-
-    def _nominate(self, work: Work) -> None:
-        self._touch(work.pod.uid)
-        super()._nominate(work)
-
-    def _evict(self, effect: Evict) -> None:
-        self._touch(effect.victim.uid)
-        super()._evict(effect)
-
-    def _delete_orphan(self, pod: Pod) -> None:
-        self._touch(pod.metadata.uid)
-        super()._delete_orphan(pod)
-
-    def delete(self, uid: str) -> None:
-        self._touch(uid)
-        super().delete(uid)
-
-    def evict(self, uid: str, grace_s: float | None = None) -> None:
-        self._touch(uid)
-        super().evict(uid, grace_s)
-
-    def _touch(self, uid: str) -> None:
+    def touch(self, uid: str) -> None:
         """Save the records of a pod before their first change in a transaction."""
         if not self.log.is_new(uid):
             return

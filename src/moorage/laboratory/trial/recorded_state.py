@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Final
+from functools import partial, wraps
+from typing import Any, Final, TypeVar
 
 from moorage.api.core import Namespace, Node, Object, Pod, Service
 from moorage.api.selectors import NOTHING, selector_from_map
-from moorage.core.queue import QueuedPod, QueuePlace, SchedulingQueue
+from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.framework.events import ClusterEvent
 from moorage.state.cluster import ClusterState
 from moorage.state.node_tree import zone_of
@@ -29,6 +29,7 @@ from moorage.state.pod_info import PodInfo
 # entries backwards.
 
 Undo = Callable[[], None]
+T = TypeVar("T")
 
 
 class _Level:
@@ -109,9 +110,30 @@ class UndoLog:
 NO_LOG: Final = UndoLog()
 
 
+def saving(save: Callable[[Any, Any], None], *methods: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator of a class whose ``methods`` first call ``save``, with the object and their first argument."""
+
+    def decorated(kind: type[T]) -> type[T]:
+        for name in methods:
+            setattr(kind, name, _saving(getattr(kind, name), save))
+        return kind
+
+    return decorated
+
+
+def _saving(method: Callable[..., Any], save: Callable[[Any, Any], None]) -> Callable[..., Any]:
+    @wraps(method)
+    def saved(owner: Any, first: Any, /, *args: Any, **kwargs: Any) -> Any:
+        save(owner, first)
+        return method(owner, first, *args, **kwargs)
+
+    return saved
+
+
 # -- recorded groups ---------------------------------------------------------------------------------------------------
 
 
+@saving(lambda groups, pod: groups.save(pod), "note", "put", "take", "drop")
 class RecordedGroups(PodGroups):
     """The pods of groups, each group saved before its first change in a transaction."""
 
@@ -124,7 +146,8 @@ class RecordedGroups(PodGroups):
         groups = sorted(self._groups.items())
         yield [(key, list(some.nodes.items()), [pod.uid for pod in some.unscheduled]) for key, some in groups]
 
-    def _save(self, pod: PodInfo) -> None:
+    def save(self, pod: PodInfo) -> None:
+        """Save the pod's group before its first change."""
         key = group_key(pod)
         if key is not None and self._cluster.log.is_new((self, key)):
             held = self._groups.get(key)
@@ -136,22 +159,6 @@ class RecordedGroups(PodGroups):
         else:
             self._groups[key] = held
             restore()
-
-    def note(self, pod: PodInfo) -> None:
-        self._save(pod)
-        super().note(pod)
-
-    def put(self, pod: PodInfo, node: str) -> None:
-        self._save(pod)
-        super().put(pod, node)
-
-    def take(self, pod: PodInfo) -> None:
-        self._save(pod)
-        super().take(pod)
-
-    def drop(self, pod: PodInfo) -> None:
-        self._save(pod)
-        super().drop(pod)
 
 
 # -- recorded state ----------------------------------------------------------------------------------------------------
@@ -411,6 +418,10 @@ def _is_same(pod: Pod, other: Pod | None) -> bool:
 # A scheduling queue that a transaction can roll back: it saves its whole state before the first change.
 
 
+@saving(
+    lambda queue, _: queue.touch(),
+    "add", "add_new", "update", "pop", "pop_this", "done", "pass_over", "requeue", "activate", "nominate",
+)  # fmt: skip
 class RecordedQueue(SchedulingQueue):
     """A queue that saves its state before changes in a transaction. Calls that cannot change the queue save nothing."""
 
@@ -438,64 +449,22 @@ class RecordedQueue(SchedulingQueue):
         yield {node: self._nominator.on(node) for node in self._nominator.nodes()}
         yield self._order, self._next_scan, self._groups
 
-    def _touch(self) -> None:
+    def touch(self) -> None:
+        """Save the state before its first change."""
         if self.log.is_new(self):
             self.log.add(self.save())
 
-    def add(self, pod: PodInfo, now: float) -> QueuePlace:
-        self._touch()
-        return super().add(pod, now)
-
-    def add_new(self, pods: Iterable[PodInfo], now: float) -> None:
-        self._touch()
-        super().add_new(pods, now)
-
-    def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
-        self._touch()
-        return super().update(old, new, now)
-
     def delete(self, pod: PodInfo, now: float, *, bound: bool = False) -> QueuedPod | None:
         if self.get(pod.uid) is not None or self.nomination(pod.uid) is not None:
-            self._touch()
+            self.touch()
         return super().delete(pod, now, bound=bound)
-
-    def pop(self, now: float, state: int = 0) -> QueuedPod | None:
-        self._touch()
-        return super().pop(now, state)
-
-    def pop_this(self, pod: PodInfo, now: float) -> QueuedPod | None:
-        self._touch()
-        return super().pop_this(pod, now)
-
-    def done(self, uid: str) -> None:
-        self._touch()
-        super().done(uid)
-
-    def pass_over(self, uid: str) -> None:
-        self._touch()
-        super().pass_over(uid)
-
-    def requeue(
-        self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = (),
-        waits: bool = False,
-    ) -> QueuePlace | None:  # fmt: skip
-        self._touch()
-        return super().requeue(queued, now, rejected_by=rejected_by, pending_on=pending_on, waits=waits)
 
     def event(self, event: ClusterEvent, old: Any, new: Any, now: float, only: Callable[[PodInfo], bool] | None = None) -> int:
         if self.heeds_events:
-            self._touch()
+            self.touch()
         return super().event(event, old, new, now, only)
-
-    def activate(self, pods: Iterable[PodInfo], now: float) -> None:
-        self._touch()
-        super().activate(pods, now)
-
-    def nominate(self, pod: PodInfo, node: str | None) -> None:
-        self._touch()
-        super().nominate(pod, node)
 
     def end_nomination(self, uid: str) -> None:
         if self.nomination(uid) is not None:
-            self._touch()
+            self.touch()
         super().end_nomination(uid)

@@ -29,7 +29,7 @@ from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.pod_changes import request_of
-from moorage.laboratory.explain.explained_changes import ChangeLimits
+from moorage.laboratory.explain.explained_changes import ChangeLimits, atom_of
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.trials import Trial, in_order, of_daemon_set
 from moorage.report.answer import Proof
@@ -221,7 +221,7 @@ class PendingSearch:
         cost = round(sum(one.cost for one in priced) + self._costs.table["disturbs.preempted"] * len(preempted), 6)
         effects = tuple(effects_of(made, Trial(displaced=preempted), around, self._costs.prices))
         who = all_who_make(made, around)
-        return PendingWay(remedy.kind, cost, who, tuple(map(_atom, priced)), commands, placed, effects=effects)
+        return PendingWay(remedy.kind, cost, who, tuple(map(atom_of, priced)), commands, placed, effects=effects)
 
     def is_small(self, pods: Sequence[str]) -> bool:
         """Return whether the smallest set for these pods can be searched for."""
@@ -275,7 +275,7 @@ class PendingSearch:
                 priced = sorted(map(self._costs.price, changes), key=lambda one: (one.owner, describe(one)))
                 around = self._cluster.present()
                 by = tuple(who_makes(one, around) for one in priced)
-                return SmallestSet(changes, cost, tuple(zip(by, map(_atom, priced), strict=True)))
+                return SmallestSet(changes, cost, tuple(zip(by, map(atom_of, priced), strict=True)))
             for search, offers in found or ():
                 for one in search.following(changes, offers, self._limits.may, most):
                     more = self._of_templates(one, pods)
@@ -346,7 +346,3 @@ class SmallestSet(NamedTuple):
     changes: ChangeSet | None
     cost: float
     atoms: tuple[tuple[str, AtomReport], ...]
-
-
-def _atom(one: Change) -> AtomReport:
-    return AtomReport(one.owner, one.verb, one.target, describe(one), one.cost, one.path, one.old, one.new)

@@ -62,22 +62,13 @@ def moved_metrics(
     """Return the moved pods over all pairs of runs, and the metrics that gates may name; ``chance``: pairs of A alone."""
     found = [count_moves(a, b, places) for a, b in pairs]
     floor = [count_moves(a, b, places) for a, b in chance]
-    count = MoveCount(
-        pods=_mean(one.pods for one in found),
-        of=_mean(one.of for one in found),
-        by_chance=tuple(one.pods for one in floor),
-        within_group=_mean(one.within_group for one in found),
-        to_another_group=_mean(one.to_another_group for one in found),
-        to_another_zone=_mean(one.to_another_zone for one in found),
-        per_seed=tuple(one.pods for one in found),
-    )
+    means = {name: _mean(values) for name, values in zip(Moves._fields, zip(*found, strict=True), strict=True)}
+    count = MoveCount(**means, by_chance=tuple(one.pods for one in floor), per_seed=tuple(one.pods for one in found))
     base = floor if len(floor) == len(found) else [Moves(0, one.of) for one in found]
 
     def compared(name: str, part: str, *, share: bool = False) -> MetricComparison:
-        values = [
-            [getattr(one, part) / (max(one.of, 1) if share else 1) for one in held] for held in (base, found)
-        ]  # fmt: skip
-        return compare_pairs(name, values[0], values[1], draws)
+        a, b = ([getattr(one, part) / (max(one.of, 1) if share else 1) for one in held] for held in (base, found))
+        return compare_pairs(name, a, b, draws)
 
     parts = {
         "moved": "pods", "moved.withinGroup": "within_group", "moved.toAnotherGroup": "to_another_group",
@@ -88,9 +79,8 @@ def moved_metrics(
     return count, metrics
 
 
-def _mean(values: Iterable[int]) -> float:
-    held = list(values)
-    mean = sum(held) / len(held)
+def _mean(values: Sequence[int]) -> float:
+    mean = sum(values) / len(values)
     return int(mean) if mean == int(mean) else mean
 
 

@@ -43,11 +43,6 @@ class MeanDifference(NamedTuple):
     interval: tuple[float, float] | None = None
     p: float | None = None
 
-    @property
-    def may_be_zero(self) -> bool:
-        """Whether the interval contains 0, although pairs differ."""
-        return not self.exact and self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
-
 
 def draw_rows(pairs: int, seed: int, draws: int = DRAWS) -> BootstrapRows:
     """Return the rows of each bootstrap draw, with shape (draws, pairs). One set serves all metrics."""

@@ -31,23 +31,17 @@ _SCALED: Final[Mapping[str, type[Object]]] = {
 _UNSCALED: Final = frozenset(["DaemonSet", "Job", "Node"])
 
 
-class BudgetCount(NamedTuple):
-    """The counts of the disruption controller; ``fault``: why it cannot count."""
-
-    expected: int = 0
-    desired: int = 0
-    healthy: int = 0
-    fault: str = ""
-
-
 class BudgetFigures(NamedTuple):
-    """The figures of a budget at some time. ``slack``: the disruptions it allows; negative if pods are missing."""
+    """The figures of a budget at some time, as the disruption controller counts; ``fault``: why it cannot.
+
+    ``slack``  the disruptions it allows; negative if pods are missing
+    """
 
     expected: int
     desired: int
     healthy: int
-    slack: int
     fault: str = ""
+    slack: int = 0
 
     @property
     def allowed(self) -> int:
@@ -96,7 +90,7 @@ class BudgetBook:
         held = [one for one in budgets if one.metadata.deletion_timestamp is None]
         self._pods = pods_by_namespace(read) if held else {}
         #: The counts of the pods of the input, of the budgets that were asked about.
-        self._read: dict[str, BudgetCount] = {}
+        self._read: dict[str, BudgetFigures] = {}
         for budget in held:
             with suppress(SelectorError):
                 watched = WatchedBudget(budget, compile_label_selector(budget.spec.selector))
@@ -116,16 +110,15 @@ class BudgetBook:
         read, status = self._count_read(watched), watched.budget.status
         now = self._count(watched, pods, ready)
         if read is None:
-            slack = now.healthy - now.desired if now.expected and not now.fault else 0
-            return BudgetFigures(now.expected, now.desired, now.healthy, slack, now.fault)
+            return now._replace(slack=now.healthy - now.desired if now.expected and not now.fault else 0)
         expected = status.expected_pods + now.expected - read.expected
         desired = status.desired_healthy + now.desired - read.desired
         healthy = status.current_healthy + now.healthy - read.healthy
         began = status.disruptions_allowed or min(0, status.current_healthy - status.desired_healthy)
         slack = began + now.healthy - read.healthy - (now.desired - read.desired)
-        return BudgetFigures(expected, desired, healthy, slack)
+        return BudgetFigures(expected, desired, healthy, slack=slack)
 
-    def _count_read(self, watched: WatchedBudget) -> BudgetCount | None:
+    def _count_read(self, watched: WatchedBudget) -> BudgetFigures | None:
         """Return the count of a budget's pods in the input if the figures in its status are up to date."""
         if not _is_counted(watched.budget):
             return None
@@ -134,16 +127,16 @@ class BudgetBook:
             self._read[watched.key] = self._count(watched, covered, looks_ready)
         return self._read[watched.key]
 
-    def _count(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetCount:
+    def _count(self, watched: WatchedBudget, pods: Iterable[Pod], ready: Callable[[Pod], bool]) -> BudgetFigures:
         members = list(pods)
         healthy = sum(pod.metadata.deletion_timestamp is None and ready(pod) for pod in members)
         spec = watched.budget.spec
         if spec.max_unavailable is None and not isinstance(spec.min_available, str):
-            return BudgetCount(len(members), 1 if spec.min_available is None else spec.min_available, healthy)
+            return BudgetFigures(len(members), 1 if spec.min_available is None else spec.min_available, healthy)
         total, fault = self._replicas(members)
         if spec.max_unavailable is not None:
-            return BudgetCount(total, max(0, total - scaled(spec.max_unavailable, total, up=True)), healthy, fault)
-        return BudgetCount(total, scaled(spec.min_available, total, up=True), healthy, fault)
+            return BudgetFigures(total, max(0, total - scaled(spec.max_unavailable, total, up=True)), healthy, fault)
+        return BudgetFigures(total, scaled(spec.min_available, total, up=True), healthy, fault)
 
     def _replicas(self, pods: Iterable[Pod]) -> tuple[int, str]:
         """Return the total replicas of the pods' controllers and, if it is unknown, the reason."""

@@ -38,7 +38,7 @@ class _Edit(NamedTuple):
     """A form of an edit: the pattern of its field, and how to build the change."""
 
     kind: str
-    field: re.Pattern[str]
+    field: str
     owner: Owner
     verb: str
     read: Callable[[str, str], ChangeValue]
@@ -59,31 +59,25 @@ def _amount(field: str, value: str) -> int:
     return amount(field.partition(".")[2], value)
 
 
-def _form(
-    kind: str, field: str, owner: Owner, verb: str, read: Callable[[str, str], ChangeValue], removes: bool = False
-) -> _Edit:
-    return _Edit(kind, re.compile(field), owner, verb, read, removes)
-
-
 _FORMS: Final = (
-    _form("pod", r"requests\..+", "pod", "request", _amount),
-    _form("pod", r"tolerations", "pod", "tolerate", _text),
-    _form("pod", r"nodeSelector\..+", "pod", "drop-selector", _text, removes=True),
-    _form("pod", r"topologySpreadConstraints\[\d+\]\.maxSkew", "pod", "max-skew", _number),
-    _form("pod", r"topologySpreadConstraints\[\d+\]\.whenUnsatisfiable", "pod", "schedule-anyway", _text),
-    _form("pod", r"priority", "pod", "priority", _number),
-    _form("pod", r"preemptionPolicy", "pod", "preemption-policy", _text),
-    _form("pod", r"schedulingGates\..+", "pod", "ungate", _text, removes=True),
-    _form("pod", r"schedulerName", "pod", "scheduler-name", _text),
-    _form("pod", r"nodeName", "cluster", "move", _text),
-    _form("pod", r"volumes\.[^.]+", "pod", "claim", _text),
-    _form("node", r"labels\..+", "node", "label", _text),
-    _form("node", r"labels\..+", "node", "label", _text, removes=True),
-    _form("node", r"taints", "node", "taint", _text),
-    _form("node", r"taints\..+", "node", "untaint", _text, removes=True),
-    _form("node", r"allocatable\.pods", "node", "pods", _amount),
-    _form("node", r"allocatable\..+", "node", "allocatable", _amount),
-    _form("node", r"like", "cluster", "add-node", lambda field, value: f"like {value}"),
+    _Edit("pod", r"requests\..+", "pod", "request", _amount),
+    _Edit("pod", r"tolerations", "pod", "tolerate", _text),
+    _Edit("pod", r"nodeSelector\..+", "pod", "drop-selector", _text, removes=True),
+    _Edit("pod", r"topologySpreadConstraints\[\d+\]\.maxSkew", "pod", "max-skew", _number),
+    _Edit("pod", r"topologySpreadConstraints\[\d+\]\.whenUnsatisfiable", "pod", "schedule-anyway", _text),
+    _Edit("pod", r"priority", "pod", "priority", _number),
+    _Edit("pod", r"preemptionPolicy", "pod", "preemption-policy", _text),
+    _Edit("pod", r"schedulingGates\..+", "pod", "ungate", _text, removes=True),
+    _Edit("pod", r"schedulerName", "pod", "scheduler-name", _text),
+    _Edit("pod", r"nodeName", "cluster", "move", _text),
+    _Edit("pod", r"volumes\.[^.]+", "pod", "claim", _text),
+    _Edit("node", r"labels\..+", "node", "label", _text),
+    _Edit("node", r"labels\..+", "node", "label", _text, removes=True),
+    _Edit("node", r"taints", "node", "taint", _text),
+    _Edit("node", r"taints\..+", "node", "untaint", _text, removes=True),
+    _Edit("node", r"allocatable\.pods", "node", "pods", _amount),
+    _Edit("node", r"allocatable\..+", "node", "allocatable", _amount),
+    _Edit("node", r"like", "cluster", "add-node", lambda field, value: f"like {value}"),
 )  # fmt: skip
 
 
@@ -161,7 +155,7 @@ def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[st
     removes = field.endswith("-") and ("=" not in field or field.startswith("taints."))
     name, _, value = (field[:-1], "", "") if removes else field.partition("=")
     for form in _FORMS:
-        if form.kind == kind and form.removes is removes and form.field.fullmatch(name):
+        if form.kind == kind and form.removes is removes and re.fullmatch(form.field, name):
             if form.verb == "untaint":
                 return Change(form.owner, form.verb, target, "taints", name.removeprefix("taints."), None)
             return Change(form.owner, form.verb, target, name, None, None if removes else form.read(name, value))
@@ -170,7 +164,7 @@ def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[st
 
 
 def _shown(form: _Edit) -> str:
-    field = form.field.pattern.replace(r"\..+", ".NAME").replace(r"\.[^.]+", ".NAME").replace(r"\[\d+\]\.", "[0].")
+    field = form.field.replace(r"\..+", ".NAME").replace(r"\.[^.]+", ".NAME").replace(r"\[\d+\]\.", "[0].")
     return field.replace("\\", "") + ("-" if form.removes else "=VALUE")
 
 

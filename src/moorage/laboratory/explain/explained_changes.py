@@ -7,12 +7,13 @@ from itertools import count
 from typing import Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from moorage.framework.changes import Owner
+from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import LEFT_OUT
-from moorage.laboratory.change.least_change import OWNERS, ChangeAnswers, Remedy, find_least_change
+from moorage.laboratory.change.change_text import describe
+from moorage.laboratory.change.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.explain.pod_state import REPAIR
 from moorage.laboratory.present import Surroundings
@@ -69,7 +70,7 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
         groups=groups,
         nearest=_nearest(explanation, groups),
         standing=_standing(explanation, changes) if budget.stopped is None else explanation.standing,
-        proof=_proof(answers),
+        proof=Proof(answers.proof, answers.runs, answers.considered),
         stopped=budget.stopped,
     )
 
@@ -83,23 +84,14 @@ def _standing(explanation: Explanation, changes: Collection[ChangeReport]) -> Po
 
 
 def _report(remedy: Remedy, at: dict[str, int]) -> ChangeReport:
-    return ChangeReport(
-        owner=remedy.owner,
-        cost=remedy.cost,
-        atoms=tuple(
-            AtomReport(one.owner, one.verb, one.target, text, one.cost, one.path, one.old, one.new)
-            for one, text in zip(remedy.changes, remedy.texts, strict=True)
-        ),
-        commands=remedy.commands,
-        nodes=tuple(at[name] for name in remedy.nodes if name in at),
-        displaced=remedy.displaced,
-        stranded=remedy.stranded,
-        minimal=remedy.minimal,
-        alike=remedy.alike,
-        kind=remedy.kind,
-        who=remedy.who,
-        effects=remedy.effects,
-    )
+    fields = {name: value for name, value in asdict(remedy).items() if name not in {"changes", "texts"}}
+    fields["nodes"] = tuple(at[name] for name in remedy.nodes if name in at)
+    return ChangeReport(**fields, atoms=tuple(map(atom_of, remedy.changes)))
+
+
+def atom_of(one: Change) -> AtomReport:
+    """Return a change in the values of a report."""
+    return AtomReport(one.owner, one.verb, one.target, describe(one), one.cost, one.path, one.old, one.new)
 
 
 def _ranked(explanation: Explanation, changes: Collection[ChangeReport]) -> tuple[NodeGroup, ...]:
@@ -117,7 +109,3 @@ def _nearest(explanation: Explanation, groups: Sequence[NodeGroup]) -> NearestNo
     if nearest is None or not groups or groups[0].cost is None:
         return nearest
     return replace(nearest, node=groups[0].nearest, refusals=groups[0].refusals)
-
-
-def _proof(answers: ChangeAnswers) -> Proof:
-    return Proof(answers.proof, answers.runs, answers.considered)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -31,7 +30,7 @@ from moorage.laboratory.explain.placement_report import choice_of, score_report
 from moorage.laboratory.explain.pod_state import ExplainedState, standing_of, standing_without_attempt
 from moorage.laboratory.explain.preemption_report import find_preemption, preemption_of
 from moorage.laboratory.explain.refusals import all_conflicts, conflict_terms, eligible_conflict, funnel, groups, nearest_of
-from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage, verdicts_of_all
+from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement, Stage, off_its_node, verdicts_of_all
 from moorage.laboratory.trial.recorded_state import RecordedClusterState, UndoLog
 from moorage.plugins.shared.term_names import selector_name, taint_name
 from moorage.report.answer import Assumption
@@ -341,13 +340,11 @@ def explain_bound(state: ExplainedState, subject: Subject) -> Explanation:
     scheduler = state.scheduler
     table, profile = scheduler.cluster.table, state.profiles.get(pod.spec.scheduler_name)
     row = table.row_of.get(pod.spec.node_name)
-    held = None if row is None else table.pods[row].get(pod.uid)
     here = f"{request.pod} is on {pod.spec.node_name}"
-    if profile is None or row is None or held is None:
+    if profile is None or row is None or pod.uid not in table.pods[row]:
         return _bound(request, pod, f"{here}, where it was bound before.")
     free = PodInfo(with_fields(pod, spec=with_fields(pod.spec, node_name="")))
-    with table.what_if(row):
-        table.remove_pod(row, held)
+    with off_its_node(scheduler.cluster, pod.uid, pod.spec.node_name):
         judged = verdicts_of_all(profile, free, scheduler.snapshot, scheduler.queue.nominated)
         parts = _judged_parts(judged)
         scores = _scored_now(state, profile, free, judged)
@@ -405,22 +402,8 @@ def _find_pending(state: ExplainedState, subject: Subject, record: PodRecord | N
     outside = standing_without_attempt(pod.pod, state.profiles)
     if outside is not None:
         return Findings(explain_untried(subject.request, outside))
-    with without(scheduler.cluster, pod.uid):
+    with off_its_node(scheduler.cluster, pod.uid):
         return _pending(state, subject, pod, record)
-
-
-@contextmanager
-def without(cluster: ClusterState, uid: str) -> Iterator[None]:
-    """Remove an assumed pod from its node while the block runs, so that its own usage does not count against it."""
-    node = cluster.node_of(uid)
-    row = cluster.table.row_of.get(node or "")
-    held = None if row is None else cluster.table.pods[row].get(uid)
-    if row is None or held is None:
-        yield
-        return
-    with cluster.table.what_if(row):
-        cluster.table.remove_pod(row, held)
-        yield
 
 
 def _pending(state: ExplainedState, subject: Subject, pod: PodInfo, record: PodRecord | None) -> Findings:

@@ -8,7 +8,6 @@ all nodes again at every step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -30,7 +29,7 @@ from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Skip
-from moorage.laboratory.explain.verdicts import engine_view, verdicts_of_all
+from moorage.laboratory.explain.verdicts import engine_view, off_its_node, verdicts_of_all
 from moorage.plugins.node_affinity import preferred_terms
 from moorage.report.explanation_values import Flip, NodeTotal, ScoreReport, ScoreShare
 from moorage.state.columns import Column, IntArray
@@ -390,8 +389,8 @@ def verdict_columns(scheduler: Scheduler, profiles: Mapping[str, Profile], pod: 
 
     Raises  InputError for a pod that no profile tries
     """
-    profile = _profile(profiles, pod)
-    with _unplaced(scheduler, pod) as free:
+    profile, free = _profile(profiles, pod)
+    with off_its_node(scheduler.cluster, pod.uid, pod.spec.node_name):
         judged = verdicts_of_all(profile, free, scheduler.snapshot, scheduler.queue.nominated)
         first, kinds = judged.kinds
         statuses = [judged.first(int(row)) for row in first]
@@ -419,8 +418,8 @@ def score_columns(scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Po
 
     Raises  InputError for a pod that no profile tries, or whose plugins fail
     """
-    profile, seed = _profile(profiles, pod), scheduler.cycle.seed
-    with _unplaced(scheduler, pod) as free:
+    (profile, free), seed = _profile(profiles, pod), scheduler.cycle.seed
+    with off_its_node(scheduler.cluster, pod.uid, pod.spec.node_name):
         snapshot = scheduler.snapshot
         try:
             found, verdicts = engine_view(profile, free, snapshot, scheduler.queue.nominated)
@@ -443,23 +442,9 @@ def score_columns(scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Po
     }  # fmt: skip
 
 
-def _profile(profiles: Mapping[str, Profile], pod: Pod) -> Profile:
+def _profile(profiles: Mapping[str, Profile], pod: Pod) -> tuple[Profile, PodInfo]:
+    """Return the profile of a pod, and the pod without its node."""
     profile = profiles.get(pod.spec.scheduler_name)
     if profile is None:
         raise InputError(f"{pod.key}: its schedulerName is {pod.spec.scheduler_name}, which no profile here has")
-    return profile
-
-
-@contextmanager
-def _unplaced(scheduler: Scheduler, pod: Pod) -> Iterator[PodInfo]:
-    """Remove the pod from its node while the block runs, so that its own usage does not count against it."""
-    free = PodInfo(with_fields(pod, spec=with_fields(pod.spec, node_name="")))
-    cluster = scheduler.cluster
-    row = cluster.table.row_of.get(cluster.node_of(pod.uid) or pod.spec.node_name)
-    held = None if row is None else cluster.table.pods[row].get(pod.uid)
-    if row is None or held is None:
-        yield free
-        return
-    with cluster.table.what_if(row):
-        cluster.table.remove_pod(row, held)
-        yield free
+    return profile, PodInfo(with_fields(pod, spec=with_fields(pod.spec, node_name="")))

@@ -10,6 +10,7 @@ Nothing is changed: nodes with nominated pods are judged twice, in a what-if, as
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -27,6 +28,7 @@ from moorage.framework.plugin_runner import UNTOLD, ask, drained, failure_text, 
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Verdicts
+from moorage.state.cluster import ClusterState
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
@@ -260,6 +262,23 @@ def is_accepted(profile: Profile, pod: PodInfo, snapshot: Snapshot, row: int) ->
     node = snapshot.nodes.at(row)
     steps = (step for step in profile.at("filter") if not isinstance(asked.get(step.name), _PASSING))
     return all(_lets_in(step, _state_of(step, asked, pod), node) for step in steps)
+
+
+@contextmanager
+def off_its_node(cluster: ClusterState, uid: str, node: str = "") -> Iterator[None]:
+    """Remove a pod from its node while the block runs, so that its own usage does not count against it.
+
+    ``node``  where it is if the cluster does not know; a pod that is on no node stays there
+    """
+    table = cluster.table
+    row = table.row_of.get(cluster.node_of(uid) or node)
+    held = None if row is None else table.pods[row].get(uid)
+    if row is None or held is None:
+        yield
+        return
+    with table.what_if(row):
+        table.remove_pod(row, held)
+        yield
 
 
 def engine_view(

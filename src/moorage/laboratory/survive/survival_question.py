@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from dataclasses import field as msg_field
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -127,7 +127,7 @@ def survival_report(
         without=losses.without,
         fix=fix,
         fix_searched=searched,
-        spare=None if spare is None else SpareReport(spare.like, spare.tried, spare.nodes),
+        spare=spare,
     )
 
 
@@ -144,7 +144,7 @@ def _fix(cluster: AskedCluster, run: SurvivalRun, losses: Losses, asked: Surviva
         return FixSearch(run, cluster, asked.fix_probes).find(), True
 
 
-def _spare(cluster: AskedCluster, run: SurvivalRun, asked: SurvivalAsked) -> SpareNodes | None:
+def _spare(cluster: AskedCluster, run: SurvivalRun, asked: SurvivalAsked) -> SpareReport | None:
     if not asked.spare:
         return None
     if run.budget.is_interrupted or run.budget.left_s <= 0:
@@ -168,14 +168,6 @@ _WAYS, _PROBES = 4, 200
 #: Maximum number of extensions of the set that is followed first.
 _STEPS: Final = 32
 _ALONE: Final = {"uncordon": "Uncordoning", "label": "Labelling", "untaint": "Untainting", "add-node": "Adding"}
-
-
-class SpareNodes(NamedTuple):
-    """The fewest empty nodes like another with which every loss is survived; None if that takes more than were tried."""
-
-    like: str
-    nodes: int | None
-    tried: int
 
 
 @dataclass
@@ -338,7 +330,7 @@ def _commands(changes: Sequence[Change]) -> list[str]:
     return [command.replace("\0", " ".join(names)) for command, names in alike.items()]
 
 
-def find_spare(run: SurvivalRun, like: str, most: int) -> SpareNodes:
+def find_spare(run: SurvivalRun, like: str, most: int) -> SpareReport:
     """Return the smallest number of empty nodes like one with which every loss is survived, counting upward."""
     order: list[str] = []
     for number in range(most + 1):
@@ -346,11 +338,11 @@ def find_spare(run: SurvivalRun, like: str, most: int) -> SpareNodes:
             failed = _failed_with(run, like, number, order)
         except BudgetSpentError:
             run.budget.leave(f"how many spare nodes like {like} are enough")
-            return SpareNodes(like, None, number - 1)
+            return SpareReport(like, number - 1)
         if failed is None:
-            return SpareNodes(like, number, number)
+            return SpareReport(like, number, number)
         order = [failed.lost, *(name for name in order if name != failed.lost)]
-    return SpareNodes(like, None, most)
+    return SpareReport(like, most)
 
 
 def _failed_with(run: SurvivalRun, like: str, number: int, order: Sequence[str]) -> NodeLoss | None:

@@ -19,6 +19,7 @@ from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.edit.changes import reconfigured_profile
+from moorage.laboratory.explain.verdicts import off_its_node
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import Nominated, known_feasible, quick_decision
 from moorage.laboratory.trial.recorded_state import RecordedQueue
@@ -30,7 +31,6 @@ from moorage.laboratory.trial.trials import (
     moved_in,
     names_of,
     of_daemon_set,
-    off_its_node,
     unscheduled,
 )
 from moorage.simulator.simulation import SimulatedCluster
@@ -132,11 +132,9 @@ class ClusterTrials:
         simulation = self.cluster.simulation
         held = simulation.scheduler.cluster
         pod = simulation.pod_named(move.target.removeprefix("pod/"))
-        placed = None if pod is None else held.pod(pod.metadata.uid)
-        row = None if placed is None else held.table.row_of.get(held.node_of(placed.uid) or "")
-        if placed is None or row is None:
+        if pod is None or (held.node_of(pod.metadata.uid) or "") not in held.table.row_of:
             raise InputError(f"{move.target} is on no node")
-        with off_its_node(held.table, row, placed):
+        with off_its_node(held, pod.metadata.uid):
             check_move(move, simulation)
 
     def _keeping_cycle(self) -> Cycle:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -28,7 +27,6 @@ from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, FewRows, PodInfo, Snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +66,8 @@ class PodMoves:
             return None
         if held.spec.scheduler_name != self.profile.scheduler_name:
             return None
-        with off_its_node(table, row, held):
+        with table.what_if(row):
+            table.remove_pod(row, held)
             node = self._chosen(PodInfo(unplaced(held.pod)), row)
         return None if node is None else Change("cluster", "move", eviction.target, "nodeName", old, node)
 
@@ -98,14 +97,6 @@ class PodMoves:
         if len(rows) > 1 and self.profile.at("score"):
             rows = run_score(self.profile, found, pod, FewRows(self.snapshot, rows)).best()
         return table.nodes[draw(table, rows, pod.uid, 0)].name if len(rows) else None
-
-
-@contextmanager
-def off_its_node(table: NodeTable, row: int, pod: PodInfo) -> Iterator[None]:
-    """Remove a pod from its node while the block runs."""
-    with table.what_if(row):
-        table.remove_pod(row, pod)
-        yield
 
 
 def unplaced(pod: Pod) -> Pod:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import replace as with_fields
 from itertools import takewhile
+from operator import itemgetter
 from os import PathLike
 from typing import Any, Self, Unpack
 
@@ -313,7 +314,7 @@ class Cluster(ClusterQuestions):
         """
         if time_s < self.now_s:
             raise InputError(f"{time_s:g} s is before the present time of the cluster, {self.now_s:g} s")
-        self._agenda, self._digest = tuple(sorted((*self._agenda, (time_s, change)), key=_time_of)), None
+        self._agenda, self._digest = tuple(sorted((*self._agenda, (time_s, change)), key=itemgetter(0))), None
 
     def tell(self, facts: Iterable[Seen | Gone]) -> None:
         """Report objects as a watch does: new, changed and deleted ones. They pass no admission, and no pods are created."""
@@ -577,7 +578,3 @@ class Cluster(ClusterQuestions):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
-
-
-def _time_of(entry: tuple[float, ChangeLike]) -> float:
-    return entry[0]

@@ -84,13 +84,9 @@ def overview_of(cluster: AskedCluster, request: AnswerRequest, setting: Overview
             mix=tuple(rooms),
             pending=tuple(_causes(simulation, run.in_state(State.PENDING))),
             cordoned=int(simulation.scheduler.cluster.table.unschedulable.view.sum()),
-            not_ready=_not_ready(simulation),
+            not_ready=sum(not node.is_ready for node in simulation.scheduler.cluster.table.nodes),
         )
     return replace(found, summary=overview_summary(found))
-
-
-def _not_ready(simulation: SimulatedCluster) -> int:
-    return sum(not node.is_ready for node in simulation.scheduler.cluster.table.nodes)
 
 
 # -- pending pods --------------------------------------------------------------------------------------------------------

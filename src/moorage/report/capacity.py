@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending
-from moorage.report.style import WIDTH, cells, columns, human, item, paragraph
+from moorage.report.style import WIDTH, amounts_text, cells, columns, human, item, paragraph
 
 # -- capacity values ---------------------------------------------------------------------------------------------------
 # The values of a capacity: how many instances of a pod fit, where, and what stops the next one.
@@ -242,11 +242,7 @@ def _parts(capacity: Capacity) -> str:
 
 def _part(part: CapacityPart) -> list[str]:
     left = "" if part.left_over is None else str(part.left_over)
-    return [one_line(part.template), str(part.placed), left, _amounts(part.requests)]
-
-
-def _amounts(amounts: Mapping[str, int]) -> str:
-    return one_line(", ".join(f"{human(name, amount)} {name}" for name, amount in amounts.items()))
+    return [one_line(part.template), str(part.placed), left, one_line(amounts_text(part.requests))]
 
 
 def _groups(capacity: Capacity, *, wide: bool) -> str:
@@ -324,9 +320,9 @@ def _endings(capacity: Capacity, *, wide: bool) -> Iterator[str]:
     said = [_gain(one) for one in gains if wide or one.more]
     if gains and not said:
         said = ["Neither one more node of a group nor 10% more of a resource makes room for another."]
-    stranded = [f"{human(name, left)} {name}" for name, left in capacity.stranded.items() if left]
+    stranded = {name: left for name, left in capacity.stranded.items() if left}
     if stranded:
-        said.append(f"Stranded: {', '.join(stranded)}.")
+        said.append(f"Stranded: {amounts_text(stranded)}.")
     if said:
         yield paragraph(one_line("  ".join(said)), indent="  ", hanging="  ")
     if capacity.skipped_gains:

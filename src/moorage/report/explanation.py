@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from moorage.basis.printable import counted, one_line
@@ -482,8 +482,8 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
         known = {key: held for key, held in given.items() if held not in ("", [], {}, None)}
         return {"thing": self.thing, "decision": self.decision} | known
 
-    def _node_names(self) -> set[str]:
-        return {name for name in (self.node,) if name}
+    def _node_names(self) -> Collection[str]:
+        return [self.node] if self.node else []
 
     def _text(self, *, wide: bool) -> str:
         return "\n".join([paragraph(one_line(self.summary)), *self._lines(wide)]) + "\n"
@@ -559,9 +559,6 @@ class AutoscalerComparison(Answer, frozen=True, kw_only=True):
             for name, one in self.figures.items()
         }  # fmt: skip
         return {"a": self.names[0], "b": self.names[1], "figures": figures, "missing": list(self.missing)}
-
-    def _node_names(self) -> set[str]:
-        return set()
 
     def _text(self, *, wide: bool) -> str:
         head = [self.summary, f"A: {one_line(self.names[0])}", f"B: {one_line(self.names[1])}", ""]

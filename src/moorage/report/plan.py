@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending, plain
-from moorage.report.style import WIDTH, cells, cut, human, item, paragraph, some_pods
+from moorage.report.style import WIDTH, amounts_text, cells, cut, item, paragraph, some_pods
 
 # -- plan values -------------------------------------------------------------------------------------------------------
 # The values of a plan: which nodes to buy, or which to remove, and how good the answer is.
@@ -218,7 +218,7 @@ def _missing(plan: NodePlan, *, wide: bool) -> Iterator[str]:
         alike.setdefault(tuple(_reasons(one, plan, wide=wide)), []).append(one)
     for reasons, some_of in list(alike.items())[: None if wide else _LISTED]:
         pods = [pod for one in some_of for pod in one.pods]
-        asked = f" ({_requests(some_of[0])})" if len(some_of) == 1 else ""
+        asked = f" ({amounts_text(some_of[0].requests)})" if len(some_of) == 1 else ""
         yield item(f"✗ {some_pods(pods)}{asked}")
         yield from (item(reason, "      ") for reason in reasons)
     for left in plan.left if wide else plan.left[:_LISTED]:
@@ -240,10 +240,6 @@ def _reasons(one: UnplaceablePods, plan: NodePlan, *, wide: bool) -> Iterator[st
         said.append(text)
         every = len(types) > 1 and len(types) == len(plan.request.question.get("plan", ()))
         yield f"{reason} on {'every type' if every else some(types)}"
-
-
-def _requests(one: UnplaceablePods) -> str:
-    return ", ".join(f"{human(name, amount)} {name}" for name, amount in one.requests.items())
 
 
 def _table(plan: NodePlan) -> str:

@@ -103,16 +103,13 @@ def lines_of(width: int | None, end: str = "") -> Iterator[None]:
 
     None is for files and pipes, where tables are as wide as they need.
     """
-    before = [(held, held.set(value)) for held, value in _layout(width, end)]
+    layout: dict[ContextVar[Any], Any] = {_width: WIDTH if width is None else width, _fits: width is not None, _end: end}
+    before = [(held, held.set(value)) for held, value in layout.items()]
     try:
         yield
     finally:
         for held, token in before:
             held.reset(token)
-
-
-def _layout(width: int | None, end: str) -> tuple[tuple[ContextVar[Any], Any], ...]:
-    return (_width, WIDTH if width is None else width), (_fits, width is not None), (_end, end)
 
 
 def fitted(text: str, *, indent: str = "", hanging: str | None = None) -> str:
@@ -234,6 +231,11 @@ def cut(cell: str, width: int) -> str:
 
 def _painted(line: list[str], paint: Mapping[int, Callable[[str], str]]) -> list[str]:
     return [paint[at](cell) if at in paint else cell for at, cell in enumerate(line)]
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """Write amounts of resources: ``500m cpu, 1Gi memory``."""
+    return ", ".join(f"{human(name, amount)} {name}" for name, amount in amounts.items())
 
 
 def human(resource: str, amount: int) -> str:

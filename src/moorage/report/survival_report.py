@@ -228,27 +228,6 @@ def failure_summary(loss: NodeLoss) -> str:
     return f"If {loss.lost} {'are' if ' + ' in loss.lost else 'is'} lost: {', '.join(parts)}."
 
 
-def _failure_blocks(report: FailureReport, *, wide: bool) -> Iterator[str]:
-    loss = report.loss
-    rows = [
-        ("✗", "pending", loss.pending), ("✗", "lost", loss.lost_for_good), ("✗", "stuck", loss.stuck),
-        ("!", "preempted", loss.preempted),
-    ]  # fmt: skip
-    lines = [f"  ✓ {'moves':<10}{loss.moves:>3}"]
-    for sign, word, names in rows:
-        if names:
-            shown = ", ".join(names) if wide else some_pods(names)
-            head = f"  {sign} {word:<10}{len(names):>3}   "
-            lines.append(paragraph(one_line(shown), indent=head, hanging=" " * len(head)))
-    if loss.why:
-        lines.append(item(f"Event: {loss.why}"))
-    free = f"cpu {human('cpu', loss.free_cpu_milli)}, memory {human('memory', loss.free_memory_bytes)}"
-    lines.append(f"  Free on the schedulable nodes afterwards: {free}")
-    yield "\n".join(lines)
-    how = {"deleted": "the nodes are deleted with their pods", "unreachable": "the nodes are unreachable"}[report.mode]
-    yield ending(f"Verified by the engine in virtual time: {how}.", wide=wide)
-
-
 # -- survival report ---------------------------------------------------------------------------------------------------
 
 
@@ -331,4 +310,21 @@ class FailureReport(Answer, frozen=True, kw_only=True):
         return self._shown("mode", survives=self.holds, failures=[self.loss], worst=worst, **none)
 
     def _blocks(self, *, wide: bool) -> Iterator[str]:
-        return _failure_blocks(self, wide=wide)
+        loss = self.loss
+        rows = [
+            ("✗", "pending", loss.pending), ("✗", "lost", loss.lost_for_good), ("✗", "stuck", loss.stuck),
+            ("!", "preempted", loss.preempted),
+        ]  # fmt: skip
+        lines = [f"  ✓ {'moves':<10}{loss.moves:>3}"]
+        for sign, word, names in rows:
+            if names:
+                shown = ", ".join(names) if wide else some_pods(names)
+                head = f"  {sign} {word:<10}{len(names):>3}   "
+                lines.append(paragraph(one_line(shown), indent=head, hanging=" " * len(head)))
+        if loss.why:
+            lines.append(item(f"Event: {loss.why}"))
+        free = f"cpu {human('cpu', loss.free_cpu_milli)}, memory {human('memory', loss.free_memory_bytes)}"
+        lines.append(f"  Free on the schedulable nodes afterwards: {free}")
+        yield "\n".join(lines)
+        how = {"deleted": "the nodes are deleted with their pods", "unreachable": "the nodes are unreachable"}[self.mode]
+        yield ending(f"Verified by the engine in virtual time: {how}.", wide=wide)

@@ -69,7 +69,7 @@ def judge_pods(
     pods: Iterable[Pod], flags: DrainFlags, daemon_sets: Container[str], terminating_s: Callable[[Pod], float] | None = None
 ) -> list[DrainVerdict]:
     """Return the verdicts on pods, in their order; see ``judge_pod``."""
-    age = terminating_s or _just_now
+    age = terminating_s or (lambda _: 0.0)
     return [judge_pod(pod, flags, daemon_sets, age(pod)) for pod in pods]
 
 
@@ -79,10 +79,6 @@ def leaving_for(pod: Pod, now_s: float) -> float:
         return now_s - datetime.fromisoformat(pod.metadata.deletion_timestamp or "").timestamp()
     except ValueError:
         return 0.0
-
-
-def _just_now(pod: Pod) -> float:
-    return 0.0
 
 
 def judge_pod(pod: Pod, flags: DrainFlags, daemon_sets: Container[str], terminating_s: float = 0.0) -> DrainVerdict:

@@ -302,7 +302,7 @@ class PodArrivals:
 
     def _arrive(self) -> None:
         random, engine = self._random, self._simulation.engine
-        at = 0 if len(self._sums) == 1 else self._chosen(random.random() * self._sums[-1])
+        at = 0 if len(self._sums) == 1 else bisect_right(self._sums, random.random() * self._sums[-1])
         template, lifetime = self._templates[at], self._lifetimes[at]
         for _ in range(max(1, round(self._batch.draw(random)))):
             self.count += 1
@@ -311,9 +311,6 @@ class PodArrivals:
                 engine.durations[pod.metadata.uid] = lifetime.draw(random)
             engine.at(engine.now, Seen(pod))
         self._schedule(engine.now)
-
-    def _chosen(self, point: float) -> int:
-        return next(at for at, whole in enumerate(self._sums) if point < whole)
 
 
 class TraceArrivals:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace as with_fields
-from os import PathLike
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -350,7 +349,8 @@ class ObjectEdits:
             return self._replaced([change])
         if isinstance(change, WorkloadEdit):
             return self._of_workload(change)
-        return self._patched(change)
+        # documents are merged into the objects of their names, as by ``kubectl patch``
+        return self._replaced([merged for found in documents(change, "patch") for merged in self._merged(found)])
 
     # -- changes ---------------------------------------------------------------------------------------------------------
 
@@ -396,10 +396,13 @@ class ObjectEdits:
         after = {key_of(obj): obj for obj in _objects(create_missing_pods(whole, quota=self._quota)[0])}
         gone = [obj for key, obj in before.items() if key not in kept]
         taken = {obj.metadata.uid for obj in gone}
-        come = self._told(_renewed(obj, taken) for key, obj in after.items() if _is_new(before.get(key), obj, key in kept))
+        new = (obj for key, obj in after.items() if key not in kept or (before.get(key) is not obj and before.get(key) != obj))
+        come = self._told(_renewed(obj, taken) for obj in new)
         aside = {key: obj for key, obj in (come.aside or {}).items() if key in after}
-        steps = [*map(_removal, (obj for obj in gone if type(obj) not in ASIDE)), *come.steps]
-        return ObjectEdit(tuple(steps), aside)
+        steps = [
+            Deleted(obj.metadata.uid) if isinstance(obj, Pod) else Told((Gone(obj),)) for obj in gone if type(obj) not in ASIDE
+        ]
+        return ObjectEdit((*steps, *come.steps), aside)
 
     # -- patches ---------------------------------------------------------------------------------------------------------
 
@@ -418,10 +421,6 @@ class ObjectEdits:
             obj = replace(obj, metadata=replace(obj.metadata, uid=known.metadata.uid))
         kept: Object = obj
         return kept
-
-    def _patched(self, given: Mapping[str, Any] | str | PathLike[str]) -> ObjectEdit:
-        """Merge documents into existing objects of the same names, as ``kubectl patch`` does; add the others."""
-        return self._replaced([merged for found in documents(given, "patch") for merged in self._merged(found)])
 
     def _merged(self, found: FoundObject) -> Iterator[ObjectLike]:
         kind = find_kind(found.api_version, found.kind)
@@ -452,13 +451,11 @@ class ObjectEdits:
             return self._expanded(objects)
         if all(isinstance(obj, Node) for obj in objects):  # admission changes no nodes
             return objects
-        around = [obj for obj in present_policies(self._inventory) if self._is_other(obj, objects)]
+        given = {(type(one), key_of(one)) for one in objects}
+        around = [obj for obj in present_policies(self._inventory) if (type(obj), key_of(obj)) not in given]
         admitted = admit(cluster_input([*around, *objects]))
         known = {id(obj) for obj in around}
         return [obj for obj in _objects(admitted) if id(obj) not in known]
-
-    def _is_other(self, obj: Object, objects: Iterable[Object]) -> bool:
-        return all(type(one) is not type(obj) or key_of(one) != key_of(obj) for one in objects)
 
     def _expanded(self, objects: list[Object]) -> list[Object]:
         keys = {key_of(obj) for obj in objects}
@@ -489,20 +486,12 @@ def _unversioned(obj: Object) -> Object:
     return edited
 
 
-def _is_new(held: Object | None, obj: Object, kept: bool) -> bool:
-    return not kept or (held is not obj and held != obj)
-
-
 def _renewed(obj: Object, taken: Collection[str]) -> Object:
     """Return a new pod with the name of a deleted one and a new UID."""
     if not isinstance(obj, Pod) or obj.metadata.uid not in taken:
         return obj
     uid = stable_uid("Pod", obj.metadata.uid, "made again")
     return replace(obj, metadata=replace(obj.metadata, uid=uid))
-
-
-def _removal(obj: Object) -> Step:
-    return Deleted(obj.metadata.uid) if isinstance(obj, Pod) else Told((Gone(obj),))
 
 
 def present_policies(inventory: Inventory) -> Iterator[Object]:

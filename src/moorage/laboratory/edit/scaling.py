@@ -81,15 +81,11 @@ def scale(cluster: ClusterInput, asked: Scaled) -> ClusterInput:
 
     Raises  InputError if there is no such workload, or several, or if another one decides on its size
     """
-    found = _found(cluster, asked)
+    found = found_workload(getattr(cluster, _SLOTS[asked.kind]), asked.kind, asked.namespace, asked.name, str(asked))
     owner = controller_of(found.metadata)
     if owner is not None:
         raise InputError(one_line(f"{asked}: {owner.kind} {owner.name} decides on its replicas; scale that"))
     return scale_object(cluster, found, asked.replicas)
-
-
-def _found(cluster: ClusterInput, asked: Scaled) -> Any:
-    return found_workload(getattr(cluster, _SLOTS[asked.kind]), asked.kind, asked.namespace, asked.name, str(asked))
 
 
 def found_workload(among: Iterable[Any], kind: str, namespace: str, name: str, text: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, PluginError
 from moorage.framework.plugin_runner import MAX_SCORE, Scores, ask, normalized, scored
 from moorage.framework.post_filter import PreFiltered
-from moorage.framework.profile import Profile, Step
+from moorage.framework.profile import Profile
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Skip
 from moorage.laboratory.explain.verdicts import engine_view, off_its_node, verdicts_of_all
@@ -57,7 +57,7 @@ class ScoreModel:
                 states[step.name] = answer
         steps = [step for step in profile.at("score") if step.name in scores.raw]
         self._state_of = {one.name: states.get(one.name, found.states.get(one.name, pod)) for one in steps}
-        self._steps = [step for step in steps if _may_read_usage(step)]
+        self._steps = [step for step in steps if step.reuse.scope not in {Scope.NODE, Scope.DOMAIN}]
 
     def totals_by_usage(self, at: int, resource: str) -> Callable[[int], IntArray]:
         """Return a function from an amount, added to what is requested of a resource on a row, to the totals of all rows.
@@ -104,10 +104,6 @@ class ScoreModel:
         step = next(one for one in self._profile.at("score") if one.name == plugin)
         share = normalized(step, self._state_of[plugin], raw, self._view)
         return self._scores.total - self._scores.final[plugin] + share * self._profile.weights.get(plugin, 1)
-
-
-def _may_read_usage(step: Step) -> bool:
-    return step.reuse.scope not in {Scope.NODE, Scope.DOMAIN}
 
 
 # -- placement report --------------------------------------------------------------------------------------------------
@@ -200,7 +196,9 @@ def score_report(choice: Choice, *, feasible: int, refused: int, flips: bool = T
         margin=margin,
         near_tie=runner_up is not None and margin * _NEAR <= int(total[choice.at]),
         tied=tuple(tied) if len(tied) > 1 else (),
-        split={} if runner_up is None else _split(choice, runner_up),
+        split={}
+        if runner_up is None
+        else {name: int(final[choice.at] - final[runner_up]) for name, final in choice.scores.final.items()},
         flips=tuple(_flips(choice, order)) if flips and runner_up is not None else (),
         feasible=feasible,
         refused=refused,
@@ -223,10 +221,6 @@ def _total(choice: Choice, at: int, rank: int) -> NodeTotal:
         for name, raw in scores.raw.items()
     )
     return NodeTotal(int(scores.rows[at]), rank, int(scores.total[at]), shares)
-
-
-def _split(choice: Choice, rival: int) -> dict[str, int]:
-    return {name: int(final[choice.at] - final[rival]) for name, final in choice.scores.final.items()}
 
 
 # -- flips ----------------------------------------------------------------------------------------------------------------
@@ -304,7 +298,10 @@ def _least(
     size, and then the units within the first step that moves the pod by halving.
     """
     unit = 1 if resource == "cpu" else 2**20
-    moves = partial(_moves, choice, totals, sign)
+
+    def moves(amount: int) -> bool:
+        return choice.drawn(totals(sign * amount)) != choice.winner
+
     before = 0
     for amount in _steps(most, unit):
         if moves(amount):
@@ -312,10 +309,6 @@ def _least(
             return exact, totals(sign * exact)
         before = amount
     return None
-
-
-def _moves(choice: Choice, totals: Callable[[int], IntArray], sign: int, amount: int) -> bool:
-    return choice.drawn(totals(sign * amount)) != choice.winner
 
 
 def _steps(most: int, unit: int) -> Iterator[int]:

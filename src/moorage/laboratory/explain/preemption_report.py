@@ -81,7 +81,7 @@ class _Story:
         is_cut = may_help and bool(considered.candidates)
         everywhere = self.plugin.candidates(attempt, 100, len(attempt.verdicts)) if is_cut else considered
         chosen = choose(considered.candidates) if considered.candidates else None
-        not_eligible = self._not_eligible()
+        not_eligible = self.plugin.ineligible(self.attempt.pod, self.attempt)
         looked_at = np.zeros(len(self.table), dtype=bool) if not_eligible else self._considered(considered)
         described = {one.row: self._described(one) for one in _best(everywhere.candidates, chosen)}
         reprieve = tuple(other.key for other in self._order(chosen.row)) if chosen is not None else ()
@@ -115,9 +115,6 @@ class _Story:
         """The rows that eviction might open."""
         rows: npt.NDArray[np.intp] = self.attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
         return rows
-
-    def _not_eligible(self) -> str:
-        return self.plugin.ineligible(self.attempt.pod, self.attempt)
 
     def _described(self, one: Candidate) -> _Described:
         """Return what only the best candidates are described with."""

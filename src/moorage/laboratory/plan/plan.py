@@ -345,7 +345,7 @@ class SetSearch:
     def _improved(self, counts: Counts) -> FoundSet:
         """Return the cheapest verified set that is found from a verified one."""
         while not self.is_over:
-            cheaper = self._cheaper_neighbour(counts)
+            cheaper = self._first_enough(set(self._neighbours(counts)))
             if cheaper is None:
                 break
             counts = cheaper
@@ -437,10 +437,6 @@ class SetSearch:
             wider[found[0]] += 1
             left = [count - taken for count, taken in zip(left, found[1], strict=True)]
         return None if tuple(wider) == counts else tuple(wider)
-
-    def _cheaper_neighbour(self, counts: Counts) -> Counts | None:
-        """Return a verified set that differs from one in a few nodes, and costs less."""
-        return self._first_enough(set(self._neighbours(counts)))
 
     def _first_enough(self, candidates: Iterable[Counts]) -> Counts | None:
         """Return a verified set; None if there is none, or none was found in time.

@@ -15,7 +15,7 @@ from typing import Final
 from moorage.api.core import Node, Object, Pod
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.plan.node_types import Offer, daemon_pods
+from moorage.laboratory.plan.node_types import daemon_pods
 from moorage.laboratory.plan.plan_bound import LinearProgram, PlanProblem, Solution, add_existing_nodes, add_limits, has_solver
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import rests
@@ -258,12 +258,9 @@ class NodeTrials:
         wanted = [(o, number) for o, count in enumerate(counts) for number in range(count)]
         for key in wanted:
             if key not in self._made:
-                node = self._offer(key[0]).node(key[1], self._taken)
+                node = self._problem.offers[key[0]].node(key[1], self._taken)
                 self._made[key] = node, daemon_pods([node], self._policies)
         return [self._made[key] for key in wanted]
-
-    def _offer(self, o: int) -> Offer:
-        return self._problem.offers[o]
 
     # -- quickly ---------------------------------------------------------------------------------------------------------
 

@@ -393,7 +393,7 @@ def _joined(first: FailureDomain, second: FailureDomain) -> FailureDomain:
 
 def _as_twin(failures: NodeFailures, loss: NodeLoss, node: str) -> NodeLoss:
     """Return the loss of a node that is equal to another: that of the other one, with the names of this node's pods."""
-    mine, other = (sorted(failures.pods_of([name]), key=_shape) for name in (node, loss.lost))
+    mine, other = (sorted(failures.pods_of([name]), key=lambda pod: pod_shape(pod) or b"") for name in (node, loss.lost))
     names = {theirs.key: ours.key for theirs, ours in zip(other, mine, strict=True)}
     names |= {_next_key(theirs): _next_key(ours) for theirs, ours in zip(other, mine, strict=True)}
     return replace(
@@ -404,10 +404,6 @@ def _as_twin(failures: NodeFailures, loss: NodeLoss, node: str) -> NodeLoss:
         lost_for_good=tuple(names.get(key, key) for key in loss.lost_for_good),
         same_as=loss.lost,
     )
-
-
-def _shape(pod: Pod) -> bytes:
-    return pod_shape(pod) or b""
 
 
 def _next_key(pod: Pod) -> str:

@@ -305,7 +305,7 @@ class FixSearch:
         )
         most = max(len(loss.pending) for loss in bad)
         first = f"{_ALONE.get(changes[0].verb, 'Changing')} only {changes[0].target.partition('/')[2]}"
-        then = f"places {some([_short(key) for key in placed])}, but then" if placed else "is not enough:"
+        then = f"places {some([key.removeprefix('default/') for key in placed])}, but then" if placed else "is not enough:"
         yield one_line(f"{first} {then} losing {what}{domain} leaves {counted(most, 'pod')} pending.")
 
     def _pending(self) -> list[str]:
@@ -314,10 +314,6 @@ class FixSearch:
             self.run.rest()
             records = self.run.cluster.simulation.records.values()
             return [record.pod.key for record in records if record.state == State.PENDING]
-
-
-def _short(key: str) -> str:
-    return key.removeprefix("default/")
 
 
 def _commands(changes: Sequence[Change]) -> list[str]:

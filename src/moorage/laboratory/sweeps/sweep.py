@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
@@ -273,7 +273,7 @@ def run_sweep(
     if jobs:
         with StoreWriter(store, noted) as writer:
             _run(jobs, executor, processes, retries, budget or TimeBudget(), writer.put)
-    ordered = tuple(_labelled(there[point.key], point) for point in points if point.key in there)
+    ordered = tuple(replace(there[point.key], labels=point.labels) for point in points if point.key in there)
     store.index(ordered)
     lost = tuple(failed[point.key] for point in points if point.key in failed)
     missing = len(points) - len(ordered) - len(lost)
@@ -281,11 +281,6 @@ def run_sweep(
         budget.leave(f"the other {counted(missing, 'run')}; the same command goes on with them")
     stopped = budget.stopped if missing and budget is not None else None
     return SweepResult(plan.grid, ordered, lost, len(there) - stored, plan.metrics, plan.against, stopped)
-
-
-def _labelled(run: StoredRun, point: GridPoint) -> StoredRun:
-    """Return a stored run with the labels that the grid now has for its values."""
-    return StoredRun(run.key, point.labels, run.metrics, run.series, run.seconds)
 
 
 def _run(

@@ -298,7 +298,9 @@ def _quick_placement(scheduler: Scheduler, pod: PodInfo, scope: SearchScope, ass
     decision = scheduler.cycle.decide(profile, pod, scheduler.snapshot, scheduler.queue.nominated, scope)
     if decision.node is None:
         return _failure(decision, scheduler) if assumed is None else None
-    if not rests(profile, decision) and not (assumed is None and _is_bound_at_once(profile, decision, scheduler)):
+    if not rests(profile, decision) and not (
+        assumed is None and _only_claims_act(profile) and is_certain(profile, decision, scheduler)
+    ):
         return None
     if assumed is not None:
         if scheduler.queue.nomination(pod.uid):
@@ -317,11 +319,6 @@ def rests(profile: Profile, decision: Decision) -> bool:
 def _only_claims_act(profile: Profile) -> bool:
     """Return whether all plugins that act after a decision do nothing for pods that they skipped in PreFilter."""
     return not any(profile.restless_at(point) for point in _AFTER)
-
-
-def _is_bound_at_once(profile: Profile, decision: Decision, scheduler: Scheduler) -> bool:
-    """Return True if plugins act on the pod after the decision, and are certain to succeed without waiting."""
-    return _only_claims_act(profile) and is_certain(profile, decision, scheduler)
 
 
 def _failure(decision: Decision, scheduler: Scheduler) -> PodPlacement | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from moorage.api.core import Pod
@@ -24,7 +24,7 @@ from moorage.plugins import builtin_registry
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.simulator.claim_controller import StorageController
-from moorage.simulator.simulation import Event, PodRecord, SimulatedCluster
+from moorage.simulator.simulation import PodRecord, SimulatedCluster
 
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 _STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)
@@ -72,7 +72,10 @@ class RecordedSimulation(SimulatedCluster):
             records = [(uid, copy(record)) for uid, record in book.items()]
             yield lambda records=records: (records,)
         yield [(uid, self._last_attempts[uid]) for uid in sorted(self._last_attempts)]
-        yield [(time_s, type(fact).__name__, getattr(fact, "obj", None)) for time_s, _, fact in sorted(self._events, key=_when)]
+        yield [
+            (time_s, type(fact).__name__, getattr(fact, "obj", None))
+            for time_s, _, fact in sorted(self._events, key=itemgetter(0, 1))
+        ]
         yield sorted(self._timeouts.items())
 
     def plain_copies(self) -> Iterator[tuple[Any, Any]]:
@@ -170,10 +173,6 @@ class RecordedSimulation(SimulatedCluster):
         if self.log.is_new(name):
             for names in (self._named, self.scheduler.event_handlers.names):
                 self.log.add(partial(names.put, *name, names.get(*name)))
-
-
-def _when(event: tuple[float, int, Event]) -> tuple[float, int]:
-    return event[:2]
 
 
 def _restore_books(

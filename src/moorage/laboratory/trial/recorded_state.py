@@ -407,11 +407,7 @@ def _place_of(service: Service) -> tuple[frozenset[str], Any]:
 def _by_row(rows: Iterable[Mapping[str, PodInfo]], listed: Mapping[str, Pod]) -> Iterator[list[str | Pod]]:
     """Yield the pods of each row; of those that are ``listed`` elsewhere, only the UID."""
     for pods in rows:
-        yield [uid if _is_same(pod.pod, listed.get(uid)) else pod.pod for uid, pod in pods.items()]
-
-
-def _is_same(pod: Pod, other: Pod | None) -> bool:
-    return pod is other or pod == other
+        yield [uid if (other := listed.get(uid)) is pod.pod or other == pod.pod else pod.pod for uid, pod in pods.items()]
 
 
 # -- recorded queue ----------------------------------------------------------------------------------------------------

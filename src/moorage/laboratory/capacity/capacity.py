@@ -27,59 +27,11 @@ from moorage.laboratory.explain.refusals import phrase
 from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import admitted, policies_of
-from moorage.laboratory.present import cluster_input
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGroup, CapacityPart, StopReason
-from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
 from moorage.simulator.simulation import State
 from moorage.state.view import IntArray, PodInfo
-
-# -- capacity quota ----------------------------------------------------------------------------------------------------
-# Resource quotas while instances are counted: whether the API server would create one more.
-
-
-class InstanceQuotas:
-    """The quotas of a cluster with their usage. Instances of one template are counted, not charged one by one."""
-
-    def __init__(self, ledger: QuotaLedger, *, alike: bool) -> None:
-        self._ledger = ledger
-        self._alike = alike
-        self._room: QuotaRoom | None = None
-        self._created = 0
-
-    def refusal(self, pod: Pod, needs: Sequence[Object] = ()) -> str:
-        """Return why the API server would not create a pod, or an object that it needs; "" if it would."""
-        if self._alike and not needs:
-            if self._room is None:
-                self._room = self._ledger.room(pod)
-            room = self._room
-            if room.count is None or self._created < room.count or room.refused is None:
-                return ""
-            return replace(room.refused, name=pod.metadata.name).message
-        trial = self._ledger.copy()
-        refused = next((found for obj in (*needs, pod) if (found := trial.charge(obj)) is not None), None)
-        return "" if refused is None else refused.message
-
-    def take(self, pod: Pod, needs: Sequence[Object] = ()) -> None:
-        """Count a pod that was created, with the objects that it needs."""
-        self._created += 1
-        if not self._alike or needs:
-            for obj in (*needs, pod):
-                self._ledger.charge(obj)
-
-
-def quotas_of(objects: Iterable[Object], *, alike: bool) -> InstanceQuotas | None:
-    """Return the quotas of a cluster, charged with its pending pods too; None without quotas. ``alike``: one template only."""
-    given = cluster_input(objects)
-    ledger = QuotaLedger.of(given)
-    if not ledger:
-        return None
-    for pod in given.pods:
-        if is_new(pod):
-            ledger.charge(pod)
-    return InstanceQuotas(ledger, alike=alike)
-
 
 # -- capacity groups ---------------------------------------------------------------------------------------------------
 # The result of a count by group of nodes: instances, free amounts, and why the next instance does not fit.
@@ -297,7 +249,7 @@ class _Study:
         simulation.scheduler.cycle.seed = self.seed  # a rollback may have replaced the simulation
         names = {pod.key for pod in simulation.pods.values()}
         simulation.tell([Seen(obj) for template in self.templates for obj in template.around])
-        quota = quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
+        quota = capacity_bound.quotas_of(self.objects, alike=len(self.templates) == 1) if self.question.quota else None
         counter = capacity_bound.InstanceCounter(simulation, quota=quota, preempt=self.question.preempt)
         streams = [template.instances(names.__contains__) for template in self.templates]
         place = [_placing(counter, stream) for stream in streams]

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from moorage.api.core import Object, Pod
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Seen
 from moorage.framework.profile import Profile
 from moorage.laboratory.explain.verdicts import EveryVerdict
+from moorage.laboratory.present import cluster_input
 from moorage.laboratory.trial.dry_run import rests
 from moorage.plugins.node_resources_fit import RequestedResource
 from moorage.plugins.spread.spread_scores import Spread
+from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot
 
@@ -167,14 +170,46 @@ STOPPED: Final = "Stopped"
 _NO_VICTIMS: Final = SearchScope(post_filter=False)
 
 
-class Quota(Protocol):
-    """The quotas of namespaces, and their usage."""
+class InstanceQuotas:
+    """The quotas of a cluster with their usage. Instances of one template are counted, not charged one by one."""
+
+    def __init__(self, ledger: QuotaLedger, *, alike: bool) -> None:
+        self._ledger = ledger
+        self._alike = alike
+        self._room: QuotaRoom | None = None
+        self._created = 0
 
     def refusal(self, pod: Pod, needs: Sequence[Object] = ()) -> str:
-        """Return why a new pod, or an object that it needs, would exceed a quota; "" if none would."""
+        """Return why the API server would not create a pod, or an object that it needs; "" if it would."""
+        if self._alike and not needs:
+            if self._room is None:
+                self._room = self._ledger.room(pod)
+            room = self._room
+            if room.count is None or self._created < room.count or room.refused is None:
+                return ""
+            return replace(room.refused, name=pod.metadata.name).message
+        trial = self._ledger.copy()
+        refused = next((found for obj in (*needs, pod) if (found := trial.charge(obj)) is not None), None)
+        return "" if refused is None else refused.message
 
     def take(self, pod: Pod, needs: Sequence[Object] = ()) -> None:
         """Count a pod that was created, with the objects that it needs."""
+        self._created += 1
+        if not self._alike or needs:
+            for obj in (*needs, pod):
+                self._ledger.charge(obj)
+
+
+def quotas_of(objects: Iterable[Object], *, alike: bool) -> InstanceQuotas | None:
+    """Return the quotas of a cluster, charged with its pending pods too; None without quotas. ``alike``: one template only."""
+    given = cluster_input(objects)
+    ledger = QuotaLedger.of(given)
+    if not ledger:
+        return None
+    for pod in given.pods:
+        if is_new(pod):
+            ledger.charge(pod)
+    return InstanceQuotas(ledger, alike=alike)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +236,7 @@ class Stop:
 class InstanceCounter:
     """Places instances in one simulation."""
 
-    def __init__(self, simulation: SimulatedCluster, *, quota: Quota | None = None, preempt: bool = False) -> None:
+    def __init__(self, simulation: SimulatedCluster, *, quota: InstanceQuotas | None = None, preempt: bool = False) -> None:
         self._simulation = simulation
         self._quota = quota
         self._preempt = preempt

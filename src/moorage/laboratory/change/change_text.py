@@ -21,6 +21,7 @@ from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import people_quantity
+from moorage.laboratory.costs import CHANGES
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.laboratory.present import NOTHING_AROUND, Surroundings
 from moorage.simulator.owners import controller_of
@@ -38,16 +39,22 @@ _MUTABLE: Final = frozenset(["tolerate", "ungate"])
 
 def describe(change: Change) -> str:
     """Return the change in a few words: its kubectl command if that is clear enough, or else the field and its new value."""
-    words = _WORDS.get(change.verb)
-    text = words(change) if words is not None else node_command(change) or f"{change.verb} {change.target} {change.path}"
-    return one_line(text)
+    words, template = _WORDS.get(change.verb), CHANGES["words"].get(change.verb)
+    if template is not None:
+        held = {"old": change.old, "new": change.new, "path": change.path, "last": change.path.partition(".")[2] or change.path}
+        return one_line(template.format(**held, name=_name(change), moved=_moves(change)))
+    return one_line(
+        words(change) if words is not None else node_command(change) or f"{change.verb} {change.target} {change.path}"
+    )
 
 
 def _name(change: Change) -> str:
     return change.target.partition("/")[2]
 
 
-def _moves(change: Change, field: str) -> str:
+def _moves(change: Change) -> str:
+    """Return the field of a change, its old and its new value."""
+    field = change.path
     kind, _, resource = field.partition(".")
     old, new = (
         people_quantity(resource, value, up=up) if kind in {"requests", "allocatable"} and isinstance(value, int) else value
@@ -108,40 +115,23 @@ def _argument(change: Change) -> str:
     return f"{plugin} of profile {profile}: {what}"
 
 
+def _created(change: Change) -> str:
+    return f"create claim {_name(change)}{f' of class {change.new}' if change.new else ''}"
+
+
+def _added(change: Change) -> str:
+    return f"add a node {change.new}{f' ({change.path})' if change.path.startswith('group ') else ''}"
+
+
+def _disabled(change: Change) -> str:
+    return "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1))
+
+
+#: Changes whose words depend on more than their fields.
 _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
-    "request": lambda change: _moves(change, change.path),
-    "tolerate": lambda change: f"tolerate {change.new}",
-    "drop-selector": lambda change: f"drop nodeSelector {change.path.removeprefix('nodeSelector.')}",
-    "drop-expression": _expression,
-    "node-name": lambda change: "drop nodeName",
-    "max-skew": lambda change: _moves(change, change.path),
-    "schedule-anyway": lambda change: f"{change.path} DoNotSchedule → ScheduleAnyway",
-    "prefer": _preferred,
-    "drop-port": lambda change: f"drop hostPort {change.old}",
-    "priority": lambda change: _moves(change, "priority"),
-    "preemption-policy": lambda change: _moves(change, "preemptionPolicy"),
-    "ungate": lambda change: f"remove scheduling gate {change.path.removeprefix('schedulingGates.')}",
-    "scheduler-name": lambda change: _moves(change, "schedulerName"),
-    "tolerate-own": lambda change: f"tolerate {change.new}",
-    "correct": _corrected,
-    "create": lambda change: f"create claim {_name(change)}{f' of class {change.new}' if change.new else ''}",
-    "match-label-keys": lambda change: f"{change.path} + {change.new}",
-    "wait": _waiting,
-    "repair": lambda change: f"repair {_name(change)} ({change.old})",
-    "surge": lambda change: f"{change.path}: maxSurge 0, maxUnavailable 1: {_name(change)} leaves {change.old} first",
-    "scale": lambda change: f"scale {change.path} {change.old} → {change.new}: {_name(change)} leaves",
-    "claim": lambda change: f"volume {change.path.removeprefix('volumes.')}: claim {change.old} → {change.new}",
-    "allocatable": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
-    "pods": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
-    "feature": lambda change: f"{_name(change)}: kubelet with feature {change.new}",
-    "volume": lambda change: f"make a volume for claim {_name(change)} on {change.new}",
-    "evict": lambda change: f"evict {_name(change)} from {change.old}",
-    "move": lambda change: f"move {_name(change)} to {change.new}",
-    "add-node": lambda change: f"add a node {change.new}{f' ({change.path})' if change.path.startswith('group ') else ''}",
-    "profile": lambda change: f"add a profile for scheduler {change.new}",
-    "plugin-argument": _argument,
-    "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),
-}
+    "drop-expression": _expression, "prefer": _preferred, "correct": _corrected, "create": _created, "wait": _waiting,
+    "add-node": _added, "plugin-argument": _argument, "disable-plugin": _disabled,
+}  # fmt: skip
 
 
 # -- commands -----------------------------------------------------------------------------------------------------------

@@ -22,31 +22,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from moorage.api.core import Pod
+from moorage.basis import table_of
 from moorage.basis.printable import counted, one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
 from moorage.laboratory.costs import UNDONE
 from moorage.state.pod_requests import amount
 
+#: The fields that edits set, and the kinds of workloads.
+_EDITS: Final[Mapping[str, Any]] = table_of("moorage.laboratory.edit", "edits.toml")
+
 
 class _Edit(NamedTuple):
-    """A form of an edit: the pattern of its field, and how to build the change."""
+    """A form of an edit: the pattern of its field, and how the value is read; ``none``: the field is removed."""
 
     kind: str
     field: str
     owner: Owner
     verb: str
-    read: Callable[[str, str], ChangeValue]
-    removes: bool = False
-
-
-def _text(field: str, value: str) -> str:
-    return value
+    read: str
 
 
 def _number(field: str, value: str) -> int:
@@ -59,26 +58,14 @@ def _amount(field: str, value: str) -> int:
     return amount(field.partition(".")[2], value)
 
 
-_FORMS: Final = (
-    _Edit("pod", r"requests\..+", "pod", "request", _amount),
-    _Edit("pod", r"tolerations", "pod", "tolerate", _text),
-    _Edit("pod", r"nodeSelector\..+", "pod", "drop-selector", _text, removes=True),
-    _Edit("pod", r"topologySpreadConstraints\[\d+\]\.maxSkew", "pod", "max-skew", _number),
-    _Edit("pod", r"topologySpreadConstraints\[\d+\]\.whenUnsatisfiable", "pod", "schedule-anyway", _text),
-    _Edit("pod", r"priority", "pod", "priority", _number),
-    _Edit("pod", r"preemptionPolicy", "pod", "preemption-policy", _text),
-    _Edit("pod", r"schedulingGates\..+", "pod", "ungate", _text, removes=True),
-    _Edit("pod", r"schedulerName", "pod", "scheduler-name", _text),
-    _Edit("pod", r"nodeName", "cluster", "move", _text),
-    _Edit("pod", r"volumes\.[^.]+", "pod", "claim", _text),
-    _Edit("node", r"labels\..+", "node", "label", _text),
-    _Edit("node", r"labels\..+", "node", "label", _text, removes=True),
-    _Edit("node", r"taints", "node", "taint", _text),
-    _Edit("node", r"taints\..+", "node", "untaint", _text, removes=True),
-    _Edit("node", r"allocatable\.pods", "node", "pods", _amount),
-    _Edit("node", r"allocatable\..+", "node", "allocatable", _amount),
-    _Edit("node", r"like", "cluster", "add-node", lambda field, value: f"like {value}"),
-)  # fmt: skip
+_FORMS: Final = tuple(_Edit(*row) for row in _EDITS["fields"])
+_READS: Final[Mapping[str, Callable[[str, str], ChangeValue]]] = {
+    "text": lambda field, value: value,
+    "number": _number,
+    "amount": _amount,
+    "like": lambda field, value: f"like {value}",
+    "none": lambda field, value: None,
+}
 
 
 def parse_edit(text: str) -> Change:
@@ -155,36 +142,24 @@ def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[st
     removes = field.endswith("-") and ("=" not in field or field.startswith("taints."))
     name, _, value = (field[:-1], "", "") if removes else field.partition("=")
     for form in _FORMS:
-        if form.kind == kind and form.removes is removes and re.fullmatch(form.field, name):
+        if form.kind == kind and (form.read == "none") is removes and re.fullmatch(form.field, name):
             if form.verb == "untaint":
                 return Change(form.owner, form.verb, target, "taints", name.removeprefix("taints."), None)
-            return Change(form.owner, form.verb, target, name, None, None if removes else form.read(name, value))
+            return Change(form.owner, form.verb, target, name, None, _READS[form.read](name, value))
     known = sorted({*also, *(_shown(form) for form in _FORMS if form.kind == kind)})
     raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}; fields: {', '.join(known)}"))
 
 
 def _shown(form: _Edit) -> str:
     field = form.field.replace(r"\..+", ".NAME").replace(r"\.[^.]+", ".NAME").replace(r"\[\d+\]\.", "[0].")
-    return field.replace("\\", "") + ("-" if form.removes else "=VALUE")
+    return field.replace("\\", "") + ("-" if form.read == "none" else "=VALUE")
 
 
 # -- asked -------------------------------------------------------------------------------------------------------------
 # Find the pods that a question is about: ``POD``, ``NAMESPACE/POD``, ``KIND/NAME``, or all pending pods.
 
 #: Names and short names of kinds that have pods → the kind.
-WORKLOAD_KINDS: Mapping[str, str] = {
-    short: kind
-    for kind, names in {
-        "Deployment": "deployment deployments deploy",
-        "ReplicaSet": "replicaset replicasets rs",
-        "StatefulSet": "statefulset statefulsets sts",
-        "DaemonSet": "daemonset daemonsets ds",
-        "Job": "job jobs",
-        "CronJob": "cronjob cronjobs cj",
-        "ReplicationController": "replicationcontroller replicationcontrollers rc",
-    }.items()
-    for short in names.split()
-}
+WORKLOAD_KINDS: Mapping[str, str] = {name: kind for kind, names in _EDITS["workloads"].items() for name in names}
 _POD = frozenset({"pod", "pods", "po"})
 
 

@@ -157,15 +157,7 @@ def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str
 # rollout, even where a real cluster would keep old pods.
 
 _HEAD: Final = re.compile(r"\s*([A-Za-z]+)/([^\s=]+)\s+(\S.*?)\s*", re.DOTALL)
-_TEMPLATE_SLOTS: Final = {
-    "Deployment": "deployments",
-    "ReplicaSet": "replica_sets",
-    "StatefulSet": "stateful_sets",
-    "DaemonSet": "daemon_sets",
-    "Job": "jobs",
-    "CronJob": "cron_jobs",
-    "ReplicationController": "replication_controllers",
-}
+_TEMPLATE_SLOTS: Final = {kind.name: kind.slot for kind in KINDS if kind.name in WORKLOAD_KINDS.values()}
 #: Fields of a pod that its template does not have, or that admission sets.
 _OF_PODS_ONLY: Final = frozenset({"nodeName", "priority", "evict"})
 #: Fields of the template's spec that are set as they are.

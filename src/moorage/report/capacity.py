@@ -13,7 +13,6 @@ from moorage.report.answer import Answer, ending
 from moorage.report.style import WIDTH, amounts_text, cells, columns, human, item, paragraph
 
 # -- capacity values ---------------------------------------------------------------------------------------------------
-# The values of a capacity: how many instances of a pod fit, where, and what stops the next one.
 
 
 class StopReason(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -360,7 +359,6 @@ def _certainty(capacity: Capacity) -> str:
 
 
 # -- capacity history --------------------------------------------------------------------------------------------------
-# Capacities of several dumps as a table by date.
 
 
 def capacity_history(found: Sequence[Capacity]) -> str:

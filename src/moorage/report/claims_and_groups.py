@@ -11,7 +11,6 @@ from msgspec import Struct
 from moorage.report.style import PLAIN, Style, columns
 
 # -- claim report ------------------------------------------------------------------------------------------------------
-# Volumes bound and devices allocated to claims in a run: as values, as tables, and as parts of the report document.
 
 #: Plain tables list up to this many rows.
 _EVERY_ROW = 100

@@ -29,8 +29,6 @@ from moorage.report.gates import (
 from moorage.report.style import columns, item, paragraph, some_pods
 
 # -- comparison values -------------------------------------------------------------------------------------------------
-# The answer of ``moorage compare``: the differences between A and B, how certain they are, and the gates.
-#
 # ``to_dict`` gives the document (``kind: Comparison``, ``docs/reference/compare.md``).
 
 

@@ -13,8 +13,6 @@ from moorage.report.answer import Answer, ending
 from moorage.report.style import columns, item, paragraph, some_pods
 
 # -- drain values ------------------------------------------------------------------------------------------------------
-# The values of a drain: what happens to each node and pod, and what would happen if the nodes were lost instead.
-#
 # ``DrainReport`` has the document (``docs/reference/drain.md``) and the text. Times are seconds since the drain began.
 
 #: What happens to a pod. ``never`` waits for a budget that never allows it, ``lost`` is not replaced, ``finished`` had ended.

@@ -34,7 +34,6 @@ __all__ = [
 
 
 # -- preemption text ---------------------------------------------------------------------------------------------------
-# Preemption as text.
 
 #: How many candidates are shown.
 _CANDIDATES = 3

@@ -24,7 +24,6 @@ __all__ = [
 
 
 # -- change values -----------------------------------------------------------------------------------------------------
-# Changes that would place a pod, as values.
 
 
 class AtomReport(Struct, frozen=True, rename="camel"):
@@ -70,7 +69,6 @@ class LeftOut(Struct, frozen=True, rename="camel"):
 
 
 # -- preemption values -------------------------------------------------------------------------------------------------
-# What preemption would do for a pod, as values.
 
 
 class VictimReport(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -13,7 +13,6 @@ from moorage.report.answer import Answer
 from moorage.report.style import columns, human, item, paragraph, some_pods
 
 # -- deschedule report -------------------------------------------------------------------------------------------------
-# ``DescheduleReport``: what a descheduler evicts in some cycles, where the pods go, and whether it comes to an end.
 
 #: How many lines of a kind the text shows without -o wide.
 _SHOWN = 8

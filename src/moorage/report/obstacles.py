@@ -78,7 +78,6 @@ def _filled(parts: list[str], indent: str, width: int) -> Iterator[str]:
 
 
 # -- event lines -------------------------------------------------------------------------------------------------------
-# Every decision of a run, one line each.
 
 
 class EventLog:

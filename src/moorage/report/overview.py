@@ -16,8 +16,6 @@ from moorage.report.queue_report import QueueReport
 from moorage.report.style import columns, human, item, paragraph, some_pods, without_own
 
 # -- overview values ---------------------------------------------------------------------------------------------------
-# The answer of ``moorage report``: how full a cluster is, how evenly, what is pending and why, and what still fits.
-#
 # ``to_dict`` gives the document (``kind: Overview``, ``docs/reference/report.md``).
 
 

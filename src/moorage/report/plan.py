@@ -15,7 +15,6 @@ from moorage.report.answer import Answer, ending, plain
 from moorage.report.style import WIDTH, amounts_text, cells, cut, item, paragraph, some_pods
 
 # -- plan values -------------------------------------------------------------------------------------------------------
-# The values of a plan: which nodes to buy, or which to remove, and how good the answer is.
 
 
 class WhyNot(Struct, frozen=True, rename="camel"):

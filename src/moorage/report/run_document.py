@@ -66,7 +66,6 @@ def _changes(pods: Iterable[PodOutcome]) -> Iterator[tuple[float, int, dict[str,
 
 
 # -- refused report ----------------------------------------------------------------------------------------------------
-# Pods that were not created, as text and as data.
 
 
 def refused_lines(refused: Iterable[RefusedPods], style: Style = PLAIN) -> Iterator[str]:

@@ -13,7 +13,6 @@ from moorage.report.plan import MovedPod
 from moorage.report.style import cells, cut, human, item, paragraph, some_pods
 
 # -- outage values -----------------------------------------------------------------------------------------------------
-# The values of outages: what happens when nodes, zones or other domains are lost.
 
 
 class NodeLoss(Struct, frozen=True, rename="camel"):

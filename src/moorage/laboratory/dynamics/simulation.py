@@ -42,7 +42,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
 # -- totals ------------------------------------------------------------------------------------------------------------
-# Counts and waiting times of a simulation so far.
 
 
 class SimulationTotals(Struct, frozen=True):

@@ -207,7 +207,6 @@ def _not_found(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str], na
 
 
 # -- node names --------------------------------------------------------------------------------------------------------
-# The error message for a name that no node has.
 
 
 def no_such_node(name: str, known: Iterable[str]) -> str:

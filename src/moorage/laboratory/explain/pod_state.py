@@ -62,7 +62,6 @@ class ExplainedState:
 
 
 # -- simulated state ---------------------------------------------------------------------------------------------------
-# The state of a simulation, in the form that explanations read.
 
 
 def state_of(simulation: SimulatedCluster, options: Options) -> ExplainedState:

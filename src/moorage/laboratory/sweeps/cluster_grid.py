@@ -254,9 +254,6 @@ class _Reader:
                 raise self._root.fault(f"configs: {name} has extenders, and a sweep asks none; extenders: skip leaves them out")
 
 
-# -- cluster runs ------------------------------------------------------------------------------------------------------
-# The function of a sweep over clusters: simulate one, and measure it as ``moorage compare`` does.
-
 # -- parameters --------------------------------------------------------------------------------------------------------
 # Parameters of plugins, and other fields of a scheduler configuration, set by name.
 #

@@ -135,7 +135,6 @@ def number_of(value: Any) -> Any:
 
 
 # -- whole files -------------------------------------------------------------------------------------------------------
-# Write files atomically.
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:

@@ -257,7 +257,6 @@ def _series(runs: Sequence[StoredRun]) -> ColumnFrame:
 
 
 # -- report ------------------------------------------------------------------------------------------------------------
-# The result of a sweep as text for people and as a document for programs.
 
 #: How many failed runs are listed.
 _LISTED: Final = 10

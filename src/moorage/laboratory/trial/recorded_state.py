@@ -411,7 +411,6 @@ def _by_row(rows: Iterable[Mapping[str, PodInfo]], listed: Mapping[str, Pod]) ->
 
 
 # -- recorded queue ----------------------------------------------------------------------------------------------------
-# A scheduling queue that a transaction can roll back: it saves its whole state before the first change.
 
 
 @saving(

@@ -204,9 +204,6 @@ def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------
-# Trials on the workers of an executor: how many, what each caches, and which set of nodes it tries.
-
-# -- workers -----------------------------------------------------------------------------------------------------------
 # Helpers for executors: the number of workers, and the object that a worker caches between calls.
 
 #: The number of workers to assume for an executor that does not report it.

@@ -13,8 +13,9 @@ from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
 from moorage.laboratory.change.least_change import find_least_change
 from moorage.laboratory.edit.changes import apply_all
+from moorage.laboratory.explain.verdicts import off_its_node
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.trials import PodMoves, off_its_node, unplaced
+from moorage.laboratory.trial.trials import PodMoves, unplaced
 from moorage.plugins.shared.evictions import evict
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
@@ -65,7 +66,7 @@ def places_of_moves(cluster):
         row = snapshot.table.row_of[snapshot.where(pod.uid)]
         moved = PodMoves(profile, snapshot).instead_of([evict(pod, snapshot.table.nodes[row].name)])
         others = SearchScope(np.delete(np.arange(len(snapshot.table)), row), post_filter=False)
-        with off_its_node(snapshot.table, row, pod):
+        with off_its_node(cluster.scheduler.cluster, pod.uid):
             cycle = Cycle(by_class=False, nominated_first=False, errors_end=False)
             node = cycle.decide(profile, PodInfo(unplaced(pod.pod)), snapshot, {}, others).node
         yield [one.new for one in moved if one.verb == "move"], [] if node is None else [node]

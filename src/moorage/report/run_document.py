@@ -200,15 +200,10 @@ def _pod(pod: PodOutcome) -> _Pod:
     )
 
 
-def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None) -> str:
-    """Return the report as indented JSON with sorted keys and a newline at the end."""
-    return "".join(json_pieces(run, events, scores, listed=listed))
-
-
 def json_pieces(
     run: Run, events: EventLog | None = None, scores: ScoreLog | None = None, *, listed: Run | None = None
 ) -> Iterator[str]:
-    """Yield the text of ``as_json`` piece by piece, so that not all pods are in memory as text."""
+    """Yield the report as indented JSON with sorted keys, piece by piece, so that not all pods are in memory as text."""
     pods = (listed or run).pods
     text = _indented(as_data(run, events, scores, listed=listed, with_pods=False))
     if not pods:

@@ -15,12 +15,16 @@ A table is a parameter, in the order of the help page: its name in the program, 
 A table with ``use`` stands for a parameter, or a group of them, of ``shared.toml``; ``without`` names those that are left out,
 and ``outputs`` are the values of ``-o``. The help page begins with the docstring of the command's function; ``about`` follows
 it, and ``examples`` and ``more`` end the page.
+
+``refused`` says what is refused, in which words; in ``shared.toml``, by the parameter of the commands that refuse it. Between
+commas stands what must all hold, each one or several alternatives: ``name`` a parameter that is given, ``not name`` one that is
+not, ``name=value|value`` one that has or contains such a value, ``@group`` a group of which any is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,7 +134,13 @@ def described(table: str, cls: Any = DescribedCommand, **settings: Any) -> Calla
     def make(run: Callable[..., Any]) -> Any:
         page = f"{run.__doc__}\n\n{_table(table).get('about', '')}"
         command: Any = click.command(cls=cls, help=page, epilog=examples_of(table), params=parameters_of(table), **settings)
-        return command(run)
+
+        @wraps(run)
+        def run_allowed(*args: Any, **given: Any) -> Any:
+            _refuse(table, given)
+            return run(*args, **given)
+
+        return command(run_allowed)
 
     return make
 
@@ -142,6 +152,29 @@ def examples_of(name: str) -> str | None:
         return None
     shown = "".join(f"    {line}\n" for line in table["examples"].splitlines())
     return f"Examples:\n\n\b\n{shown}\n{table.get('more', '')}\n"
+
+
+def _refuse(table: str, given: Mapping[str, Any]) -> None:
+    """Refuse parameters that do not go together, or that another one needs.
+
+    Raises  UsageError
+    """
+    shared = _table("shared")["refused"]
+    for rules in (_table(table).get("refused", {}), *(shared[name] for name in given if name in shared)):
+        for when, text in rules.items():
+            if all(any(_holds(term, given) for term in terms.split(" or ")) for terms in when.split(", ")):
+                raise click.UsageError(text.format_map(given))
+
+
+def _holds(term: str, given: Mapping[str, Any]) -> bool:
+    if term.startswith("not "):
+        return not _holds(term[4:], given)
+    name, has_values, values = term.partition("=")
+    found = [given.get(one) for one in (_named(name[1:]) if name.startswith("@") else (name,))]
+    if has_values:
+        held = found[0] if isinstance(found[0], tuple) else found
+        return any(str(one) in values.split("|") for one in held)
+    return any(one is not None and one is not False and one not in ("", ()) for one in found)
 
 
 def parameters_of(name: str) -> list[click.Parameter]:
@@ -156,7 +189,7 @@ def _table(name: str) -> dict[str, Any]:
 
 def _rows(name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for into, row in _table(name).items():
-        if not isinstance(row, dict):
+        if not isinstance(row, dict) or into == "refused":
             continue
         if "use" not in row:
             yield into, row

@@ -63,8 +63,6 @@ _NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "
 @described("record-cut", short_help="Cut the smallest input that repeats a decision.")
 def cut(**given: Any) -> None:
     """Cut the smallest input that repeats the decision on a pod: it fits nowhere, or goes to a node, for the same reasons."""
-    if not given["paths"]:
-        raise click.UsageError("nothing to read: give -f LOG")
     collect_seldom()
     options = cluster_files.simulation_options({**_NO_OTHERS, **given})
     from moorage.interfaces.cli.questions.explain import before_binding  # these are rarely needed here

@@ -20,8 +20,6 @@ from shlex import quote
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
-import click
-
 from moorage.api.releases import CURRENT, LATER
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
@@ -185,8 +183,6 @@ def report_if_slow(what: str, report: Callable[[str], None], patience_s: float =
 def up(**given: Any) -> int:
     """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler."""
     began = time.monotonic()
-    if given["writes"] and not given["has_ui"]:
-        raise click.UsageError("--ui-write needs the web interface; leave out --no-ui")
     stdin: BinaryIO = sys.stdin.buffer
     if given["emulate"] == AUTO:
         given["emulate"], stdin = _release_of_files(given, stdin)
@@ -240,8 +236,6 @@ def _release_of_files(given: dict[str, Any], stdin: BinaryIO) -> tuple[str, Bina
 
     Raises  InputError
     """
-    if not given["paths"]:
-        raise click.UsageError("--emulate auto needs the nodes of a cluster: give -f PATH")
     sources = list(open_sources(given["paths"], recursive=given["recursive"], stdin=stdin))
     release = release_of_files(sources, lambda note: _report(f"note: {note}"))
     _report(f"emulating kube-scheduler {release}")

@@ -103,8 +103,6 @@ def _sides(given: Mapping[str, Any], asked: Asked, baseline: StoredReport | None
     b = _options(given, base, given["b_config"], given["b_release"], block)
     named = [given[name] for name in ("a_config", "a_release", "b_config", "b_release", "b_paths")]
     if baseline is not None:
-        if given["a_config"] or given["a_release"]:
-            raise click.UsageError("--baseline takes the place of A: give no --a and no --a-release")
         return _Sides(asked.cluster, a, b, names=(f"stored in {baseline.where}", ""))
     files = given["a_kueue"], given["b_kueue"]
     if any(files) and not any(named):
@@ -129,8 +127,6 @@ def _options(
     """Return the options of one side: those of the command, with the side's own configuration and release."""
     changed = base if given["emulate"] is not None else replace(base, emulate=None)
     if config is not None:
-        if config == STDIN:
-            raise click.UsageError("--a and --b take files, not standard input")
         changed = replace(changed, config=read_file(config, CONFIG_LIMIT), where=config)
     if release is not None:
         changed = replace(changed, emulate=release)

@@ -27,8 +27,6 @@ from moorage.report.drain_report import DrainReport
 @described("drain")
 def drain(**given: Any) -> int:
     """Say what kubectl drain would do to nodes, and what would happen to their pods."""
-    if given["together"] and (given["one_by_one"] or given["find_order"] or given["returns"]):
-        raise click.UsageError("--together excludes --one-by-one, --find-order and --return")
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         progress.say("draining …")

@@ -126,10 +126,6 @@ def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node."""
     if bool(given["pods"]) + given["every_pending"] + given["together"] != 1:
         raise click.UsageError("name a pod or a workload, or give --all or --pending")
-    if given["selector"] and given["pods"]:
-        raise click.UsageError("--selector needs --all or --pending")
-    if given["together"] and given["output"] == "html":
-        raise click.UsageError("--pending prints text, JSON or YAML; --all -o html has a page for each pod")
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
     given = before_binding(given)

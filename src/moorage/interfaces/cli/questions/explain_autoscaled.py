@@ -28,12 +28,8 @@ def names_nodes(given: Mapping[str, Any]) -> bool:
         raise click.UsageError(
             f"{nodes[0]}: to say why an autoscaler keeps a node, give --autoscaler {_OTHER}, or Karpenter's --instance-types"
         )
-    if given["autoscaler"] == "karpenter" and not given["instance_types"]:
-        raise click.UsageError("--autoscaler karpenter: give what it can launch, with prices: --instance-types FILE")
     if nodes and len(nodes) < len(given["pods"]):
         raise click.UsageError("explain pods and nodes in two questions")
-    if _autoscaler(given) and given["output"] == "html":
-        raise click.UsageError("--autoscaler and --instance-types print text, JSON or YAML")
     return bool(nodes)
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import click
-
 from moorage import __version__
 from moorage.api.core import PodCondition
 from moorage.basis.inputs.files import open_sources
@@ -47,11 +45,7 @@ def read_baseline(given: Mapping[str, Any], digest: Callable[[], str]) -> Stored
     """
     path = given["baseline"]
     if path is None:
-        if given["across"]:
-            raise click.UsageError("--across needs --baseline")
         return None
-    if path == STDIN and STDIN in given["paths"]:
-        raise click.UsageError("standard input can be read only once: use - for either --baseline or -f")
     stored = read_stored(read_file(path, _BASELINE_LIMIT), path)
     if not given["across"] and stored.digest != digest():
         what = "was made from another input" if stored.digest else "does not say which input it was made from"
@@ -126,8 +120,6 @@ class SimulationGates:
         self._digest = ""
         self._known: frozenset[str] = frozenset()
         self._places = NodePlaces({}, {})
-        if given["strict"] and not self._gates:
-            raise click.UsageError("--strict needs --fail-on")
 
     def run(
         self, cluster: ClusterInput, options: Options, on_attempt: _OnAttempt | None = None, queues: QueuedCluster | None = None

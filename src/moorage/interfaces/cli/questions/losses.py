@@ -8,8 +8,6 @@ from itertools import count
 from multiprocessing import current_process
 from typing import Any, Final
 
-import click
-
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.option_tables import described
@@ -49,8 +47,6 @@ def cordon(**given: Any) -> int:
 @described("fail")
 def fail(**given: Any) -> int:
     """Say what happens when nodes are lost at once."""
-    if given["zone"] and (given["nodes"] or given["node_selector"]):
-        raise click.UsageError("name nodes, select them with -l, or give --zone: one of these")
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = _zone(asked, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
         asks = {"fail": list(nodes), "mode": given["mode"], **({"zone": given["zone"]} if given["zone"] else {})}

@@ -35,7 +35,10 @@ def plan(**given: Any) -> int:
     """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost."""
     if not given["types"]:
         given["types"] = project_setting("types")[0]
-    _check(given)
+    if given["autoscaler"] == "karpenter" and not given["types"]:
+        raise click.UsageError("--autoscaler karpenter: give what it can launch, with prices: --types FILE")
+    if not given["types"] and not given["autoscaler"] and (not given["consolidate"] or given["buy"]):
+        raise click.UsageError("give --types FILE: the node types to buy")
     kinds = kinds_of(given["autoscaler"] or "")
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked, ExitStack() as block:
         types = _types(given, asked)
@@ -46,22 +49,6 @@ def plan(**given: Any) -> int:
             found = asked.answered(lambda cluster: _plan(cluster, asked, given, types, progress, executor))
     print_answer(found, given, asked)
     return exit_status(found)
-
-
-def _check(given: Mapping[str, Any]) -> None:
-    of_removals = [name for name in ("buy", "delete_emptydir_data", "force") if given[name]]
-    if of_removals and not given["consolidate"]:
-        raise click.UsageError(f"--{of_removals[0].replace('_', '-')} needs --consolidate")
-    if given["consolidate"] and (given["dask"] or given["processes"] > 1):
-        raise click.UsageError("--consolidate tries one node after the other: give neither --processes nor --dask")
-    if given["consolidate"] and given["budget"] is not None:
-        raise click.UsageError("--consolidate and --budget exclude each other")
-    if given["consolidate"] and given["pods"]:
-        raise click.UsageError("--consolidate and --pods exclude each other")
-    if given["autoscaler"] == "karpenter" and not given["types"]:
-        raise click.UsageError("--autoscaler karpenter: give what it can launch, with prices: --types FILE")
-    if not given["types"] and not given["autoscaler"] and (not given["consolidate"] or given["buy"]):
-        raise click.UsageError("give --types FILE: the node types to buy")
 
 
 def _types(given: Mapping[str, Any], asked: Asked) -> AutoscaledTypes:

@@ -217,8 +217,6 @@ def asked_of(given: Mapping[str, Any], options: Options, progress: Progress, kin
     """
     if not given["paths"] and not given["live"]:
         raise click.UsageError("nothing to read: give -f PATH (- for standard input), or --live")
-    if not given["live"] and (given["context"] or given["kubeconfig"]):
-        raise click.UsageError("--context and --kubeconfig need --live")
     if [given["config"], *given["paths"], *given["replacements"]].count(STDIN) > 1:
         raise click.UsageError("standard input can be read only once: give another file than -")
     custom = (*kinds_named(options), *kinds)

@@ -30,14 +30,10 @@ _EVERY_S: Final = 0.2
 def named_nodes(cluster: Cluster, given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the nodes that a command is about, in the order given.
 
-    Raises  InputError for a selector that matches no node; UsageError for neither names nor a selector, or for both
+    Raises  InputError for a selector that matches no node
     """
-    names, selector = given["nodes"], given["node_selector"]
-    if names and selector:
-        raise click.UsageError("cannot specify both a node name and a --selector option")
-    if not names and not selector:
-        raise click.UsageError("name a node, or select nodes with -l")
-    return names or tuple(node.name for node in selected_nodes(cluster.snapshot.table.nodes, selector, "--selector"))
+    chosen = selected_nodes(cluster.snapshot.table.nodes, given["node_selector"], "--selector") if not given["nodes"] else ()
+    return given["nodes"] or tuple(node.name for node in chosen)
 
 
 def seldom(say: Callable[[int], None]) -> Callable[[int], None]:
@@ -76,18 +72,13 @@ def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
 # -- narrowing options -------------------------------------------------------------------------------------------------
 # The options that select the pods that a report lists.
 
-_OUTPUTS = ("table", "wide", "json", "yaml")
-
 
 def narrowing_of(given: Mapping[str, Any]) -> Narrowing:
     """Return which pods to list, from a command's parameters.
 
-    Raises  UsageError for a selector that cannot be parsed, and for an output that lists every pod
+    Raises  UsageError for a selector that cannot be parsed
     """
-    narrowing = Narrowing(given["namespace"], selector_of(given["selector"]), given["pods_listed"])
-    if narrowing and given["output"] not in _OUTPUTS:
-        raise click.UsageError(f"-n, -l and --pod need -o {', '.join(_OUTPUTS[:-1])} or {_OUTPUTS[-1]}")
-    return narrowing
+    return Narrowing(given["namespace"], selector_of(given["selector"]), given["pods_listed"])
 
 
 def selector_of(text: str) -> Selector:

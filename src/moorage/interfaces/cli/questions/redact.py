@@ -36,10 +36,6 @@ _KEY_SIZE: Final = 32
 @described("redact")
 def redact(**given: Any) -> int:
     """Replace the names in a dump by tokens, so that it can be shared and schedules as before."""
-    if not given["paths"]:
-        raise click.UsageError("nothing to read: give -f PATH (- for standard input)")
-    if (given["config"] is None) != (given["config_output"] is None):
-        raise click.UsageError("--config and --config-output are given together")
     collect_seldom()
     options = cluster_files.simulation_options({**given, **_UNASKED})
     key = read_key(given["key_file"], quiet=given["quiet"])

@@ -18,7 +18,6 @@ from moorage.core.cycle.decision import Decision
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import (
-    AUTO,
     TakesFiles,
     described,
 )
@@ -94,8 +93,6 @@ def _measure(given: dict[str, Any]) -> SimulationGates | None:
 
 
 def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
-    if given["config"] == cluster_files.STDIN and cluster_files.STDIN in given["paths"]:
-        raise click.UsageError("standard input can be read only once: use - for either --config or -f")
     return replace(
         cluster_files.simulation_options(given),
         scores=ScoreLog(given["scored"]) if given["scored"] else None,
@@ -117,7 +114,6 @@ class _Simulated(NamedTuple):
 
 
 _OnAttempt = Callable[[SimulatedAttempt], None] | None
-_NO_JOBS = "and a log has no Jobs: it does not say since when they waited"
 
 
 def _simulated(
@@ -143,20 +139,14 @@ def _run_cluster(
 def _run(
     given: dict[str, Any], options: Options, progress: Progress, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:  # fmt: skip
-    if given["explains"] and (given["trace"] is not None or given["output"] not in {"table", "wide"}):
-        raise click.UsageError("--explain needs a cluster and prints text: use moorage explain --all for a document")
-    _check_autoscaler(given)
-    _check_replay(given)
+    if given["since"] is not None:
+        if sum(map(is_log, given["paths"])) != 1:
+            raise click.UsageError("--from needs one log of moorage record: -f LOG")
+        given["moment"] = given["since"]
     if _asks_what_if(given):
         kinds_of_queues(given)
         return _run_changed(given, options, progress, on_attempt, measure)
     if given["trace"] is None:
-        if given["nodes"] or given["pods"]:
-            raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
-        if not given["paths"]:
-            raise click.UsageError(
-                "nothing to simulate: give -f PATH (- for standard input), or --trace FORMAT --nodes FILE --pods FILE"
-            )
         kinds = (*kinds_named(options), *kinds_of_queues(given))
         if given["autoscale"]:
             from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of  # rarely needed
@@ -192,44 +182,21 @@ def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on
     log = ClusterLog(next(path for path in given["paths"] if is_log(path)))
     start, end = (parse_moment(given[name] or "", *log.span()) for name in ("since", "until_moment"))
     if queued(given, cluster) is not None:
-        raise click.UsageError(f"the input has queues of Kueue, {_NO_JOBS}; replay without them: --kueue off")
+        raise click.UsageError(
+            "the input has queues of Kueue, and a log has no Jobs: it does not say since when they waited; "
+            "replay without them: --kueue off"
+        )
     if given["autoscale"]:
         return _autoscaled(given, cluster, options, on_attempt, LogEvents(log, start, end, cluster, options))
     return _Simulated(replay(log, start, end, cluster, options, on_attempt))
 
 
-def _check_replay(given: dict[str, Any]) -> None:
-    if given["since"] is None:
-        if given["until_moment"] is not None:
-            raise click.UsageError("--to needs --from")
-        return
-    if sum(map(is_log, given["paths"])) != 1:
-        raise click.UsageError("--from needs one log of moorage record: -f LOG")
-    if given["moment"] or given["trace"] or given["explains"] or _asks_what_if(given):
-        raise click.UsageError("--from excludes --at, --trace, --explain, --live and changes to make first")
-    if any(given[name] for name in ("gates", "strict", "baseline", "across")) or given["output"] in {
-        "json",
-        "yaml",
-        *PIPELINE_OUTPUTS,
-    }:
-        raise click.UsageError("--from prints tables and events: it excludes gates, -o json and -o yaml")
-    if given["kueue"] not in {"auto", "off"}:
-        raise click.UsageError(f"--from excludes --kueue FILE, {_NO_JOBS}")
-    given["moment"] = given["since"]
-
-
 def _run_trace(
     given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:  # fmt: skip
-    if given["emulate"] == AUTO:
-        raise click.UsageError("--emulate auto needs nodes with their kubelets' versions, and a trace has none")
     from moorage.simulator.trace import simulate_trace
     from moorage.simulator.traces.formats import read_trace
 
-    if given["paths"]:
-        raise click.UsageError("-f and --trace exclude each other")
-    if not given["pods"]:
-        raise click.UsageError(f"--trace {given['trace']} needs --pods FILE")
     trace = read_trace(given["trace"], given["pods"], given["nodes"])
     if not trace.nodes:
         raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
@@ -242,21 +209,6 @@ def _run_trace(
         return _queued(run_queued(jobs, options, on_attempt, measure, text=text))
     simulated = simulate_trace if measure is None else measure.run_trace
     return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
-
-
-def _check_autoscaler(given: dict[str, Any]) -> None:
-    if given["until"] is not None and not given["autoscale"]:
-        raise click.UsageError("--until needs --autoscale")
-    if given["record"] is not None and not given["autoscale"]:
-        raise click.UsageError("--record needs --autoscale")
-    if given["instance_types"] is not None and given["autoscale"] not in {"karpenter", "cluster-autoscaler"}:
-        raise click.UsageError("--instance-types needs --autoscale karpenter or cluster-autoscaler")
-    if not given["autoscale"]:
-        return
-    if _asks_what_if(given) or given["explains"]:
-        raise click.UsageError("--autoscale excludes --explain, --live and changes to make first")
-    if given["output"] in PIPELINE_OUTPUTS or any(given[name] for name in ("gates", "strict", "baseline", "across")):
-        raise click.UsageError("--autoscale excludes gates")
 
 
 def _autoscaled(
@@ -290,8 +242,6 @@ def _run_changed(
     """Simulate a live or changed cluster. A changed cluster is also simulated without the changes."""
     from moorage.interfaces.cli.questions.question import asked_of  # imports the laboratory, which is rarely needed here
 
-    if given["trace"] is not None or given["nodes"] or given["pods"]:
-        raise click.UsageError("--trace, --nodes and --pods exclude --live and changes of the input")
     asked = asked_of(given, options, progress)
     whole = _simulated(given, asked.changed_input, asked.changed_options, on_attempt, measure)
     if not asked.what_if:

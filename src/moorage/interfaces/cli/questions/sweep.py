@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import click
-
 from moorage.basis.printable import escape_json
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import simulation_options
@@ -44,8 +42,6 @@ def sweep(**given: Any) -> int:
         against = given["against"] or found.against
         baseline_of(found.grid, against)
         plan = SweepPlan(found.grid, found.function, given["metrics"] or found.metrics, against)
-        if given["dask"] and given["processes"]:
-            raise click.UsageError("--dask and --processes exclude each other")
         executor = block.enter_context(dask_executor(given["dask"])) if given["dask"] else None
         result = run_sweep(
             plan, open_store(given["store"]), executor, processes=given["processes"], retries=given["retries"],
@@ -67,8 +63,6 @@ def _defaults(given: dict[str, Any], progress: Progress, block: ExitStack) -> di
     if given["paths"] or given["live"]:
         asked = block.enter_context(open_question(given, progress))
         options, fields["clusters"] = asked.changed_options, {"input": asked.cluster}
-    elif any(given[name] for name in ("edits", "cordoned", "removed", "added", "scaled", "replacements")):
-        raise click.UsageError("changes need the cluster that they change: give -f PATH or --live")
     if options.config is not None:
         fields["configs"] = {Path(options.where).name: options.config}
     if options.emulate is not None:
@@ -77,8 +71,6 @@ def _defaults(given: dict[str, Any], progress: Progress, block: ExitStack) -> di
         fields["seeds"] = [options.seed]
     said = {"plugins": list(options.plugins), "featureGates": options.feature_gates}
     fields |= {name: value for name, value in said.items() if value}
-    if given["extenders"] == "ask":
-        raise click.UsageError("a sweep asks no extenders; give --extenders=skip to leave them out")
     return fields | ({"extenders": "skip"} if given["extenders"] else {}) | ({} if options.quota else {"quota": False})
 
 

@@ -32,7 +32,7 @@ def test_a_rule_names_parameters_of_its_command(table: str, when: str) -> None:
 def _refused(given: dict[str, Any]) -> str:
     """Return the words in which `moorage simulate` refuses parameters; "" if it takes them."""
     try:
-        option_tables._refuse("simulate", {"output": "table", "kueue": "auto", "paths": ("a",), **given})  # noqa: SLF001
+        option_tables._refuse("simulate", {"output": "table", "kueue": "auto", "paths": ("a",), **given})
     except option_tables.click.UsageError as error:
         return error.message
     return ""

@@ -21,7 +21,7 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.missing_references import find_missing
-from moorage.simulator.owners import Claimed, controller_of, owner_reference
+from moorage.simulator.owners import Claimed, controller_of, controller_title, owner_reference
 from moorage.simulator.pod_creation import CreatedPods, create_pods
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, Prepared, load_options, prepare, simulate
@@ -118,7 +118,7 @@ def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str,
     above: dict[tuple[str, str, str], str] = {}
     for kind, owned in (("ReplicaSet", cluster.replica_sets), ("Job", cluster.jobs)):
         for one in owned:
-            title = _controller(one.metadata)
+            title = controller_title(one.metadata)
             if title:
                 above[kind, one.metadata.namespace, one.metadata.name] = title
     names: dict[str, str] = {}
@@ -132,17 +132,12 @@ def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str,
         key = metadata.namespace, id(owners)
         found = known.get(key)
         if found is None:
-            direct = _controller(metadata)
+            direct = controller_title(metadata)
             kind, _, name = direct.partition("/")
             found = known[key] = owners, above.get((kind, metadata.namespace, name), direct)
         if found[1]:
             names[metadata.uid] = found[1]
     return names
-
-
-def _controller(metadata: ObjectMeta) -> str:
-    owner = next((o for o in metadata.owner_references if o.controller), None)
-    return "" if owner is None else f"{owner.kind}/{owner.name}"
 
 
 # -- job groups --------------------------------------------------------------------------------------------------------

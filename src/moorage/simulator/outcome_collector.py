@@ -17,7 +17,7 @@ from moorage.core.groups.group_cycle import GroupReport
 from moorage.plugins.devices.group_claims import GROUPS
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
-from moorage.simulator.owners import is_active
+from moorage.simulator.owners import controller_title, is_active
 from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.pod_creation import NotCreated
 from moorage.simulator.simulation import SimulatedCluster, State
@@ -228,7 +228,7 @@ def _pod(record: PodRecord, names: Mapping[str, str], requests: _Requests, simul
         name=metadata.name,
         state=record.state,
         node=record.node,
-        workload=names.get(metadata.uid) or _controller(pod),
+        workload=names.get(metadata.uid) or controller_title(metadata),
         scheduler_name=pod.spec.scheduler_name,
         priority=pod.priority,
         requests=requests.of(pod),
@@ -252,11 +252,6 @@ def _message(record: PodRecord, simulation: SimulatedCluster) -> str:
         return f"Scheduling is blocked due to non-empty scheduling gates: {gates}"
     queued = simulation.scheduler.queue.get(record.pod.uid)
     return ", ".join(queued.gate.reasons) if queued is not None and queued.gate is not None else ""
-
-
-def _controller(pod: Pod) -> str:
-    owner = next((o for o in pod.metadata.owner_references if o.controller), None)
-    return "" if owner is None else f"{owner.kind}/{owner.name}"
 
 
 def _node(table: NodeTable, row: int, records: Mapping[str, PodRecord]) -> NodeOutcome:

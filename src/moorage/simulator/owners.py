@@ -33,6 +33,12 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     return None
 
 
+def controller_title(metadata: ObjectMeta) -> str:
+    """Return the kind and name of an object's controller: ``ReplicaSet/web-1``; "" without one."""
+    owner = controller_of(metadata)
+    return "" if owner is None else f"{owner.kind}/{owner.name}"
+
+
 def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerReference:
     """Return the owner reference to a controller."""
     return OwnerReference(api_version=api_version, kind=kind, name=metadata.name, uid=metadata.uid, controller=True)

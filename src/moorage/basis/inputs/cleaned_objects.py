@@ -17,33 +17,10 @@ from moorage.api import kinds
 from moorage.api.core import Pod
 from moorage.api.kinds import Kind, Reader
 from moorage.api.workloads import CronJob, StatefulSet
+from moorage.basis import text_of
 
 #: Annotations that scheduling or a controller reads.
-_READ: Final = frozenset({
-    "batch.kubernetes.io/job-completion-index",
-    "controller.kubernetes.io/pod-deletion-cost",
-    "cluster-autoscaler.kubernetes.io/safe-to-evict",
-    "deployment.kubernetes.io/desired-replicas",
-    "deployment.kubernetes.io/max-replicas",
-    "deployment.kubernetes.io/revision",
-    "descheduler.alpha.kubernetes.io/evict",
-    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
-    "kubernetes.io/config.mirror",
-    "kubernetes.io/config.source",
-    "pv.kubernetes.io/bind-completed",
-    "pv.kubernetes.io/bound-by-controller",
-    "pv.kubernetes.io/provisioned-by",
-    "resource.kubernetes.io/extended-resource-claim",
-    "resource.kubernetes.io/pod-claim-name",
-    "scheduler.alpha.kubernetes.io/preferAvoidPods",
-    "storage.alpha.kubernetes.io/migrated-plugins",
-    "storageclass.beta.kubernetes.io/is-default-class",
-    "storageclass.kubernetes.io/is-default-class",
-    "volume.beta.kubernetes.io/storage-class",
-    "volume.beta.kubernetes.io/storage-provisioner",
-    "volume.kubernetes.io/selected-node",
-    "volume.kubernetes.io/storage-provisioner",
-})  # fmt: skip
+_READ: Final = frozenset(text_of("moorage.basis.inputs", "annotations.txt").split())
 _OURS: Final = "moorage.dev/"
 _encode = msgspec.json.Encoder().encode
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -23,16 +24,6 @@ from moorage.plugins import builtin_registry
 from moorage.report.style import yaml_text
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The values of the options that all subcommands of ``moorage config`` share."""
-
-    feature_gates: str
-    plugins: tuple[str, ...]
-    emulate: str | None
-    algorithm_provider: str
-
-
 @click.group(cls=CommandGroup)
 def config() -> None:
     """Validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
@@ -44,7 +35,7 @@ def validate(file: str, **given: Any) -> None:
 
     Exits with 1 for an invalid configuration and prints one line per fault on standard error.
     """
-    loaded = _or_refuse(file, _Given(**given))
+    loaded = _or_refuse(file, given)
     names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
     kind = "profile" if len(loaded.profiles) == 1 else "profiles"
     say(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
@@ -61,7 +52,7 @@ def show(file: str | None, output: str, **given: Any) -> None:
     Without FILE, show the defaults. The JSON and YAML output is a complete configuration, with every default filled in, that
     loads to the same profiles. A Policy or an algorithm provider is shown as a KubeSchedulerConfiguration v1beta1.
     """
-    loaded = _or_refuse(file, _Given(**given))
+    loaded = _or_refuse(file, given)
     if output == "text":
         click.echo(as_table(loaded.profiles, loaded.heading, loaded.version), nl=False)
         return
@@ -77,7 +68,7 @@ def convert(file: str | None, output: str, **given: Any) -> None:
 
     Settings that have no equivalent in v1, or score differently there, are listed on standard error, one a line.
     """
-    loaded = _or_refuse(file, _Given(**given))
+    loaded = _or_refuse(file, given)
     converted = to_v1(loaded, builtin_registry())
     say(f"note: from {loaded.heading}", err=True)
     for note in converted.notes:
@@ -94,8 +85,8 @@ def _print(document: dict[str, Any], output: str, heading: str) -> None:
         click.echo(yaml_text(document, sort_keys=False, width=80), nl=False)
 
 
-def _or_refuse(file: str | None, given: _Given) -> Loaded:
-    """Return the loaded configuration, or exit with 1 and one line per fault."""
+def _or_refuse(file: str | None, given: Mapping[str, Any]) -> Loaded:
+    """Return the loaded configuration, given the options that all subcommands share, or exit with 1 and one line per fault."""
     try:
         return _loaded(file, given)
     except ConfigError as error:
@@ -108,14 +99,14 @@ def _or_refuse(file: str | None, given: _Given) -> Loaded:
     raise click.exceptions.Exit(1)
 
 
-def _loaded(file: str | None, given: _Given) -> Loaded:
-    if given.algorithm_provider and file is not None:
+def _loaded(file: str | None, given: Mapping[str, Any]) -> Loaded:
+    if given["algorithm_provider"] and file is not None:
         raise InputError("--algorithm-provider replaces a file; give one of them")
     source = ConfigSource(
-        emulate=given.emulate,
-        provider=given.algorithm_provider,
-        feature_gates=given.feature_gates,
-        plugins=tuple(map(load, given.plugins)),
+        emulate=given["emulate"],
+        provider=given["algorithm_provider"],
+        feature_gates=given["feature_gates"],
+        plugins=tuple(map(load, given["plugins"])),
     )
     if file is not None:
         source = replace(source, config=read_file(file, CONFIG_LIMIT), where=_where(file))

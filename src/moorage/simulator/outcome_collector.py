@@ -27,7 +27,6 @@ from moorage.state.pod_requests import is_plain, pod_requests
 from moorage.state.table import NodeTable
 
 # -- claim outcomes ----------------------------------------------------------------------------------------------------
-# Claims in a finished simulation: volumes that were bound, devices that were allocated, and the pods that use them.
 
 
 def volumes_bound(simulation: SimulatedCluster) -> Iterator[VolumeOutcome]:
@@ -91,7 +90,6 @@ def _volume_claims(pod: Pod) -> tuple[str, ...]:
 
 
 # -- group outcomes ----------------------------------------------------------------------------------------------------
-# The pod groups of a finished simulation.
 
 
 def pod_groups(simulation: SimulatedCluster) -> Iterator[PodGroupOutcome]:
@@ -282,7 +280,6 @@ def _node(table: NodeTable, row: int, records: Mapping[str, PodRecord]) -> NodeO
 
 
 # -- refused pods ------------------------------------------------------------------------------------------------------
-# The entries of a report for pods that were not created.
 
 
 def refused_outcomes(

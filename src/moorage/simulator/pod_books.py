@@ -268,7 +268,6 @@ class PodBooks:
 
 
 # -- simulated attempt -------------------------------------------------------------------------------------------------
-# An attempt of a simulation: a decision and its time.
 
 _T = TypeVar("_T")
 
@@ -330,7 +329,6 @@ def _fails_like(one: Decision, other: Decision) -> bool:
 
 
 # -- simulated time ----------------------------------------------------------------------------------------------------
-# Timestamps of a simulation in the API's format.
 
 
 def timestamp(seconds: float) -> str:

@@ -384,7 +384,6 @@ def _most_copies(held: ArrivalColumns) -> Ints:
 
 
 # -- trace run ---------------------------------------------------------------------------------------------------------
-# Replays a trace in virtual time: pods arrive at their times and run for their durations.
 
 
 def simulate_trace(

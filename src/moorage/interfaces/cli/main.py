@@ -86,7 +86,6 @@ class DescribedCommand(click.Command):
 
 
 # -- command groups ----------------------------------------------------------------------------------------------------
-# Command groups that suggest the nearest command for a mistyped one, with every version of click.
 
 
 class CommandGroup(click.Group):
@@ -207,7 +206,6 @@ def _print_error(error: click.ClickException) -> None:
 
 
 # -- completion --------------------------------------------------------------------------------------------------------
-# ``moorage completion``: print the script that completes commands and options in a shell.
 
 EPILOG = """Examples:
 

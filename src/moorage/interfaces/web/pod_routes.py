@@ -104,7 +104,6 @@ class PodRoutes:
 
 
 # -- cluster source ----------------------------------------------------------------------------------------------------
-# A cluster of the laboratory, which does not change, as the source of the map.
 
 
 class ClusterSource:

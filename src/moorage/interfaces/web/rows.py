@@ -168,7 +168,6 @@ def seconds_of(stamp: str | None) -> float:
 
 
 # -- queue state -------------------------------------------------------------------------------------------------------
-# The state of a pod in a scheduler's queue, in the terms of the map.
 
 _WORDS: Final = {QueuePlace.BACKOFF: "backoff", QueuePlace.GATED: "gated"}
 

@@ -23,7 +23,6 @@ from moorage.live.client.listwatch import ListWatchClient, ObjectDecoder, WatchE
 from moorage.live.client.resources import RawObjects, WatchedResource
 
 # -- backoff -----------------------------------------------------------------------------------------------------------
-# Exponential backoff with jitter, reset after a quiet period.
 
 
 class Backoff:

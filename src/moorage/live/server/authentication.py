@@ -19,7 +19,6 @@ from cryptography.x509.oid import NameOID
 from moorage.errors import MoorageError
 
 # -- expiring cache ----------------------------------------------------------------------------------------------------
-# A bounded cache whose entries expire.
 
 T = TypeVar("T")
 

@@ -104,7 +104,6 @@ class Health:
 
 
 # -- patience ----------------------------------------------------------------------------------------------------------
-# Report slow operations while they run.
 
 #: Seconds before the first check, and between two checks.
 PATIENCE_S = 5.0

@@ -57,7 +57,6 @@ _NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "
 
 
 # -- record cut --------------------------------------------------------------------------------------------------------
-# ``moorage record cut``: the smallest input that repeats a decision, cut out of a log or a dump.
 
 
 @described("record-cut", short_help="Cut the smallest input that repeats a decision.")
@@ -116,7 +115,6 @@ def _redacted(found: Capsule, key: bytes, options: Options) -> tuple[list[dict[s
 
 
 # -- record status -----------------------------------------------------------------------------------------------------
-# ``moorage record status``: what a log covers, and how far Moorage decides as the scheduler of its cluster does.
 
 _VERDICTS: Final = {
     Match.SAME: "the same node, or the same reasons",

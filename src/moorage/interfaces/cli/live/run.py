@@ -162,7 +162,6 @@ def _check_emulated(asked: Iterable[str]) -> None:
 
 
 # -- config writing ----------------------------------------------------------------------------------------------------
-# Write a configuration as YAML in kube-scheduler's format, replacing an existing file atomically.
 
 
 def _as_yaml(document: Mapping[str, Any]) -> str:

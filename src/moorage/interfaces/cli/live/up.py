@@ -161,7 +161,6 @@ def _no_cluster(namespace: str, name: str) -> bytes:
 
 
 # -- patience ----------------------------------------------------------------------------------------------------------
-# Progress messages for slow work that runs before the event loop starts.
 
 
 @contextmanager

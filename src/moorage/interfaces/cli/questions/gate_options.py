@@ -105,7 +105,6 @@ def _append_summary(text: str) -> None:
 
 
 # -- simulate gates ----------------------------------------------------------------------------------------------------
-# Gates of ``moorage simulate``: measure the run, compare it with a stored one, and say which gates fail.
 
 _OnAttempt = Callable[[SimulatedAttempt], None]
 

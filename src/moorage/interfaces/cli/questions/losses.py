@@ -26,7 +26,6 @@ from moorage.laboratory.sweeps.jobs import usable_cpus
 from moorage.report.survival_report import NodeLoss, Survival
 
 # -- cordon ------------------------------------------------------------------------------------------------------------
-# ``moorage cordon``: what cordoning nodes would change.
 
 
 @described("cordon")
@@ -41,7 +40,6 @@ def cordon(**given: Any) -> int:
 
 
 # -- fail --------------------------------------------------------------------------------------------------------------
-# ``moorage fail``: what happens when nodes are lost.
 
 
 @described("fail")

@@ -19,7 +19,6 @@ from moorage.laboratory.rightsize.rightsize_question import RightsizeOptions, ri
 from moorage.simulator.descheduler.policy import DeschedulerPolicy, read_descheduler_policy
 
 # -- deschedule --------------------------------------------------------------------------------------------------------
-# ``moorage deschedule``: what a descheduler with a policy would evict, and where the pods would go.
 
 #: Plugins that read what a dump says of containers.
 _READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemovePodsHavingTooManyRestarts"})

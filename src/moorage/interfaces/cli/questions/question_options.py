@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 # -- node arguments ----------------------------------------------------------------------------------------------------
-# The nodes that a command gets as arguments: by name, or by a label selector.
 
 #: Seconds between two messages.
 _EVERY_S: Final = 0.2
@@ -50,7 +49,6 @@ def seldom(say: Callable[[int], None]) -> Callable[[int], None]:
 
 
 # -- worker options ----------------------------------------------------------------------------------------------------
-# The options for where a command simulates: in local processes, or on the workers of a Dask cluster.
 
 
 def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
@@ -70,7 +68,6 @@ def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
 
 
 # -- narrowing options -------------------------------------------------------------------------------------------------
-# The options that select the pods that a report lists.
 
 
 def narrowing_of(given: Mapping[str, Any]) -> Narrowing:

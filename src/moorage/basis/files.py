@@ -10,7 +10,6 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import secrets
 import select
 import stat
 import time
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from moorage.basis.whole_files import replacing
 from moorage.errors import ConfigError, InputError
 
 #: The default size limit, for keys, certificates and tokens, in bytes.
@@ -208,24 +208,8 @@ def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     Raises  ConfigError if the path is not a regular file, for example a link; OSError if it cannot be written
     """
     _check_place(path, stat.S_ISREG, "a file")
-    fresh = f".{path.name[:100]}.{secrets.token_hex(8)}"
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(descriptor)
-            os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            os.unlink(fresh, dir_fd=folder)
-            raise
-    except OSError as error:
-        error.filename = str(path)
-        raise
-    finally:
-        os.close(folder)
+    with replacing(path, mode) as file:
+        file.write(content)
 
 
 def check_data(path: Path, warn: Warn) -> None:

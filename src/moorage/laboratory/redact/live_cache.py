@@ -17,7 +17,6 @@ import asyncio
 import hashlib
 import mmap
 import os
-import tempfile
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
@@ -35,6 +34,7 @@ from msgspec.structs import replace
 
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
+from moorage.basis.whole_files import replacing
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
 from moorage.laboratory.redact.live_dump import Get, Pages, collection_paths, named, naming_the_server
@@ -249,14 +249,8 @@ def _write(path: Path, stores: _Stores) -> None:
     """
     body = _encode(stores)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(prefix=".", dir=path.parent)  # only its owner can read it
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines((zlib.crc32(body).to_bytes(_CHECKSUM, "big"), body))
-        os.replace(beside, path)
-    except OSError:
-        os.unlink(beside)
-        raise
+    with replacing(path, lasting=False) as file:
+        file.writelines((zlib.crc32(body).to_bytes(_CHECKSUM, "big"), body))
 
 
 class CachedReading:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from moorage.basis.whole_files import replacing
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.sweeps.grid import Label, version
 
@@ -142,17 +143,11 @@ def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
     Raises  InputError if it cannot be written
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with unfinished.open("wb") as file:
+        with replacing(path, 0o666) as file:
             write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 # -- json lines --------------------------------------------------------------------------------------------------------

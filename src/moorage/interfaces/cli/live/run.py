@@ -19,6 +19,7 @@ from msgspec import structs
 from moorage import __version__
 from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
+from moorage.basis.whole_files import replacing
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.release_plugins import LOCKS
@@ -180,25 +181,12 @@ def write_config(path: Path, document: Mapping[str, Any]) -> None:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
         else:
-            _replace(path, text)
+            with replacing(path, 0o666) as file:
+                if path.exists():
+                    os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+                file.write(text.encode())
     except OSError as error:
         raise InputError(f"--write-config-to {path}: {error.strerror}") from None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file atomically: a concurrent reader sees either the old content or the new one."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
-        try:
-            if path.exists():
-                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            fresh.replace(path)
-        except OSError:
-            fresh.unlink()
-            raise
 
 
 # -- run ---------------------------------------------------------------------------------------------------------------

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import os
 import sys
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
+from moorage.basis.whole_files import replacing
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
 from moorage.laboratory.redact.live_dump import DumpWriter, endpoint_of, fetch, naming_the_server, version_of
@@ -75,17 +73,9 @@ def write_parts(path: str | None, parts: Iterable[bytes]) -> None:
             out.write(part)
         out.flush()
         return
-    target = Path(path)
-    descriptor, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as plain:
-            if target.name.endswith(".gz"):
-                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=plain, mtime=0) as packed:
-                    packed.writelines(parts)
-            else:
-                plain.writelines(parts)
-        os.replace(beside, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(beside)
-        raise
+    with replacing(Path(path), lasting=False) as plain:
+        if path.endswith(".gz"):
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=plain, mtime=0) as packed:
+                packed.writelines(parts)
+        else:
+            plain.writelines(parts)

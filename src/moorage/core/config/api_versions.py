@@ -19,23 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import msgspec
 from msgspec import structs
 
-from moorage.api.releases import EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
+from moorage.api.meta import Value
+from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
 from moorage.core.config import release_plugins
-from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, PluginSet
-from moorage.core.config.legacy_document import (
-    V1Beta1Document,
-    V1Beta2Document,
-    V1Beta2DocumentV122,
-    V1Beta2DocumentV127,
-    V1Beta3Document,
-    V1Beta3DocumentV128,
-    V1DocumentV125,
-    V1DocumentV127,
-    V1DocumentV135,
-)
+from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
+from moorage.core.config.decoder import Fields
 from moorage.core.config.legacy_sets import appended, overlaid, settled
 from moorage.core.config.plugin_sets import Expansion, expand
 from moorage.framework.feature_gates import FeatureGates
@@ -70,10 +60,10 @@ class ApiVersion:
     ``removed``        plugins rejected by name → the message
     ``checked``        plugins whose arguments are always validated, not only if the plugin runs
     ``sorts``          defaults of QueueSort, into which a profile's own are merged before validation
+    ``lacks``          fields of ``Configuration`` and of the structs in it that it does not have
     """
 
     name: str
-    document: type[msgspec.Struct]
     rules: str
     emulated: tuple[str, ...]
     plugin_points: Mapping[str, tuple[str, ...]]
@@ -81,6 +71,7 @@ class ApiVersion:
     removed: Mapping[str, str] = field(default_factory=dict)
     checked: frozenset[str] = frozenset()
     sorts: tuple[PluginRef, ...] = ()
+    lacks: Fields = field(default_factory=dict)
 
     @property
     def has_multi_point(self) -> bool:
@@ -180,30 +171,55 @@ def _without_later_points(plugin_points: Mapping[str, tuple[str, ...]]) -> dict[
     return {name: tuple(point for point in points if point in known) for name, points in plugin_points.items()}
 
 
+#: A beta is read as this release reads it, unless another one is emulated.
+_READS_BETAS: Final = RELEASES["1.24.17"]
+
+
+def _lacking(version: str, release: Release) -> Fields:
+    """Return the fields that a version of the document does not have, as a release reads it.
+
+    Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), v1beta3/types.go (1.24), v1/types.go (1.25)
+    """
+    is_v1, adds_points = version == "v1", release.has_pre_enqueue
+    document = {
+        "healthzBindAddress": version in {"v1beta1", "v1beta2"},
+        "metricsBindAddress": version in {"v1beta1", "v1beta2"},
+        "delayCacheUntilActive": is_v1 and release.delays_cache,
+    }
+    points = {
+        "preEnqueue": adds_points and version != "v1beta1",
+        "multiPoint": version != "v1beta1" and release.has_multi_point,
+        "placementGenerate": is_v1 and release.has_placement_points,
+        "placementScore": is_v1 and release.has_placement_points,
+    }
+    profile = {"percentageOfNodesToScore": is_v1 and adds_points}
+    known: Mapping[type[Value], Mapping[str, bool]] = {Configuration: document, KubeSchedulerProfile: profile, Plugins: points}
+    return {struct: [name for name, is_there in fields.items() if not is_there] for struct, fields in known.items()}
+
+
 V1: Final = ApiVersion(
     name=release_plugins.V1,
-    document=Configuration,
     rules=TODAY,
     emulated=(*(one.name for one in EARLIER if "v1" in one.documents), TODAY, *(one.name for one in LATER)),
     plugin_points=release_plugins.POINTS_1_36,
     expand=_multi_point(release_plugins.default_plugins),
     removed=dict.fromkeys(release_plugins.REMOVED_IN_V1, _INVALID),
     checked=release_plugins.CHECKED_WHEN_LOADED,
+    lacks=_lacking("v1", CURRENT),
 )
 
 V1BETA3: Final = ApiVersion(
     name=API_VERSION,
-    document=V1Beta3Document,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
     plugin_points={**_without_later_points(release_plugins.POINTS_1_36), **_IN_TREE},
     expand=_multi_point(default_plugins),
     checked=release_plugins.CHECKED_WHEN_LOADED,
+    lacks=_lacking("v1beta3", _READS_BETAS),
 )
 
 V1BETA2: Final = ApiVersion(
     name=release_plugins.V1BETA2,
-    document=V1Beta2Document,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta2" in one.documents),
     plugin_points=release_plugins.POINTS_1_22,
@@ -211,15 +227,16 @@ V1BETA2: Final = ApiVersion(
     removed=dict.fromkeys(release_plugins.REMOVED_IN_V1BETA2, _REMOVED),
     checked=release_plugins.CHECKED_WHEN_LOADED,
     sorts=release_plugins.V1BETA2_DEFAULTS["queueSort"],
+    lacks=_lacking("v1beta2", _READS_BETAS),
 )
 
 V1BETA1: Final = ApiVersion(
     name=release_plugins.V1BETA1,
-    document=V1Beta1Document,
     rules="1.21",
     emulated=tuple(one.name for one in (*LEGACY, *EARLIER) if "v1beta1" in one.documents),
     plugin_points=release_plugins.POINTS_1_21,
     expand=_v1beta1(release_plugins.DEFAULT_PROVIDER),
+    lacks=_lacking("v1beta1", _READS_BETAS),
 )
 
 
@@ -230,18 +247,10 @@ def v1_of(release: Release) -> ApiVersion:
     gone = ("SelectorSpread",) if "SelectorSpread" in release.removed_plugins else ()
     return replace(
         V1,
-        document=_v1_document(release),
+        lacks=_lacking("v1", release),
         plugin_points=dict(_points_in(release)),
         removed=dict.fromkeys(gone, _INVALID) if release.limits_in_tree_disks else V1.removed,
     )
-
-
-def _v1_document(release: Release) -> type[msgspec.Struct]:
-    if release.has_placement_points:
-        return Configuration
-    if not release.has_pre_enqueue:
-        return V1DocumentV125
-    return V1DocumentV135 if release.delays_cache else V1DocumentV127
 
 
 def version_of(version: ApiVersion, release: Release) -> ApiVersion:
@@ -250,20 +259,18 @@ def version_of(version: ApiVersion, release: Release) -> ApiVersion:
         return v1_of(release)
     if release.name not in version.emulated:
         return version
-    same = v1_of(release)
+    same, lacks = v1_of(release), _lacking(version.short, release)
     if version is V1BETA3:
-        beta3 = V1Beta3DocumentV128 if release.has_pre_enqueue else V1Beta3Document
-        return replace(same, name=version.name, document=beta3, removed={})
+        return replace(same, name=version.name, lacks=lacks, removed={})
     if version is V1BETA1 and not release.legacy_flags:
         points = {**release_plugins.POINTS_1_21, **release_plugins.POINTS_1_22}
         return replace(
             version, plugin_points=points, checked=release_plugins.CHECKED_WHEN_LOADED | release_plugins.CHECKED_IN_V1BETA1
         )
     if version is V1BETA2 and not release.has_multi_point:
-        return replace(version, document=V1Beta2DocumentV122)
+        return replace(version, lacks=lacks)
     if version is V1BETA2:
-        beta2 = V1Beta2DocumentV127 if release.has_pre_enqueue else V1Beta2Document
-        return replace(version, document=beta2, plugin_points=same.plugin_points)
+        return replace(version, lacks=lacks, plugin_points=same.plugin_points)
     return version
 
 

@@ -1,4 +1,4 @@
-"""The scheduler's configuration as frozen structs: a KubeSchedulerConfiguration document in v1.
+"""The scheduler's configuration as frozen structs: a KubeSchedulerConfiguration document with the fields of all versions.
 
 Fields are snake_case here and camelCase on the wire. An absent field has the default given here;
 ``moorage.core.config.scheduler_document`` handles explicit zeros and empty strings. A plugin's arguments are an instance of its
@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go; component-base
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, field
@@ -87,6 +87,11 @@ class Plugins(Value):
         found: PluginSet = getattr(self, _ATTRIBUTES[point])
         return found
 
+    @classmethod
+    def of(cls, sets: Mapping[str, PluginSet]) -> Plugins:
+        """Return the plugins of some extension points, by the names of these in the configuration."""
+        return cls(**{_ATTRIBUTES[point]: plugins for point, plugins in sets.items()})
+
 
 _ATTRIBUTES = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
@@ -146,7 +151,10 @@ class Extender(Value):
 
 
 class Configuration(Value):
-    """A KubeSchedulerConfiguration. Backoffs are seconds; a percentage of 0 filters every node."""
+    """A KubeSchedulerConfiguration. Backoffs are seconds; a percentage of 0 filters every node.
+
+    v1beta1 and v1beta2 have the addresses of health and metrics, which are flags later.
+    """
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()
@@ -159,6 +167,8 @@ class Configuration(Value):
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+    healthz_bind_address: str | None = None
+    metrics_bind_address: str | None = None
 
 
 # -- configured extenders ----------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -113,12 +114,19 @@ class _Place:
         return self.path[self.root :].removeprefix(".")
 
 
-def decode(data: Any, kind: type[T], path: str, name: str) -> tuple[T | None, list[Fault]]:
+#: Structs → fields by their names in documents.
+Fields = Mapping[type[msgspec.Struct], Collection[str]]
+
+
+def decode(
+    data: Any, kind: type[T], path: str, name: str, lacks: Fields = MappingProxyType({})
+) -> tuple[T | None, list[Fault]]:
     """Return the struct made of all valid values in the data, and the faults.
 
-    ``path`` leads to the data; ``name`` is the struct's name in Go. The struct is None if it cannot be built.
+    ``path`` leads to the data; ``name`` is the struct's name in Go; ``lacks``: fields that the data cannot have. The struct is
+    None if it cannot be built.
     """
-    walk = _Walk()
+    walk = _Walk(lacks)
     place = _Place(path, len(path), name)
     clean = walk.value(_described(kind), {} if data is None else data, place)
     if clean is _BAD:
@@ -139,8 +147,9 @@ def _residual_fault(message: str, path: str) -> Fault:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, lacks: Fields) -> None:
         self.faults: list[Fault] = []
+        self._lacks = lacks
 
     def value(self, kind: inspect.Type, value: Any, place: _Place) -> Any:
         """Return the valid part of the value as plain data, or ``_BAD``."""
@@ -167,7 +176,8 @@ class _Walk:
     def _struct(self, kind: inspect.StructType, value: Any, place: _Place) -> Any:
         if not isinstance(value, dict):
             return self._mismatch(kind, value, place)
-        fields = fields_of(kind.cls)
+        lacks = self._lacks.get(kind.cls, ())
+        fields = {name: one for name, one in fields_of(kind.cls).items() if name not in lacks}
         struct = place.struct if not place.fields else short_name(kind.cls)
         clean: dict[str, Any] = {}
         for name, given in value.items():

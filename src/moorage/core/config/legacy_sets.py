@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
-from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
+from moorage.core.config.configuration import Configuration, PluginRef, Plugins, PluginSet
 from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, overflow, quoted, weights_of
 from moorage.core.config.release_plugins import POINTS, Sets
 from moorage.errors import Fault
@@ -147,6 +147,39 @@ def socket_faults(addresses: Addresses) -> Iterator[Fault]:
             yield Fault("Invalid value", field, "must be between 1 and 65535, inclusive", address)
         if not is_ip(host):
             yield Fault("Invalid value", field, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", address)
+
+
+def address_faults(given: Configuration, version: str, *, is_of_1_22: bool) -> list[Fault]:
+    """Return a fault for each invalid address of a document; those of v1beta1 are defaulted first.
+
+    ``is_of_1_22``: 1.22 reads it, which defaults the addresses of v1beta2 that it can read
+    """
+    addresses = {"healthzBindAddress": given.healthz_bind_address, "metricsBindAddress": given.metrics_bind_address}
+    if version == "v1beta1":
+        return list(socket_faults(plain_addresses(addresses)))
+    faults = _address_faults(addresses)
+    if version != "v1beta2" or not is_of_1_22:
+        return faults
+    known = {field: one for field, one in addresses.items() if one is not None and (split_host_port(one) or is_ip(one))}
+    return [*(fault for fault in faults if fault.field not in known), *socket_faults(plain_addresses(known))]
+
+
+def _address_faults(given: Mapping[str, str | None]) -> list[Fault]:
+    text = "must be a valid socket address format, (e.g. 0.0.0.0:10254 or [::]:10254)"
+    return [
+        Fault("Invalid value", field, text, address)
+        for field, address in given.items()
+        if address is not None and not _is_address(address)
+    ]
+
+
+def _is_address(address: str) -> bool:
+    """Return True for host and port, ``:port``, or an IP address."""
+    host, colon, port = address.rpartition(":")
+    if is_ip(address):
+        return True
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    return bool(colon) and port.isdecimal() and 0 < int(port) < 2**16 and (not host or is_ip(host))
 
 
 def split_host_port(address: str) -> tuple[str, str] | None:

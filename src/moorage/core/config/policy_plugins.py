@@ -35,7 +35,6 @@ from moorage.framework.registry import Registry
 _ALWAYS = (("queueSort", "PrioritySort"), ("postFilter", "DefaultPreemption"), ("bind", "DefaultBinder"))
 #: The path of a fault in a weight.
 _WEIGHT = re.compile(r"profiles\[0\]\.plugins\.score\.enabled\[(\d+)\]\.weight")
-_ATTRIBUTES = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
 
 def policy_plugins(policy: Policy, gates: FeatureGates) -> Plugins:
@@ -51,7 +50,7 @@ def policy_plugins(policy: Policy, gates: FeatureGates) -> Plugins:
         if pre_scores:
             sets.setdefault("preScore", {}).setdefault(name)
         sets.setdefault("score", {}).setdefault(name, _int32(weights[key] * _times(key, policy)))
-    return Plugins(**{_ATTRIBUTES[point]: _as_set(names) for point, names in sets.items()})
+    return Plugins.of({point: _as_set(names) for point, names in sets.items()})
 
 
 def _as_set(names: Mapping[str, int | None]) -> PluginSet:

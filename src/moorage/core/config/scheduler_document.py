@@ -28,8 +28,7 @@ from moorage.core.config.configuration import (
     PluginSet,
 )
 from moorage.core.config.decoder import KIND, SchedulerText, decode, fields_of, not_registered, read_text, refuse
-from moorage.core.config.legacy_document import address_faults, as_configuration
-from moorage.core.config.legacy_sets import Addresses, plain_addresses, settled
+from moorage.core.config.legacy_sets import Addresses, address_faults, plain_addresses, settled
 from moorage.core.config.policy import read_policy
 from moorage.core.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved
@@ -179,19 +178,28 @@ def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, g
 
     Raises  ConfigError with every fault found
     """
-    document, found = decode(text.body, version.document, "", KIND)
+    document, found = decode(text.body, Configuration, "", KIND, version.lacks)
     faults = text.faults + [_of_version(fault, version) for fault in found]
     if document is None:
         refuse(text.where, faults)
         raise AssertionError("a document that cannot be decoded has faults")
-    faults += address_faults(document)
-    configuration, found = with_args(as_configuration(document), version, registry, gates)
+    faults += address_faults(document, version.short, is_of_1_22="multiPoint" in version.lacks.get(Plugins, ()))
+    configuration, found = with_args(_as_v1(document, version), version, registry, gates)
     faults += [_of_version(fault, version) for fault in found]
     configuration = with_defaults(configuration, gates.release)
     faults = joined(faults, validation_faults(configuration, gates, version))
     faults = joined(faults, resolution_faults(configuration, registry, gates, version))
     refuse(text.where, faults)
     return configuration
+
+
+def _as_v1(document: Configuration, version: ApiVersion) -> Configuration:
+    """Return the document without the addresses. A beta that reads ``preEnqueue`` leaves it out when it merges defaults."""
+    profiles = document.profiles
+    if version.short != "v1":
+        without = [structs.replace(one.plugins, pre_enqueue=PluginSet()) for one in profiles]
+        profiles = tuple(structs.replace(one, plugins=plugins) for one, plugins in zip(profiles, without, strict=True))
+    return structs.replace(document, profiles=profiles, healthz_bind_address=None, metrics_bind_address=None)
 
 
 def _of_version(fault: Fault, version: ApiVersion) -> Fault:
@@ -220,7 +228,6 @@ _ADDRESSES: Final = dict.fromkeys(
 )
 _UNNAMED: Final = KubeSchedulerProfile()
 _NOTHING_SAID: Final = Configuration()
-_ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
 
 class ReleaseRules(Protocol):
@@ -347,7 +354,7 @@ def from_provider(
         raise InputError(f'algorithm provider "{name}" is not registered; {known}')
     gates = rules.gates(release)
     sets = provider(name, gates)
-    plugins = Plugins(**{_ATTRIBUTES[point]: PluginSet(enabled=named) for point, named in sets.items()})
+    plugins = Plugins.of({point: PluginSet(enabled=named) for point, named in sets.items()})
     configuration = Configuration(profiles=(structs.replace(profile, plugins=plugins),))
     loaded, faults = _settled(_with_emulate(f"provider {name}", emulate), release, configuration, rules)
     refuse(f"provider {name}", faults, "an algorithm provider")

@@ -44,7 +44,7 @@ def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile
     """Return the configuration as plain data of a version, which loads to the same profiles."""
     known = _points_of(version)
     written = structs.replace(configuration, profiles=tuple(_explicit(profile, version, known) for profile in profiles))
-    plain = {name: value for name, value in plain_struct(written).items() if name in fields_of(version.document)}
+    plain = {name: value for name, value in plain_struct(written).items() if name not in version.lacks[Configuration]}
     return {"apiVersion": version.name, "kind": KIND, **plain}
 
 

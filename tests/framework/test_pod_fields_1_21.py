@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.framework.dropped_fields import OldFields, pod_reader, reader_of_1_21
+from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
 
+READ = pod_reader(FeatureGates({"PodOverhead": True}, "1.21"))
 SAME = {"labelSelector": {"matchLabels": {"a": "b"}}}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **SAME}
 TERM = {"topologyKey": "zone", **SAME}
@@ -45,7 +46,7 @@ NEWER = {  # fields of a current pod, what 1.21 keeps of them
 
 @pytest.mark.parametrize(("written", "kept"), NEWER.values(), ids=NEWER)
 def test_newer_fields_are_dropped(written, kept):
-    assert reader_of_1_21(OldFields())(a_pod(**written).pod) == a_pod(**kept).pod
+    assert READ(a_pod(**written).pod) == a_pod(**kept).pod
 
 
 ROUNDED = {  # requests of the containers, the pod's total request
@@ -59,17 +60,17 @@ ROUNDED = {  # requests of the containers, the pod's total request
 def test_requests_are_rounded_per_container(requests, expected):
     pod = a_pod(containers=[{"name": f"c{at}", "resources": {"requests": one}} for at, one in enumerate(requests)])
     name, amount = expected
-    assert PodInfo(reader_of_1_21(OldFields())(pod.pod)).needs.requests[name] == amount
+    assert PodInfo(READ(pod.pod)).needs.requests[name] == amount
 
 
 def test_invalid_requests_stay():
     pod = a_pod(containers=requesting(cpu="lots")).pod
-    assert reader_of_1_21(OldFields())(pod) is pod
+    assert READ(pod) is pod
 
 
 def test_a_pod_without_newer_fields_is_the_same_object():
     pod = a_pod(containers=requesting(cpu="1"), affinity=near(), topologySpreadConstraints=[SPREAD], overhead={"cpu": "1"}).pod
-    assert reader_of_1_21(OldFields())(pod) is pod
+    assert READ(pod) is pod
 
 
 GATES = {  # gate, the fields it guards, whether they stay by default

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -151,30 +151,18 @@ _BY_GATE: Final[Mapping[str, _Reader]] = {
 # -- 1.21 --------------------------------------------------------------------------------------------------------------
 
 
-class OldFields(NamedTuple):
-    """The fields that the feature gates of an old release keep."""
-
-    namespace_selector: bool = False
-    overhead: bool = True
-    local_storage: bool = True
-    ephemeral_volumes: bool = True
-
-
 _unknown_to_1_21: Final = _all(_dropping(*_TABLE["unknown_to_1_21"], *_TABLE["resizes"]), _without_keys_of_terms)
 
 
-def reader_of_1_21(fields: OldFields) -> _Reader:
-    """Return a function that drops the fields of a pod which 1.21 does not know; a pod without any stays the same object."""
-    readers = [_unknown_to_1_21]
-    if not fields.namespace_selector:
-        readers.append(_dropping(*(f"{term}.namespace_selector" for term in _TERMS)))
-    if not fields.overhead:
-        readers.append(_BY_GATE["PodOverhead"])
-    if not fields.local_storage:
-        readers.append(_without_local_storage)
-    if not fields.ephemeral_volumes:
-        readers.append(_BY_GATE["GenericEphemeralVolume"])
-    return _all(*readers, _changing(_rounded, *_REQUESTS))
+def _readers_of_1_21(gates: FeatureGates) -> Iterator[_Reader]:
+    """Yield functions that together drop the fields of a pod which 1.21 does not know, and round its requests."""
+    yield _unknown_to_1_21
+    if not gates["PodAffinityNamespaceSelector"]:
+        yield _dropping(*(f"{term}.namespace_selector" for term in _TERMS))
+    for gate in ("PodOverhead", "LocalStorageCapacityIsolation", "GenericEphemeralVolume"):
+        if not gates[gate]:
+            yield _BY_GATE[gate]
+    yield _changing(_rounded, *_REQUESTS)
 
 
 def _rounded(requests: ResourceList) -> ResourceList:
@@ -199,17 +187,8 @@ def _whole(name: str, quantity: Quantity) -> Quantity | None:
 
 def pod_reader(gates: FeatureGates) -> _Reader:
     """Return a function that drops the fields of a pod which the gates' release does not know."""
-    if not gates.emulated.drops_later_pod_fields:
-        readers = tuple(_readers(gates))
-        return _all(*readers) if readers else lambda pod: pod
-    return reader_of_1_21(
-        OldFields(
-            namespace_selector=gates["PodAffinityNamespaceSelector"],
-            overhead=gates["PodOverhead"],
-            local_storage=gates["LocalStorageCapacityIsolation"],
-            ephemeral_volumes=gates["GenericEphemeralVolume"],
-        )
-    )
+    is_1_21 = gates.emulated.drops_later_pod_fields
+    return _all(*(_readers_of_1_21(gates) if is_1_21 else _readers(gates)))
 
 
 def ignored_fields_note(pods: Iterable[Pod], gates: FeatureGates) -> str:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
+from moorage.api.quantity import parse_bool
 from moorage.api.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
 from moorage.api.releases.release import gates_table
 from moorage.errors import ConfigError, Fault
@@ -29,9 +30,6 @@ _STAGES: Final[Mapping[str, str]] = {"AllAlpha": ALPHA, "AllBeta": BETA}
 
 #: Every gate that kube-scheduler's decisions depend on, and ``WorkloadWithJob``, which the embedded controllers use.
 GATES: Final = CURRENT.gates
-
-_TRUE = frozenset(["1", "t", "T", "TRUE", "true", "True"])
-_FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
 class FeatureGates:
@@ -100,9 +98,10 @@ class FeatureGates:
                 faults.append(
                     Fault("Required value", f"featureGates.{name}", f"missing bool value for {name}; write {name}=true")
                 )
-            elif word in _TRUE or word in _FALSE:
-                overrides[name] = word in _TRUE
-            else:
+                continue
+            try:
+                overrides[name] = parse_bool(word)
+            except ValueError:
                 faults.append(Fault("Invalid value", f"featureGates.{name}", "write true or false", word))
         faults += cls.faults(overrides, release)
         if faults:

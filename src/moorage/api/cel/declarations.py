@@ -8,15 +8,13 @@ Source  cel-go: common/decls/decls.go
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from moorage.api.cel.functions.quantities import Quantity
-from moorage.api.cel.functions.semver import Semver
-from moorage.api.cel.functions.times import Duration, Timestamp
 from moorage.api.cel.types import Type, typed
-from moorage.api.cel.values import CelAddress, CelNetwork, Format, Map, Optional, TypeValue, UInt, Url, Value
+from moorage.api.cel.values import TYPES, Value
 
 #: The cost of a call, given its operands and its result.
 Cost = Callable[[list[Value], Value], int]
@@ -59,6 +57,11 @@ class Function:
 Functions = Mapping[str, Function]
 
 
+def reading(args: list[Value], result: Value) -> int:
+    """Return the cost of a function that reads its first operand: a tenth of its characters."""
+    return math.ceil(len(args[0]) * 0.1)
+
+
 def functions_of(*libraries: Iterable[tuple[str, str, Any, Cost | None]]) -> dict[str, Function]:
     """Collect functions from libraries of ``(name, signature, run, cost)``.
 
@@ -94,24 +97,13 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-_CLASSES: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
-    "bytes": bytes, "double": float, "string": str, "list": (tuple, list), "map": Map, "opaque": Optional, "type": TypeValue,
-}  # fmt: skip
-_EXACT: Mapping[str, type[Any]] = {"int": int, "bool": bool, "uint": UInt, "null": type(None)}
-_STRUCTS: Mapping[str, type[Any]] = {
-    "kubernetes.Quantity": Quantity, "kubernetes.Semver": Semver, "timestamp": Timestamp, "duration": Duration,
-    "kubernetes.URL": Url, "net.IP": CelAddress, "net.CIDR": CelNetwork, "kubernetes.NamedFormat": Format,
-}  # fmt: skip
-
-
 def accepts(wanted: Type, value: Value) -> bool:
     """Return whether an operand has the type that an overload requires. As in cel-go, only the first element is checked."""
     kind = wanted.kind
     if kind in {"dyn", "any", "param", "error"}:
         return True
-    if kind in _EXACT:
-        return type(value) is _EXACT[kind]
-    if not isinstance(value, _STRUCTS[wanted.name] if kind == "struct" else _CLASSES[kind]):
+    found = TYPES.get(type(value))
+    if found is None or found.kind != kind or found.name != wanted.name:
         return False
     if wanted.kind == "list" and value:
         return accepts(wanted.params[0], value[0])

@@ -22,7 +22,7 @@ from moorage.api.cel.planner import plan
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.cel.syntax import CallNode, Expr, ListExpr, Literal, MapExpr, children
 from moorage.api.cel.types import DYN, Type, type_of
-from moorage.api.cel.values import Value
+from moorage.api.cel.values import Value, name_of
 
 # -- literal checks ----------------------------------------------------------------------------------------------------
 # Faults in literals that the type checker does not see: durations, times, patterns, and formats with their values.
@@ -74,10 +74,6 @@ _VERBS: Final = {
     "e": (_REAL, "scientific clause can only be used on doubles"),
     "b": (_WHOLE | {"bool"}, "only integers and bools can be formatted as binary"), "x": _HEX, "X": _HEX,
 }  # fmt: skip
-_NAMES: Final = {
-    "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration", "any": "google.protobuf.Any",
-    "null": "null_type",
-}  # fmt: skip
 
 
 def _format_faults(node: CallNode, values: list[Expr], types: NodeTypes) -> Iterator[SourceError]:
@@ -99,7 +95,7 @@ def _format_faults(node: CallNode, values: list[Expr], types: NodeTypes) -> Iter
         taken, why = _VERBS[clause[1]]
         wrong = _not_taken(values[used], taken, types, inside=clause[1] == "s")
         if wrong is not None:
-            yield SourceError(wrong.at, f"error during formatting: {why}, was given {_type_name(types.of(wrong))}")
+            yield SourceError(wrong.at, f"error during formatting: {why}, was given {name_of(types.of(wrong))}")
             return
         used += 1
     if len(values) > used:
@@ -117,11 +113,6 @@ def _not_taken(node: Expr, taken: frozenset[str], types: NodeTypes, *, inside: b
 
 def _kind(of: Type) -> str:
     return of.name if of.name in {"timestamp", "duration"} else of.kind
-
-
-def _type_name(of: Type) -> str:
-    name = of.name or of.kind
-    return _NAMES.get(name, name)
 
 
 # -- program -----------------------------------------------------------------------------------------------------------

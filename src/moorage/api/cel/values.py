@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from moorage.api.cel import types
 from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.functions.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
-from moorage.api.cel.types import Type
+from moorage.api.cel.types import Type, typed
 
 # -- network values ----------------------------------------------------------------------------------------------------
 # The values of Kubernetes' types for CEL: URLs, addresses, networks and named formats.
@@ -196,18 +197,31 @@ def no_such_overload() -> EvalError:
     return EvalError("no such overload")
 
 
-_NAMES: Final[dict[type[Any], str]] = {
-    bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes", type(None): "null_type",
-    tuple: "list", list: "list", Growing: "list", Map: "map", GrowingMap: "map", Optional: "optional_type", TypeValue: "type",
-    Quantity: "kubernetes.Quantity", Semver: "kubernetes.Semver", Timestamp: TIMESTAMP_NAME, Duration: DURATION_NAME,
-    Url: "kubernetes.URL", CelAddress: "net.IP", CelNetwork: "net.CIDR", Format: "kubernetes.NamedFormat",
+LIST_TYPE: Final = Type("list")
+MAP_TYPE: Final = Type("map")
+TYPE_TYPE: Final = Type("type")
+OPTIONAL_TYPE: Final = Type("opaque", "optional_type")
+#: Class of a value → its type; lists and maps without those of their elements.
+TYPES: Final[dict[type[Any], Type]] = {
+    bool: types.BOOL, int: types.INT, UInt: types.UINT, float: types.DOUBLE, str: types.STRING, bytes: types.BYTES,
+    type(None): types.NULL, tuple: LIST_TYPE, list: LIST_TYPE, Growing: LIST_TYPE, Map: MAP_TYPE, GrowingMap: MAP_TYPE,
+    TypeValue: TYPE_TYPE, Optional: OPTIONAL_TYPE, Quantity: types.QUANTITY, Semver: types.SEMVER, Timestamp: types.TIMESTAMP,
+    Duration: types.DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"), Format: typed("format"),
 }  # fmt: skip
+#: Types whose values have another name in messages at run time.
+_NAMES: Final = {"timestamp": TIMESTAMP_NAME, "duration": DURATION_NAME, "any": "google.protobuf.Any", "null": "null_type"}
 _GO: Final = {bool: "Bool", int: "Int", UInt: "Uint", float: "Double", str: "String", bytes: "Bytes", type(None): "Null"}
 
 
 def type_name(value: Value) -> str:
     """Return the name of a value's type as run-time messages show it."""
-    return _NAMES.get(type(value), "dyn")
+    return name_of(TYPES.get(type(value), types.DYN))
+
+
+def name_of(of: Type) -> str:
+    """Return the name of a type as run-time messages show it."""
+    name = of.name or of.kind
+    return _NAMES.get(name, name)
 
 
 def go_type(value: Value) -> str:
@@ -260,6 +274,14 @@ def equal(one: Value, other: Value) -> bool:
     if isinstance(one, Map):
         return isinstance(other, Map) and _maps_equal(one, other)
     return kind is its_kind and (_same_held(one, other) if kind in {Optional, TypeValue} else bool(one == other))
+
+
+def are_equal(one: Value, other: Value) -> bool:
+    """Return whether two values are equal. Values that cannot be compared are not."""
+    try:
+        return equal(one, other)
+    except EvalError:
+        return False
 
 
 def _numbers_equal(one: Value, other: Value) -> bool:

@@ -11,40 +11,21 @@ from decimal import Decimal
 from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, check_parsed
-from moorage.api.cel.declarations import Cheap, Cost
+from moorage.api.cel.declarations import Cheap, Cost, reading
 from moorage.api.cel.functions import times
 from moorage.api.cel.functions.operators import checked_int, checked_uint
-from moorage.api.cel.functions.quantities import Quantity
-from moorage.api.cel.functions.semver import Semver
-from moorage.api.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    INT,
-    NULL,
-    QUANTITY,
-    SEMVER,
-    STRING,
-    TIMESTAMP,
-    UINT,
-    Type,
-    typed,
-)
+from moorage.api.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, NULL, QUANTITY, SEMVER, STRING, TIMESTAMP, UINT
 from moorage.api.cel.values import (
     INT_MAX,
     INT_MIN,
+    LIST_TYPE,
+    MAP_TYPE,
+    OPTIONAL_TYPE,
+    TYPE_TYPE,
+    TYPES,
     UINT_MAX,
-    CelAddress,
-    CelNetwork,
-    Format,
-    Growing,
-    GrowingMap,
-    Map,
-    Optional,
     TypeValue,
     UInt,
-    Url,
     Value,
 )
 from moorage.api.quantity import parse_bool
@@ -137,27 +118,16 @@ def _double_text(value: float) -> str:
     return f"{sign}{mantissa[0]}{point}{mantissa[1:]}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
-_LIST: Final = Type("list")
-_MAP: Final = Type("map")
-_TYPE: Final = Type("type")
-_OPTIONAL: Final = Type("opaque", "optional_type")
-_TYPES: Final[dict[Any, Type]] = {
-    bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL, tuple: _LIST, list: _LIST,
-    Growing: _LIST, Map: _MAP, GrowingMap: _MAP, TypeValue: _TYPE, Optional: _OPTIONAL, Quantity: QUANTITY, Semver: SEMVER,
-    times.Timestamp: TIMESTAMP, times.Duration: DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"),
-    Format: typed("format"),
-}  # fmt: skip
-
 #: Identifiers that denote types.
 TYPE_NAMES: Final = {
-    "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": _LIST, "map": _MAP, "null_type": NULL, "string": STRING,
-    "type": _TYPE, "uint": UINT, "optional_type": _OPTIONAL, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER,
-    times.TIMESTAMP_NAME: TIMESTAMP, times.DURATION_NAME: DURATION,
+    "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": LIST_TYPE, "map": MAP_TYPE, "null_type": NULL,
+    "string": STRING, "type": TYPE_TYPE, "uint": UINT, "optional_type": OPTIONAL_TYPE, "kubernetes.Quantity": QUANTITY,
+    "kubernetes.Semver": SEMVER, times.TIMESTAMP_NAME: TIMESTAMP, times.DURATION_NAME: DURATION,
 }  # fmt: skip
 
 
 def _type_value(value: Value) -> TypeValue:
-    return TypeValue(_TYPES[type(value)])
+    return TypeValue(TYPES[type(value)])
 
 
 def _same(value: Value) -> Value:
@@ -166,10 +136,6 @@ def _same(value: Value) -> Value:
 
 def _length(value: Value) -> int:
     return len(value)
-
-
-def _text_cost(args: list[Value], result: Value) -> int:
-    return math.ceil(len(args[0]) * 0.1)
 
 
 def _seconds(value: times.Timestamp) -> int:
@@ -193,12 +159,12 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("bool", "bool -> bool", _to_bool, None),
     ("bool", "string -> bool", _to_bool, None),
     ("bytes", "bytes -> bytes", _to_bytes, None),
-    ("bytes", "string -> bytes", _to_bytes, _text_cost),
+    ("bytes", "string -> bytes", _to_bytes, reading),
     *(("double", f"{source} -> double", _to_double, None) for source in ("double", "int", "string", "uint")),
     *(("int", f"{source} -> int", _to_int, None) for source in ("int", "double", "string", "uint")),
     *(("uint", f"{source} -> uint", _to_uint, None) for source in ("uint", "double", "int", "string")),
     *(("string", f"{source} -> string", to_string, None) for source in ("string", "bool")),
-    ("string", "bytes -> string", to_string, _text_cost),
+    ("string", "bytes -> string", to_string, reading),
     *(("string", f"{source} -> string", to_string, None) for source in ("double", "int", "uint")),
     *(("size", f"{source} -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
     *(("size", f"{source} . -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),

@@ -6,16 +6,15 @@ Source  apiserver/pkg/cel/library/quantity.go, semverlib.go; dynamic-resource-al
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, check_parsed
-from moorage.api.cel.declarations import Cheap, Cost, Metered
+from moorage.api.cel.declarations import Cheap, Cost, Metered, reading
 from moorage.api.cel.effort import strain_operator, strain_search
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import Semver, SemverError, parse_semver
-from moorage.api.cel.values import NONE, Map, Optional, UInt, Value, equal, show
+from moorage.api.cel.values import NONE, Map, Optional, UInt, Value, are_equal, show
 from moorage.api.quantity import QuantityError
 
 #: The longest list that ``includes`` searches.
@@ -69,21 +68,14 @@ def _number(value: int) -> int:
 def _includes(frame: Frame, within: Value, wanted: Value) -> bool:
     if not isinstance(within, (tuple, list)):
         strain_operator(frame, "_==_", within, wanted)
-        return _is_equal(within, wanted)
+        return are_equal(within, wanted)
     strain_search(frame, [wanted], within)
     for at, value in enumerate(within):
         if at >= MAX_INCLUDED:
             raise EvalError(f"'includes' function cannot be applied to lists longer than {MAX_INCLUDED} values")
-        if _is_equal(value, wanted):
+        if are_equal(value, wanted):
             return True
     return False
-
-
-def _is_equal(one: Value, other: Value) -> bool:
-    try:
-        return equal(one, other)
-    except EvalError:
-        return False
 
 
 # -- optionals --------------------------------------------------------------------------------------------------------------
@@ -112,13 +104,9 @@ def _unwrapped(values: list[Value]) -> list[Value]:
     return [value.held for value in values if value.has_value]
 
 
-def _scan(args: list[Value], result: Value) -> int:
-    return math.ceil(len(args[0]) * 0.1)
-
-
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
-    ("quantity", "string -> quantity", _quantity, _scan),
-    ("isQuantity", "string -> bool", _is_quantity, _scan),
+    ("quantity", "string -> quantity", _quantity, reading),
+    ("isQuantity", "string -> bool", _is_quantity, reading),
     ("sign", "quantity -> int", lambda q: q.sign, None),
     ("asApproximateFloat", "quantity . -> double", lambda q: q.as_float, None),
     ("asInteger", "quantity . -> int", _as_integer, None),
@@ -127,10 +115,10 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("add", "quantity . int -> quantity", lambda q, n: q.add(Quantity(n)), None),
     ("sub", "quantity . quantity -> quantity", lambda q, r: q.add(r, -1), None),
     ("sub", "quantity . int -> quantity", lambda q, n: q.add(Quantity(n), -1), None),
-    ("semver", "string -> semver", _semver, _scan),
-    ("semver", "string, bool -> semver", _semver, _scan),
-    ("isSemver", "string -> bool", _is_semver, _scan),
-    ("isSemver", "string, bool -> bool", _is_semver, _scan),
+    ("semver", "string -> semver", _semver, reading),
+    ("semver", "string, bool -> semver", _semver, reading),
+    ("isSemver", "string -> bool", _is_semver, reading),
+    ("isSemver", "string, bool -> bool", _is_semver, reading),
     ("major", "semver . -> int", lambda v: _number(v.major), None),
     ("minor", "semver . -> int", lambda v: _number(v.minor), None),
     ("patch", "semver . -> int", lambda v: _number(v.patch), None),

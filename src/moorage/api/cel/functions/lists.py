@@ -16,7 +16,7 @@ from moorage.api.cel.effort import strain_search
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.functions.operators import BINARY, contains
 from moorage.api.cel.functions.times import Duration
-from moorage.api.cel.values import Map, UInt, Value, compare, equal, no_such_overload
+from moorage.api.cel.values import Map, UInt, Value, are_equal, compare, no_such_overload
 
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp")
 _ZERO: Final[dict[str, Value]] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
@@ -53,14 +53,7 @@ def _extreme(name: str, worse: int) -> Callable[[list[Value]], Value]:
 
 
 def _position(values: list[Value], wanted: Value, order: Any) -> int:
-    return next((at for at in order if _is_equal(values[at], wanted)), -1)
-
-
-def _is_equal(one: Value, other: Value) -> bool:
-    try:
-        return equal(one, other)
-    except EvalError:
-        return False
+    return next((at for at in order if are_equal(values[at], wanted)), -1)
 
 
 def _index_of(frame: Frame, values: list[Value], wanted: Value) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from moorage.api.cel.bounds import MAX_PARSED, EvalError, check_parsed
-from moorage.api.cel.declarations import Cost
+from moorage.api.cel.declarations import Cost, reading
 from moorage.api.cel.functions.times import timestamp_of
 from moorage.api.cel.values import NONE, CelAddress, CelNetwork, Format, Map, Optional, Url, Value
 from moorage.api.names import (
@@ -268,10 +268,6 @@ def _validate_cost(args: list[Value], result: Value) -> int:
     return math.ceil((len(args[1]) + 1) * 0.1) * math.ceil(int(args[0].pattern_size) * 0.25)
 
 
-def _scan(args: list[Value], result: Value) -> int:
-    return math.ceil(len(args[0]) * 0.1)
-
-
 def _constant(of: Format) -> Callable[[], Format]:
     return lambda: of
 
@@ -289,22 +285,22 @@ _FLAGS: Final = (
     _Flag("isGlobalUnicast", _is_global),
 )
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
-    ("url", "string -> url", _url, _scan),
-    ("isURL", "string -> bool", _is_url, _scan),
+    ("url", "string -> url", _url, reading),
+    ("isURL", "string -> bool", _is_url, reading),
     ("getScheme", "url . -> string", lambda url: url.scheme, None),
     ("getHost", "url . -> string", lambda url: url.host, None),
     ("getHostname", "url . -> string", lambda url: url.hostname, None),
     ("getPort", "url . -> string", lambda url: url.port, None),
     ("getEscapedPath", "url . -> string", _escaped_path, None),
     ("getQuery", "url . -> map<string, list<string>>", _query, None),
-    ("ip", "string -> ip", _address, _scan),
-    ("isIP", "string -> bool", _holds(_address), _scan),
-    ("ip.isCanonical", "string -> bool", lambda text: str(_address(text)) == text, _scan),
+    ("ip", "string -> ip", _address, reading),
+    ("isIP", "string -> bool", _holds(_address), reading),
+    ("ip.isCanonical", "string -> bool", lambda text: str(_address(text)) == text, reading),
     ("family", "ip . -> int", lambda one: one.ip.version, None),
     *((flag.name, "ip . -> bool", flag.holds, None) for flag in _FLAGS),
     ("string", "ip -> string", str, None),
-    ("cidr", "string -> cidr", _network, _scan),
-    ("isCIDR", "string -> bool", _holds(_network), _scan),
+    ("cidr", "string -> cidr", _network, reading),
+    ("isCIDR", "string -> bool", _holds(_network), reading),
     ("containsIP", "cidr . ip -> bool", _contains, None),
     ("containsIP", "cidr . string -> bool", lambda one, text: _contains(one, _address(text)), None),
     ("containsCIDR", "cidr . cidr -> bool", _contains_network, None),

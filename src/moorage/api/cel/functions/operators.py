@@ -13,7 +13,19 @@ from typing import Final
 
 from moorage.api.cel.bounds import EvalError, check_items, check_text
 from moorage.api.cel.functions.times import Duration, Instant, Timestamp
-from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, Map, UInt, Value, compare, equal, no_such_overload
+from moorage.api.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    Growing,
+    Map,
+    UInt,
+    Value,
+    are_equal,
+    compare,
+    equal,
+    no_such_overload,
+)
 
 
 def checked_int(value: int) -> int:
@@ -137,19 +149,12 @@ def contains(value: Value, within: Value) -> bool:
         return value in within
     if not isinstance(within, (tuple, list)):
         raise no_such_overload()
-    return any(_is_equal(value, element) for element in within)
-
-
-def _is_equal(one: Value, other: Value) -> bool:
-    try:
-        return equal(one, other)
-    except EvalError:
-        return False
+    return any(are_equal(value, element) for element in within)
 
 
 def _differ(left: Value, right: Value) -> bool:
     """Return whether two values differ. Values that cannot be compared count as different."""
-    return not _is_equal(left, right)
+    return not are_equal(left, right)
 
 
 def negate(value: Value) -> Value:

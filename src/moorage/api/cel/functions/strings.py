@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, check_items, check_text, check_work
-from moorage.api.cel.declarations import Cost, Metered
+from moorage.api.cel.declarations import Cost, Metered, reading
 from moorage.api.cel.effort import nested_parts
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.functions.conversions import to_string
@@ -292,10 +292,6 @@ def _quote(text: str) -> str:
 # -- costs ----------------------------------------------------------------------------------------------------------------
 
 
-def _scan(args: list[Value], result: Value) -> int:
-    return math.ceil(len(args[0]) * 0.1)
-
-
 def _scan_twice(args: list[Value], result: Value) -> int:
     return math.ceil(len(args[0]) * 0.2)
 
@@ -324,8 +320,8 @@ def _built_text(args: list[Value], result: Value) -> int:
 
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("contains", "string . string -> bool", lambda text, part: part in text, _contains_cost),
-    ("startsWith", "string . string -> bool", str.startswith, _scan),
-    ("endsWith", "string . string -> bool", str.endswith, _scan),
+    ("startsWith", "string . string -> bool", str.startswith, reading),
+    ("endsWith", "string . string -> bool", str.endswith, reading),
     ("matches", "string, string -> bool", Metered(_matches), _regex_cost),
     ("matches", "string . string -> bool", Metered(_matches), _regex_cost),
     ("find", "string . string -> string", Metered(_find), _regex_cost),
@@ -336,17 +332,17 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("indexOf", "string . string, int -> int", _index_of, _per_element),
     ("lastIndexOf", "string . string -> int", _last_index_of, _per_element),
     ("lastIndexOf", "string . string, int -> int", _last_index_of, _per_element),
-    ("lowerAscii", "string . -> string", _lower, _scan),
-    ("upperAscii", "string . -> string", _upper, _scan),
+    ("lowerAscii", "string . -> string", _lower, reading),
+    ("upperAscii", "string . -> string", _upper, reading),
     ("replace", "string . string, string -> string", _replace, _scan_twice),
     ("replace", "string . string, string, int -> string", _replace, _scan_twice),
     ("split", "string . string -> list<string>", _split, _scan_twice),
     ("split", "string . string, int -> list<string>", _split, _scan_twice),
-    ("substring", "string . int -> string", _substring, _scan),
-    ("substring", "string . int, int -> string", _substring, _scan),
-    ("trim", "string . -> string", _trim, _scan),
+    ("substring", "string . int -> string", _substring, reading),
+    ("substring", "string . int, int -> string", _substring, reading),
+    ("trim", "string . -> string", _trim, reading),
     ("join", "list<string> . -> string", _join, _built),
     ("join", "list<string> . string -> string", _join, _built),
-    ("strings.quote", "string -> string", _quote, _scan),
+    ("strings.quote", "string -> string", _quote, reading),
     ("format", "string . list<dyn> -> string", Metered(_format), _built_text),
 ]

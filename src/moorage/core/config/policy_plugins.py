@@ -157,57 +157,42 @@ def _placed_labels(policy: Policy) -> dict[str, list[tuple[str, str]]]:
 
 
 def _required(policy: Policy, present: bool) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for i, predicate in enumerate(policy.predicates or ()):
-        given = predicate.argument.labels_presence if predicate.argument is not None else None
-        if given is not None and given.presence is present and current_name(predicate.name) not in PREDICATES:
-            path = f"predicates[{i}].argument.labelsPresence.labels"
-            found += [(label, f"{path}[{j}]") for j, label in enumerate(given.labels)]
-    return found
+    path = "predicates[{}].argument.labelsPresence.labels[{}]"
+    found = _arguments(policy.predicates, "labels_presence")
+    return [(label, path.format(i, j)) for i, one in found if one.presence is present for j, label in enumerate(one.labels)]
 
 
 def _preferred(policy: Policy, present: bool) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for i, priority in enumerate(policy.priorities or ()):
-        given = priority.argument.label_preference if priority.argument is not None else None
-        if given is not None and given.presence is present and _is_custom(priority):
-            found.append((given.label, f"priorities[{i}].argument.labelPreference.label"))
-    return found
+    path = "priorities[{}].argument.labelPreference.label"
+    found = _arguments(policy.priorities, "label_preference")
+    return [(one.label, path.format(i)) for i, one in found if one.presence is present]
 
 
 def _service_args(policy: Policy) -> dict[str, Any] | None:
-    found = [one.argument.service_affinity for one in _custom_predicates(policy) if one.argument is not None]
-    shared = [label for one in found if one is not None for label in one.labels]
+    shared = [one.labels for _, one in _arguments(policy.predicates, "service_affinity")]
     spread = _spread_over(policy)
-    if not spread and all(one is None for one in found):
+    if not spread and not shared:
         return None
-    return {"affinityLabels": shared, "antiAffinityLabelsPreference": spread}
+    return {"affinityLabels": [label for labels in shared for label in labels], "antiAffinityLabelsPreference": spread}
 
 
 def _spread_over(policy: Policy) -> list[str]:
-    found = [one.argument.service_anti_affinity for one in _custom_priorities(policy) if one.argument is not None]
-    return [one.label for one in found if one is not None]
+    return [one.label for _, one in _arguments(policy.priorities, "service_anti_affinity")]
 
 
 def _ratio_args(policy: Policy) -> dict[str, Any] | None:
-    for one in _custom_priorities(policy):
-        if one.argument is not None and one.argument.requested_to_capacity_ratio_arguments is not None:
-            args: dict[str, Any] = msgspec.to_builtins(one.argument.requested_to_capacity_ratio_arguments)
-            return {"resources": [], **args}
+    for _, one in _arguments(policy.priorities, "requested_to_capacity_ratio_arguments"):
+        return {"resources": [], **msgspec.to_builtins(one)}
     return None
 
 
-def _custom_predicates(policy: Policy) -> list[Predicate]:
-    """Return the predicates without a built-in name; the arguments of the others are ignored."""
-    return [one for one in policy.predicates or () if current_name(one.name) not in PREDICATES]
-
-
-def _custom_priorities(policy: Policy) -> list[Priority]:
-    return [one for one in policy.priorities or () if _is_custom(one)]
-
-
-def _is_custom(priority: Priority) -> bool:
-    return current_name(priority.name) not in PRIORITIES and priority.name != EQUAL_PRIORITY
+def _arguments(given: Iterable[Predicate | Priority] | None, kind: str) -> Iterator[tuple[int, Any]]:
+    """Yield an argument of each predicate or priority without a built-in name, with its index; those of others are ignored."""
+    for i, one in enumerate(given or ()):
+        argument = getattr(one.argument, kind, None)
+        built_in = PREDICATES if isinstance(one, Predicate) else {*PRIORITIES, EQUAL_PRIORITY}
+        if argument is not None and current_name(one.name) not in built_in:
+            yield i, argument
 
 
 # -- faults -------------------------------------------------------------------------------------------------------------

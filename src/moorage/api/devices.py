@@ -11,17 +11,6 @@ from msgspec import field
 
 from moorage.api.core import NodeSelector, Object, ObjectMeta, Quantity, Value
 
-__all__ = [
-    "AllocatedDeviceStatus", "AllocationResult", "CELDeviceSelector", "CapacityRequestPolicy", "CapacityRequestPolicyRange",
-    "CapacityRequirements", "ClaimConsumer", "Counter", "CounterSet", "Device", "DeviceAllocation", "DeviceAllocationConfig",
-    "DeviceAllocationResult", "DeviceAttribute", "DeviceCapacity", "DeviceClaim", "DeviceClass", "DeviceClassSpec",
-    "DeviceCondition", "DeviceConfig", "DeviceConstraint", "DeviceCounterConsumption", "DeviceRequest", "DeviceSelector",
-    "DeviceSubRequest", "DeviceTaint", "DeviceTaintRule", "DeviceTaintRuleSpec", "DeviceTaintSelector", "DeviceToleration",
-    "ExactDeviceRequest", "ResourceClaim", "ResourceClaimSpec", "ResourceClaimStatus",
-    "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "ResourcePool", "ResourceSlice", "ResourceSliceSpec",
-]  # fmt: skip
-
-
 # -- resource slices ------------------------------------------------------------------------------------------------------
 
 

@@ -13,15 +13,6 @@ from msgspec.structs import replace
 
 from moorage.api.meta import Object, Value
 
-__all__ = [
-    "DISRUPTED_AS_ONE", "DISRUPTED_POD_BY_POD", "POD_GROUP_INITIALLY_SCHEDULED", "POD_GROUP_SCHEDULED",
-    "BasicSchedulingPolicy", "CompositeGangSchedulingPolicy", "CompositePodGroup", "CompositePodGroupSchedulingPolicy",
-    "CompositePodGroupSpec", "Condition", "DisruptionMode", "GangSchedulingPolicy", "PodGroup", "PodGroupResourceClaim",
-    "PodGroupResourceClaimStatus", "PodGroupSchedulingConstraints", "PodGroupSchedulingPolicy", "PodGroupSpec",
-    "PodGroupStatus", "PodGroupTemplate", "PodGroupTemplateReference", "TopologyConstraint", "TypedLocalObjectReference",
-    "Workload", "WorkloadPodGroupTemplateReference", "WorkloadReference", "WorkloadSpec", "find_condition", "with_condition",
-]  # fmt: skip
-
 #: The type of the condition that says whether the group's scheduling requirements are met.
 POD_GROUP_SCHEDULED: Final = "PodGroupScheduled"
 #: The same since 1.37.

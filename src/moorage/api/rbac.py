@@ -9,10 +9,6 @@ import msgspec
 
 from moorage.api.meta import LabelSelector, Object, Value
 
-__all__ = [
-    "AggregationRule", "ClusterRole", "ClusterRoleBinding", "PolicyRule", "Role", "RoleBinding", "RoleRef", "Subject",
-]  # fmt: skip
-
 
 class PolicyRule(Value):
     """Verbs on resources or non-resource URLs. ``*`` means all; empty ``resource_names`` means every name."""

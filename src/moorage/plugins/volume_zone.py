@@ -31,11 +31,6 @@ from moorage.plugins.volumes.pod_claims import (
 from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
 from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
-__all__ = [
-    "CONFLICT", "LABELS", "VolumeZone", "ZoneRequirement", "changed_zone", "volume_of", "waits_for_consumer",
-    "zone_requirements",
-]  # fmt: skip
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 CONFLICT: Final = "node(s) had no available volume zone"
 NO_CLAIM_NAME: Final = "PersistentVolumeClaim had no name"

@@ -15,12 +15,6 @@ from moorage.framework.handle import Handle
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo
 
-__all__ = [
-    "GPU_COUNT", "GPU_INDEX", "GPU_MILLI", "GPU_MODEL", "WHOLE", "DeviceTable", "GpuRequest", "InvalidRequestError",
-    "device_table", "gpu_request", "gpu_signature", "present", "score_signature",
-]  # fmt: skip
-
-
 # -- requests ----------------------------------------------------------------------------------------------------------
 # A pod's GPU request and the devices assigned to it, as its annotations say.
 #

@@ -31,12 +31,6 @@ from moorage.plugins.gpu_sharing.devices import (
 )
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = [
-    "WEIGHT", "BestFitScore", "DotProductScore", "GpuClusteringScore", "GpuPackingScore", "NodeOrderHigh",
-    "NodeOrderLow", "RandomScore",
-]  # fmt: skip
-
-
 #: The CPU (milli) and GPU (milli) of the largest node of the trace, by which amounts are divided.
 MAX_CPU: Final = 128_000
 MAX_GPU: Final = 8_000

@@ -29,13 +29,6 @@ from moorage.plugins.resources.whole_scores import Kind
 from moorage.state.pod_requests import is_counted
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView
 
-__all__ = [
-    "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand",
-    "RatioShape", "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "are_usual", "demands", "fullness", "kind_of",
-    "least_allocated", "most_allocated", "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of",
-    "shape_faults", "sub_path", "utilization_table", "weighted_mean",
-]  # fmt: skip
-
 LEAST_ALLOCATED: Final = "LeastAllocated"
 MOST_ALLOCATED: Final = "MostAllocated"
 REQUESTED_TO_CAPACITY_RATIO: Final = "RequestedToCapacityRatio"

@@ -8,12 +8,13 @@ import resource
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
-from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits, ProgressPipe
+from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits
 
 #: Options of ``moorage up`` that questions have as well.
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}
@@ -22,7 +23,7 @@ _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feat
 _NICE: Final = 5
 
 
-def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: ProgressPipe) -> None:
+def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: Connection) -> None:
     """Run a command in a folder, write its output to files there, and exit with the command's status."""
     sys.path.append(os.getcwd())  # for the modules of plugins
     os.chdir(folder)

@@ -190,7 +190,7 @@ class LiveSite:
         self._authenticator: RequestAuthenticator | None = None
         self._seats = Seats(_LIMITS)
         self._site = Site(Hub(source), Sessions[str](), self._admit, source.namespaces)
-        PodRoutes(self._site, source, SchedulerTurns(source.scheduler, profiles))
+        PodRoutes(self._site, source.pod, SchedulerTurns(source.scheduler, profiles))
         SetupRoute(self._site, source.scheduler, (), measured)
         self._site.route("GET", "/lab/v1/pods/{namespace}/{name}/explanation", self._explanation)
 
@@ -441,7 +441,7 @@ class EmbeddedSite:
         self.site = Site(self.hub, self.sessions, namespaces=self._namespaces)
         self._profiles = profiles
         turns = None if scheduler is None else SchedulerTurns(scheduler, profiles or scheduler.profiles)
-        PodRoutes(self.site, source, turns)
+        PodRoutes(self.site, source.pod, turns)
         setup = SetupRoute(self.site, scheduler, notes, measured)
         self._request: Perform | None = None
         CommandRoute(self.site, None if on_change is None else self._perform, on_change)

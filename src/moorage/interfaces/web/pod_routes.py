@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -28,11 +28,6 @@ from moorage.laboratory.cluster import Cluster
 #: How many requests may wait for their turn; and the pause after an answer, as a multiple of the time that it took.
 _MOST_WAITING: Final = 16
 _REST: Final = 4.0
-
-
-class PodSource(Protocol):
-    def pod(self, key: str) -> Pod | None:
-        """Return a pod; None if there is none."""
 
 
 class SchedulerTurns:
@@ -81,10 +76,10 @@ def _function(name: str) -> Callable[..., dict[str, Any]]:
 
 
 class PodRoutes:
-    """Adds the routes to a site. ``turns`` is None if no scheduler runs in this process."""
+    """Adds the routes to a site. ``find`` returns a pod by its key; ``turns`` is None if no scheduler runs in this process."""
 
-    def __init__(self, site: Site, source: PodSource, turns: SchedulerTurns | None) -> None:
-        self._source, self._turns = source, turns
+    def __init__(self, site: Site, find: Callable[[str], Pod | None], turns: SchedulerTurns | None) -> None:
+        self._find, self._turns = find, turns
         for name, function in (("verdicts", "verdict_columns"), ("scores", "score_columns")):
             for path in (f"/lab/v1/{name}/{{namespace}}/{{name}}", f"/lab/v1/pods/{{namespace}}/{{name}}/{name}"):
                 site.route("GET", path, self._handler(function))
@@ -93,7 +88,7 @@ class PodRoutes:
         async def handle(request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
             await visitor.check("list", "nodes")
             await visitor.check("get", "pods", namespace, name=name)
-            pod = self._source.pod(f"{namespace}/{name}")
+            pod = self._find(f"{namespace}/{name}")
             if pod is None:
                 raise not_found("pods", "", name)
             if self._turns is None:

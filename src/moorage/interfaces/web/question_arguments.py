@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -350,15 +350,9 @@ class ProcessLimits:
     answer: int = 64 << 20
 
 
-class ProgressPipe(Protocol):
-    """The writing end of the pipe for progress reports."""
-
-    def send(self, text: Any) -> None: ...
-
-
 #: Runs a command in a new process, and exits. It gets the arguments, the working folder, the file for standard input, the
 #: limits and the pipe for progress.
-Run: TypeAlias = Callable[[Sequence[str], str, str | None, ProcessLimits, ProgressPipe], None]
+Run: TypeAlias = Callable[[Sequence[str], str, str | None, ProcessLimits, Connection], None]
 
 
 class Answering:

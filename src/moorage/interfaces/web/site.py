@@ -16,11 +16,10 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -33,6 +32,9 @@ from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.errors import InputError
 from moorage.interfaces.web.hub import Hub, Past
 from moorage.interfaces.web.mirror import View
+
+if TYPE_CHECKING:
+    from moorage.cluster.apiserver.http.limits import Seats  # a page of answers needs no server
 
 # -- browser sessions --------------------------------------------------------------------------------------------------
 # Sessions of browsers: the token in a link opens one session, which a cookie then identifies.
@@ -254,13 +256,6 @@ _NAME: Final = "[^/]{1,253}"
 Handler = Callable[[web.BaseRequest, Visitor], Awaitable[web.StreamResponse]]
 
 
-class Limits(Protocol):
-    """The server's limits on concurrent requests and streams."""
-
-    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]: ...
-    def watching(self, client: str) -> AbstractContextManager[None]: ...
-
-
 class TokenBody(msgspec.Struct):
     token: str
 
@@ -319,7 +314,7 @@ class Site:
         """Return the user of the request's session; None without one."""
         return self.sessions.user_of(request.cookies.get(cookie_name(request), ""))
 
-    async def respond(self, request: web.BaseRequest, visitor: Visitor | None, limits: Limits) -> web.StreamResponse:
+    async def respond(self, request: web.BaseRequest, visitor: Visitor | None, limits: Seats) -> web.StreamResponse:
         """Return the response to a request for a path of the web interface.
 
         Raises  ApiError
@@ -351,7 +346,7 @@ class Site:
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def _enter(self, request: web.BaseRequest, limits: Limits) -> web.StreamResponse:
+    async def _enter(self, request: web.BaseRequest, limits: Seats) -> web.StreamResponse:
         """Begin a session with the token of a link, or with another token that ``admit`` accepts."""
         async with limits.taken("system:anonymous", mutating=True):
             token = (await read_body(request, TokenBody)).token

@@ -80,7 +80,7 @@ async def serve_cluster(
     if past is not None:
         Thread(target=past.read_ahead, daemon=True).start()
     site = Site(hub, sessions, namespaces=source.namespaces)
-    PodRoutes(site, source, SchedulerTurns(source.scheduler, source.scheduler.profiles))
+    PodRoutes(site, source.pod, SchedulerTurns(source.scheduler, source.scheduler.profiles))
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
         board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))

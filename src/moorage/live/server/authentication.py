@@ -9,14 +9,18 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
+from multidict import MultiMapping
 
 from moorage.errors import MoorageError
+
+if TYPE_CHECKING:
+    from moorage.live.server.authorization import Delegate  # which needs callers
 
 # -- expiring cache ----------------------------------------------------------------------------------------------------
 
@@ -77,23 +81,6 @@ class Caller:
 ANONYMOUS: Final = Caller("system:anonymous", ("system:unauthenticated",))
 
 
-class Headers(Protocol):
-    """The headers of a request: names are case-insensitive, each may occur several times."""
-
-    def getall(self, key: str, default: Sequence[str]) -> Sequence[str]: ...
-    def keys(self) -> object: ...
-
-
-class TokenReviewer(Protocol):
-    """Reviews bearer tokens."""
-
-    async def review(self, token: str) -> Caller | None:
-        """Return the user of a token; None for an invalid token.
-
-        Raises  ClusterError
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class FrontProxies:
     """Front proxies that authenticate users by headers: their CA, their common names (empty allows all), and their headers."""
@@ -118,14 +105,14 @@ class RequestAuthenticator:
     Fields may be replaced while it is in use. ``ttl_s``: how long token reviews are cached.
     """
 
-    reviewer: TokenReviewer | None
+    reviewer: Delegate | None
     clock: Callable[[], float]
     ttl_s: float = 10.0
     authorities: tuple[x509.Certificate, ...] = ()
     proxies: FrontProxies = FrontProxies()
     _known: Expiring[Caller | None] = field(default_factory=Expiring)
 
-    async def authenticate(self, headers: Headers, certificate: bytes | None) -> Caller:
+    async def authenticate(self, headers: MultiMapping[str], certificate: bytes | None) -> Caller:
         """Return the user of a request; ``certificate`` is the client certificate that TLS verified, in DER.
 
         Raises  UnauthorizedError for invalid credentials; ClusterError if they cannot be reviewed
@@ -142,7 +129,7 @@ class RequestAuthenticator:
             return await self._by_token(token, self.reviewer)
         return ANONYMOUS
 
-    def _by_proxy(self, headers: Headers, shown: x509.Certificate) -> Caller | None:
+    def _by_proxy(self, headers: MultiMapping[str], shown: x509.Certificate) -> Caller | None:
         proxies = self.proxies
         name = next((value for header in proxies.user_headers for value in headers.getall(header, ()) if value), "")
         if not name or not _vouched_for(shown, proxies.authorities):
@@ -153,7 +140,7 @@ class RequestAuthenticator:
         uid = next((value for header in proxies.uid_headers for value in headers.getall(header, ()) if value), "")
         return _authenticated(name, groups, uid, _extra(headers, proxies.extra_prefixes))
 
-    async def _by_token(self, token: str, reviewer: TokenReviewer) -> Caller:
+    async def _by_token(self, token: str, reviewer: Delegate) -> Caller:
         if len(token) > _MOST_TOKEN:
             raise UnauthorizedError("the token is too long")
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
@@ -174,7 +161,7 @@ def _authenticated(name: str, groups: Sequence[str], uid: str, extra: Mapping[st
     return Caller(name, known, uid, extra)
 
 
-def _bearer(headers: Headers) -> str:
+def _bearer(headers: MultiMapping[str]) -> str:
     for value in headers.getall("Authorization", ()):
         scheme, _, token = value.strip().partition(" ")
         if scheme.lower() == "bearer":
@@ -182,9 +169,9 @@ def _bearer(headers: Headers) -> str:
     return ""
 
 
-def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _extra(headers: MultiMapping[str], prefixes: Sequence[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for header in dict.fromkeys(headers):  # type: ignore[call-overload]
+    for header in dict.fromkeys(headers):
         for prefix in prefixes:
             if header.lower().startswith(prefix.lower()):
                 found[unquote(header[len(prefix) :].lower())] = tuple(headers.getall(header, ()))

@@ -101,12 +101,16 @@ _LOOKUP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-
 
 
 class Delegate:
-    """Reviews tokens and access with requests to an API server; implements ``TokenReviewer``."""
+    """Reviews tokens and access with requests to an API server."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
 
     async def review(self, token: str) -> Caller | None:
+        """Return the user of a token; None for an invalid token.
+
+        Raises  ClusterError
+        """
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = await self._ask("/apis/authentication.k8s.io/v1/tokenreviews", body)
         if status.get("authenticated") is not True:

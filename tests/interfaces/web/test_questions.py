@@ -136,7 +136,7 @@ async def until(condition, seconds=30):
 )
 def test_progress_says_how_much_is_done_where_the_command_does(text, parts, tmp_path):
     async def test():
-        asked = Board(tmp_path, NoInput(), Answering(sleeps, ANSWERING.modules))
+        asked = Board(tmp_path, NoInput().current, Answering(sleeps, ANSWERING.modules))
         one = asked.ask("ann", Arguments(("explain",), {}))
         asked._change(one, text)
         assert one.document()["progress"] == {"text": text, "done": parts[0], "total": parts[1]}
@@ -149,7 +149,7 @@ def test_progress_says_how_much_is_done_where_the_command_does(text, parts, tmp_
 def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_path):
     async def test():
         limits = QuestionLimits(process=ProcessLimits(wall_s=0.3))
-        asked = Board(tmp_path, NoInput(), Answering(sleeps, ANSWERING.modules), limits)
+        asked = Board(tmp_path, NoInput().current, Answering(sleeps, ANSWERING.modules), limits)
         late = asked.ask("ann", Arguments(("explain",), {"f": "x"}))
         await until(lambda: late.state != "running")
         assert (late.state, "longer than 0.3 seconds" in late.error) == ("failed", True)
@@ -169,7 +169,7 @@ def test_a_question_that_takes_too_long_is_stopped_and_one_can_be_cancelled(tmp_
 def test_a_question_has_a_limit_of_cpu_time_that_waiting_does_not_use(tmp_path):
     async def test():
         limits = QuestionLimits(process=ProcessLimits(cpu_s=1))
-        asked = Board(tmp_path, NoInput(), Answering(waits_and_spins, ANSWERING.modules), limits)
+        asked = Board(tmp_path, NoInput().current, Answering(waits_and_spins, ANSWERING.modules), limits)
         found = asked.ask("ann", Arguments(("explain",), {}))
         await until(lambda: found.text == "awake")
         await until(lambda: found.state != "running")
@@ -181,7 +181,7 @@ def test_a_question_has_a_limit_of_cpu_time_that_waiting_does_not_use(tmp_path):
 @pytest.mark.slow
 def test_a_question_that_needs_too_much_memory_fails_with_a_reason(tmp_path):
     async def test():
-        asked = Board(tmp_path, NoInput(), Answering(grows, ANSWERING.modules))
+        asked = Board(tmp_path, NoInput().current, Answering(grows, ANSWERING.modules))
         found = asked.ask("ann", Arguments(("explain",), {}))
         await asyncio.wait([found.task])
         assert (found.state, found.error) == ("failed", "the question needs more than 4096 MiB of memory")
@@ -192,7 +192,7 @@ def test_a_question_that_needs_too_much_memory_fails_with_a_reason(tmp_path):
 @pytest.mark.slow
 def test_a_host_that_was_killed_is_started_again(tmp_path):
     async def test():
-        asked = Board(tmp_path, NoInput(), Answering(ends_the_host, ANSWERING.modules))
+        asked = Board(tmp_path, NoInput().current, Answering(ends_the_host, ANSWERING.modules))
         for _ in range(2):
             found = asked.ask("ann", Arguments(("explain",), {}))
             await asyncio.wait([found.task])
@@ -211,7 +211,7 @@ def test_a_host_that_knew_the_input_is_not_started_again(tmp_path):
 def test_a_flood_of_questions_is_refused_for_each_user_and_for_all(tmp_path):
     async def test():
         limits = QuestionLimits(running=1, waiting=2, per_user=2)
-        asked = Board(tmp_path, Waiting(), Answering(sleeps, ANSWERING.modules), limits)
+        asked = Board(tmp_path, Waiting().current, Answering(sleeps, ANSWERING.modules), limits)
         for user in ("ann", "ann", "bob"):
             asked.ask(user, Arguments(("explain",), {}))
         for user in ("ann", "bob"):

@@ -450,7 +450,7 @@ class EmbeddedSite:
         if answer is not None:
             self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
             folder, inputs = Path(self.folder.name), StoreInputs(source, options)
-            board = Board(folder, inputs, answer, on_change=self.hub.wake, past_of=past_of)
+            board = Board(folder, inputs.current, answer, on_change=self.hub.wake, past_of=past_of)
             QuestionRoutes(self.site, board, lambda: [(one.group, one.resource) for one in source.kinds()], answer.prepare)
 
     def connect(self, perform: Perform) -> None:

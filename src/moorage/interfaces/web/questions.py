@@ -12,10 +12,10 @@ import re
 import shutil
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -43,11 +43,8 @@ class QuestionLimits:
     process: question_arguments.ProcessLimits = field(default_factory=question_arguments.ProcessLimits)
 
 
-class ClusterInputs(Protocol):
-    """Provides the cluster for questions, as arguments of a command and a file for its standard input."""
-
-    async def current(self, folder: Path) -> tuple[Sequence[str], Path | None]:
-        """Return the arguments and the file for the current cluster. The file is written to ``folder``."""
+#: Returns the current cluster as arguments of a command and a file for its standard input, which it writes to a folder.
+InputOf: TypeAlias = Callable[[Path], Awaitable[tuple[Sequence[str], Path | None]]]
 
 
 class AskedQuestion(msgspec.Struct, gc=False):
@@ -93,11 +90,11 @@ class Board:
     """All questions. ``on_change`` is called when the state of a question changes."""
 
     def __init__(
-        self, folder: Path, inputs: ClusterInputs, answer: question_arguments.Answering, limits: QuestionLimits | None = None,
+        self, folder: Path, input_of: InputOf, answer: question_arguments.Answering, limits: QuestionLimits | None = None,
         on_change: Callable[[], None] = lambda: None, past_of: Callable[[Path], Past | None] = lambda folder: None,
     ) -> None:  # fmt: skip
         self.limits = limits or QuestionLimits()
-        self._folder, self._inputs, self._answer, self._on_change = folder, inputs, answer, on_change
+        self._folder, self._input_of, self._answer, self._on_change = folder, input_of, answer, on_change
         self._past_of = past_of
         self._questions: OrderedDict[str, AskedQuestion] = OrderedDict()
         self._turn = asyncio.Semaphore(self.limits.running)
@@ -150,7 +147,7 @@ class Board:
                 for name, text in arguments.files.items():
                     (folder / name).write_text(text, "utf-8")
                 async with self._copying:
-                    given, stdin = await self._inputs.current(self._folder)
+                    given, stdin = await self._input_of(self._folder)
                 process = question_arguments.AnswerProcess(self._answer, _words(arguments, given), folder, stdin)
                 self._change(question, "computing")
                 await process.run(self.limits.process, lambda text: self._change(question, text))

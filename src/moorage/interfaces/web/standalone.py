@@ -53,16 +53,6 @@ class _Reader:
         """Allow everything, as the cluster cannot be changed here."""
 
 
-class _Inputs:
-    """The input of questions: the options with which this command was started."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = tuple(words)
-
-    async def current(self, folder: Path) -> tuple[Sequence[str], None]:
-        return self._words, None
-
-
 async def serve_cluster(
     source: ClusterSource, port: int, answer: Answering, words: Sequence[str], on_ready: Callable[[str], None],
     logs: Sequence[tuple[ClusterLog, int]] = (), price_of: PriceOf | None = None,
@@ -74,6 +64,10 @@ async def serve_cluster(
 
     Raises  InputError if the port cannot be listened on
     """
+
+    async def words_given(_: Path) -> tuple[Sequence[str], None]:
+        return words, None
+
     sessions: Sessions[_Reader] = Sessions()
     past = RecordedPast(*logs[0], price_of) if len(logs) == 1 else None
     hub = Hub(source, time.time if past is None else lambda: past.span[1], price_of, past)
@@ -83,7 +77,7 @@ async def serve_cluster(
     PodRoutes(site, source.pod, SchedulerTurns(source.scheduler, source.scheduler.profiles))
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
-        board = Board(Path(folder), _Inputs(words), answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))
+        board = Board(Path(folder), words_given, answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))
         QuestionRoutes(site, board, tuple, answer.prepare)
         async with serving(_application(site), listen(_LOCAL, port), None) as bound:
             on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")

@@ -82,7 +82,6 @@ def _as_json(character: str) -> str:
 
 
 # -- wording -----------------------------------------------------------------------------------------------------------
-# Numbers and lists of names in the sentences of reports.
 
 _SHOWN: Final = 3
 

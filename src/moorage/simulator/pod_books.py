@@ -20,7 +20,6 @@ from moorage.errors import CopyError
 from moorage.state.pod_names import PodNames
 
 # -- pod record --------------------------------------------------------------------------------------------------------
-# The record that a simulation keeps of each pod.
 
 
 class State:
@@ -91,7 +90,6 @@ def bound_version(pod: Pod, node: str) -> Pod:
 
 
 # -- under way ---------------------------------------------------------------------------------------------------------
-# The records that a simulation keeps of last attempts and of waiting work.
 
 #: A fact, or a call that may report facts or schedule further events.
 Event: TypeAlias = News | Callable[[], None]

@@ -315,7 +315,6 @@ def _fault(path: Path, one: LogFrame) -> LogFault:
 
 
 # -- a log as input ----------------------------------------------------------------------------------------------------
-# The objects of a log at a moment as a List, which every command reads like a dump.
 
 #: A recorder writes a record at least this often, so a longer silence means that none ran.
 STATE_KEPT_S: Final = 30.0

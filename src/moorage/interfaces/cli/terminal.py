@@ -144,8 +144,6 @@ def print_styled(text: str) -> None:
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
-# Memory settings of the process.
-#
 # Each decision creates and drops dozens of arrays whose size grows with the number of nodes. From some 80 kB on (thousands of
 # nodes) glibc returns such memory to the system at once and requests it again for the next array, which costs several times
 # the computation itself. ``keep_freed_memory`` makes glibc keep it.
@@ -182,7 +180,6 @@ def leave_memory_at_exit() -> None:
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------
-# Progress of long work: on a terminal one line on standard error that is erased at the end, elsewhere lines, if asked for.
 
 #: Seconds before anything is shown, and between two updates.
 _PATIENCE_S, _EVERY_S = 0.5, 0.1

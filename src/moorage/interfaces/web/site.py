@@ -112,7 +112,6 @@ def _hash(secret: str) -> bytes:
 
 
 # -- visitors ----------------------------------------------------------------------------------------------------------
-# Visitors: the users of requests, and what they may see.
 
 
 class Visitor(Protocol):

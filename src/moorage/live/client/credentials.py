@@ -27,7 +27,6 @@ from moorage.basis.files import read_bytes
 from moorage.errors import InputError
 
 # -- endpoint ----------------------------------------------------------------------------------------------------------
-# The endpoint of an API server: address, trusted CA, credentials and TLS settings.
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----")
 

@@ -47,9 +47,6 @@ from moorage.live.server.plugin_metrics import (
 )
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
-# -- metric specs ------------------------------------------------------------------------------------------------------
-# The metrics of /metrics: those of kube-scheduler and Moorage's own.
-
 #: Moorage's own metrics, in every release.
 OWN: Final = own_metrics()
 

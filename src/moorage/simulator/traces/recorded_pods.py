@@ -90,7 +90,6 @@ class RecordedPods:
 
 
 # -- owned pods --------------------------------------------------------------------------------------------------------
-# The pods that controllers create for a workload.
 
 _RULES = ReadRules(Validation("ignore"))
 

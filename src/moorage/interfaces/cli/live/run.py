@@ -43,7 +43,6 @@ from moorage.live.server.live import LeaderSettings
 from moorage.report.style import yaml_text
 
 # -- run loading -------------------------------------------------------------------------------------------------------
-# Load the configuration of ``moorage run``: from a file, from flags, or from both.
 
 #: Deprecated flags → fields of clientConnection. Like --profiling, they only take effect without a configuration file.
 _CONNECTION_FIELDS: Final = {

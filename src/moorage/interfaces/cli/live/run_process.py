@@ -51,7 +51,6 @@ from moorage.live.server.plugin_metrics import MetricRegistry
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
 
 # -- unreachable -------------------------------------------------------------------------------------------------------
-# Report an unreachable API server on the terminal of ``moorage run``: once, instead of a line for each kind.
 
 _FAILED = re.compile(r".*: cannot connect: (?P<why>.*); listing again in [\d.]+s")
 

@@ -225,7 +225,6 @@ def _manifest(path: str) -> Mapping[str, str]:
 
 
 # -- run connection ----------------------------------------------------------------------------------------------------
-# Find the API server for ``moorage run`` from flags and configuration, and the release of that server.
 
 
 def run_endpoint(kubeconfig: str, master: str, warn: Callable[[str], None]) -> Endpoint:

@@ -59,7 +59,6 @@ from moorage.live.server.health import PATIENCE_S
 from moorage.live.server.scheduler_metrics import SchedulerMetrics
 
 # -- up scheduler ------------------------------------------------------------------------------------------------------
-# The scheduler of ``moorage up``: the current release, or an emulated one.
 
 #: Options → the corresponding flags of kube-scheduler.
 _FLAGS: Final = {

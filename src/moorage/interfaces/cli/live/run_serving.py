@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -245,10 +245,7 @@ def run_endpoint(kubeconfig: str, master: str, warn: Callable[[str], None]) -> E
         return endpoint
     if not master.startswith(("http://", "https://")):
         raise InputError(f"--master {master}: the address must start with http:// or https://")
-    return Endpoint(
-        master.rstrip("/"), endpoint.credentials, endpoint.ca, endpoint.insecure, endpoint.server_name, endpoint.proxy,
-        endpoint.headers, endpoint.namespace,
-    )  # fmt: skip
+    return replace(endpoint, server=master.rstrip("/"))
 
 
 def endpoint_of_file(path: str, warn: Callable[[str], None]) -> Endpoint:

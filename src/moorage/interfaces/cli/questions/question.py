@@ -54,7 +54,7 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 
 __all__ = [
     "Asked", "asked_of", "budget_of", "ended_by_interrupt", "exit_status", "open_question", "print_answer",
-    "print_answers", "what_if",
+    "print_answers", "print_document", "what_if",
 ]  # fmt: skip
 
 #: The part of a limit that is kept for the answer's end, and the most seconds of it.
@@ -261,11 +261,16 @@ def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = Fa
         return ""
     documents = [one.to_dict() for one in found]
     whole = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
-    if output == "json":
-        sys.stdout.write(escape_json(json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
-    else:
-        sys.stdout.write(yaml_text(whole))
+    print_document(whole, output)
     return ""
+
+
+def print_document(document: Any, output: str) -> None:
+    """Print plain data as JSON or YAML."""
+    if output == "json":
+        sys.stdout.write(escape_json(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
+    else:
+        sys.stdout.write(yaml_text(document))
 
 
 def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:

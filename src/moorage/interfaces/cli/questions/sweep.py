@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -10,19 +9,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from moorage.basis.printable import escape_json
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import simulation_options
 from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.interfaces.cli.option_tables import described
-from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question
+from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question, print_document
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor
 from moorage.laboratory.sweeps.results import SweepResult, baseline_of, sweep_document, sweep_text
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
-from moorage.report.style import Style, yaml_text
+from moorage.report.style import Style
 
 #: About how many bytes of a cluster's file are one node or pod.
 _BYTES = 6_000
@@ -104,9 +102,5 @@ def _draw(result: SweepResult, directory: str) -> None:
 def _print(result: SweepResult, given: dict[str, Any]) -> None:
     if given["output"] == "text":
         sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result)))
-        return
-    document = sweep_document(result)
-    if given["output"] == "json":
-        sys.stdout.write(escape_json(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)) + "\n")
     else:
-        sys.stdout.write(yaml_text(document))
+        print_document(sweep_document(result), given["output"])

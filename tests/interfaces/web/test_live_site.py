@@ -59,7 +59,7 @@ def run(test):
                 LiveSite(outside.live, profiles, LiveExplainer(outside.live, profiles, load_options(Options())).answer),
                 Reviews(),
             )
-            who = RequestAuthenticator(reviews, lambda: 0.0, ttl_s=-1)
+            who = RequestAuthenticator(reviews.review, lambda: 0.0, ttl_s=-1)
             world = World()
             app = make_app(
                 replace(world.served, site=site), who, RequestAuthorizer(reviews, lambda: 0.0, OpenPaths(())), world.log

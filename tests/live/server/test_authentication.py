@@ -70,7 +70,8 @@ class Reviews:
 
 def authenticator(reviewer=None, clock=lambda: 0.0, names=("front",)):
     proxies = FrontProxies((PROXIES[0],), names, ("x-remote-user",), ("x-remote-group",), (), ("x-remote-extra-",))
-    return RequestAuthenticator(reviewer, clock, 10.0, (CLIENTS[0],), proxies)
+    review = None if reviewer is None else reviewer.review
+    return RequestAuthenticator(review, clock, 10.0, (CLIENTS[0],), proxies)
 
 
 def authenticate(who, headers=(), certificate=None):

@@ -96,7 +96,7 @@ class World:
 
         async def main():
             reviews = Reviews()
-            who = RequestAuthenticator(reviews, lambda: 0.0)
+            who = RequestAuthenticator(reviews.review, lambda: 0.0)
             may = RequestAuthorizer(reviews, lambda: 0.0, OpenPaths(("/healthz", "/readyz", "/livez")))
             server = TestServer(make_app(served or self.served, who, may, self.log))
             await server.start_server()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from cryptography import x509
@@ -18,9 +18,6 @@ from cryptography.x509.oid import NameOID
 from multidict import MultiMapping
 
 from moorage.errors import MoorageError
-
-if TYPE_CHECKING:
-    from moorage.live.server.authorization import Delegate  # which needs callers
 
 # -- expiring cache ----------------------------------------------------------------------------------------------------
 
@@ -78,6 +75,8 @@ class Caller:
         return self.name, self.groups, self.uid, tuple(sorted(self.extra.items()))
 
 
+#: Returns the user of a bearer token, None for an invalid token; raises ClusterError.
+ReviewToken: TypeAlias = Callable[[str], Awaitable[Caller | None]]
 ANONYMOUS: Final = Caller("system:anonymous", ("system:unauthenticated",))
 
 
@@ -100,12 +99,12 @@ class FrontProxies:
 
 @dataclass(slots=True)
 class RequestAuthenticator:
-    """Authenticates requests. ``authorities`` sign client certificates; ``reviewer`` reviews tokens, None accepts none.
+    """Authenticates requests. ``authorities`` sign client certificates; ``review`` reviews tokens, None accepts none.
 
     Fields may be replaced while it is in use. ``ttl_s``: how long token reviews are cached.
     """
 
-    reviewer: Delegate | None
+    review: ReviewToken | None
     clock: Callable[[], float]
     ttl_s: float = 10.0
     authorities: tuple[x509.Certificate, ...] = ()
@@ -125,8 +124,8 @@ class RequestAuthenticator:
             if _vouched_for(shown, self.authorities):
                 return _user_of(shown)
         token = _bearer(headers)
-        if token and self.reviewer is not None:
-            return await self._by_token(token, self.reviewer)
+        if token and self.review is not None:
+            return await self._by_token(token, self.review)
         return ANONYMOUS
 
     def _by_proxy(self, headers: MultiMapping[str], shown: x509.Certificate) -> Caller | None:
@@ -140,13 +139,13 @@ class RequestAuthenticator:
         uid = next((value for header in proxies.uid_headers for value in headers.getall(header, ()) if value), "")
         return _authenticated(name, groups, uid, _extra(headers, proxies.extra_prefixes))
 
-    async def _by_token(self, token: str, reviewer: Delegate) -> Caller:
+    async def _by_token(self, token: str, review: ReviewToken) -> Caller:
         if len(token) > _MOST_TOKEN:
             raise UnauthorizedError("the token is too long")
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         now = self.clock()
         found = self._known.get(key, now)
-        caller = found[0] if found is not None else await reviewer.review(token)
+        caller = found[0] if found is not None else await review(token)
         if found is None:
             self._known.put(key, caller, now + self.ttl_s, now)
         if caller is None:

@@ -227,7 +227,8 @@ async def _serve_securely(stack: AsyncExitStack, process: Process, rules: Servin
     access_delegate = await _delegate(stack, rules.authorization)
     if access_delegate is None:
         log.warning("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.")
-    authenticator = RequestAuthenticator(token_delegate, clock, rules.token_ttl_s)
+    review = None if token_delegate is None else token_delegate.review
+    authenticator = RequestAuthenticator(review, clock, rules.token_ttl_s)
     authorizer = RequestAuthorizer(access_delegate, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
     client_cas = ClientCas(rules.trust, token_delegate, authenticator, rules.tls, log)
     await client_cas.start()

@@ -2,8 +2,9 @@
 
 import pytest
 
+from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.explain.explain_workload import explain_workload, names_work
-from moorage.report.answer import AnswerRequest
+from moorage.report.answer import AnswerRequest, Stopped
 from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.simulate import Options
 from tests.simulator.kueue.timing import job, node, queue, read
@@ -50,6 +51,16 @@ WAITS = {
             job("one", "a", 4, 10),
         ],
         {"priority": "priority 6 instead of 0; team/Job/first then waits"},
+        60,
+    ),
+    "quota, as an equal job": (
+        "quota",
+        [
+            node(),
+            queue("a", 4, preemption={"withinClusterQueue": "LowerPriority"}),
+            *(job(name, "a", 4, 30) for name in ("first", "next", "one")),
+        ],
+        {"priority": "priority 1 instead of 0; team/Job/first then waits"},
         60,
     ),
     "its turn": (
@@ -105,6 +116,21 @@ def test_who_borrows():
 def test_a_job_that_runs_needs_no_change():
     found = why("job/one", node(), queue("a", 4), job("one", "a", 2, 10))
     assert (found.holds, found.changes, found.reason) == (True, (), "")
+
+
+def test_a_job_like_one_that_was_refused_has_its_reason():
+    found = why("job/one", node(), queue("a", 4), *(job(name, "a", 4, 30) for name in ("first", "next", "one")))
+    assert found.reason.endswith("insufficient unused quota for cpu in flavor default, 4 more needed")
+
+
+def test_a_search_that_ends_early_says_so():
+    ticks = iter(range(100))
+    documents = [node(), queue("a", 4), job("first", "a", 4, 60), job("one", "a", 2, 10)]
+    found = why("job/one", *documents, budget=TimeBudget(2.0, lambda: float(next(ticks))))
+    assert found.proof.kind == "bounded"
+    assert found.stopped == Stopped("timeLimit", 2.0, ("further changes that start it now",))
+    assert "No single change" not in found.text()
+    assert "A longer --time-limit could find" in found.text()
 
 
 def test_no_probes_no_changes():

@@ -133,7 +133,8 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
 
     def _change_lines(self) -> Iterator[str]:
         if not self.changes:
-            yield "No single change was found that starts it now." if self.tried else "Changes were not searched for."
+            nothing = "No single change was found" if self.stopped is None else "No change was found yet"
+            yield f"{nothing} that starts it now." if self.tried else "Changes were not searched for."
             return
         yield "What would start it now (any one of these):"
         for one in self.changes:

@@ -97,7 +97,8 @@ def explain_workload(
         starts_s = one.ready_s
     return WorkloadExplanation(
         request=request, summary=headline(workload.namespace, one.work.title, waits_for),
-        proof=Proof("run", runs=search.runs, probes=search.runs), namespace=workload.namespace, object=one.work.title,
+        proof=Proof("run" if search.budget.stopped is None else "bounded", runs=search.runs, probes=search.runs),
+        stopped=search.budget.stopped, namespace=workload.namespace, object=one.work.title,
         local_queue=workload.queue_name, cluster_queue="" if queue is None else queue.name,
         cohort="" if queue is None else queue.cohort, priority=workload.priority,
         pods=sum(pod_set.count for pod_set in workload.pod_sets), waits_for=waits_for, reason=reason,
@@ -118,7 +119,7 @@ def _waits_for(state: _Trial) -> str:
         return "nodes" if one.pods else "checks"
     if state.queue is None or not state.queue.active:
         return "queue"
-    status, why, message = workload.conditions.get("QuotaReserved", ("", "", ""))
+    status, why, message = state.timeline.admission.waiting[state.queue.name].refusal(workload)
     if status != "False":
         return "turn"
     if ': topology "' in message:
@@ -131,7 +132,7 @@ def _reason(state: _Trial, waits_for: str) -> str:
         records = (state.simulation.records.get(uid) for uid in state.one.pods if uid not in state.one.placed)
         texts = list(dict.fromkeys(record.message.splitlines()[0] for record in records if record and record.message))
         return f"no node for {counted(len(state.one.pods) - len(state.one.placed), 'pod')}: {'; '.join(texts)}"
-    return "" if state.one.holds else why_waiting(state.queued.objects, state.one)
+    return "" if state.one.holds else why_waiting(state.timeline.admission, state.one)
 
 
 def _needed(state: _Trial, queue: ClusterQueue) -> Iterator[NeededQuota]:
@@ -175,7 +176,7 @@ class _Search:
         self._number = number
         self._options = options
         self._left = probes
-        self._budget = budget
+        self.budget = budget
         #: Whether others may have ended before the work arrives, or nodes matter for quota.
         self._needs_nodes = queued.works[number].arrival_s > 0 or bool(queued.objects.topologies)
         self.runs = 0
@@ -223,7 +224,8 @@ class _Search:
 
         It starts when it gets quota, or nodes where it has quota already.
         """
-        if self._left <= 0 or self._budget.is_over():
+        if self._left <= 0 or self.budget.is_over():
+            self.budget.leave("further changes that start it now")
             return None
         self._left -= 1
         trial = self.run(change, nodes=self._nodes or self._needs_nodes)
@@ -269,6 +271,7 @@ class _Search:
             return replace(spec, node_selector=kept, affinity=None)
 
         work.workload.pod_sets = tuple(with_fields(one, spec=freed(one.spec)) for one in work.workload.pod_sets)
+        work.workload.shape += f"/{name}"
 
     def _priority(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise its priority above that of others, by as little as helps."""
@@ -278,7 +281,8 @@ class _Search:
         yield ((f"priority {above} instead of {own}", partial(self._raise, above)) for above in higher)
 
     def _raise(self, priority: int, queued: QueuedCluster) -> None:
-        queued.works[self._number].workload.priority = priority
+        workload = queued.works[self._number].workload
+        workload.priority, workload.shape = priority, f"{workload.shape}/{priority}"
 
     def _stop(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Stop one job that holds quota, the smallest with which it starts; or the fewest of the smallest."""

@@ -161,5 +161,6 @@ def queued_cluster(
     for name in () if cluster.namespaces else {work.workload.namespace for work in works} - {*objects.namespaces}:
         objects.add_namespace(name, {})
     for work in works if settings.resources != ResourceRules() else ():
-        work.workload.count_as(settings.resources)
+        counted = settings.resources.counted
+        work.workload.pod_sets = tuple(with_fields(one, counted=counted(one.requests)) for one in work.workload.pod_sets)
     return QueuedCluster(rest, objects, works, settings, documents)

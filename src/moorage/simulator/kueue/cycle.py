@@ -307,7 +307,7 @@ class QueueAdmission:
         priority = workload.priority if self._by_priority else 0
         return QueueEntry(
             workload, queue, assignment, targets, assignment.message(),
-            preemptor="PrioritizePreemptorWorkloads" in self._gates and self.waiting[queue.name].is_preemptor(workload),
+            preemptor="PrioritizePreemptorWorkloads" in self._gates and self.waiting[queue.name].preemptor == workload.key,
             place=(-priority, workload.order_time), holds=bool(workload.admission),
         )  # fmt: skip
 

@@ -32,7 +32,7 @@ def queue_report(admission: QueueAdmission, works: Sequence[TimedWork], end_s: f
         for name, queue in objects.queues.items()
     ]
     shares = [share for name in objects.queues if (share := _satisfied(uses[name], by_queue[name]))]
-    workloads = tuple(_workload(one, objects) for one in works)
+    workloads = tuple(_workload(one, admission) for one in works)
     cohorts = tuple(
         CohortFigures(
             name, cohort.parent.name if cohort.parent else "",
@@ -56,9 +56,9 @@ def jain(values: Sequence[float]) -> float | None:
     return sum(values) ** 2 / (len(values) * squares) if squares else None
 
 
-def why_waiting(objects: Objects, one: TimedWork) -> str:
+def why_waiting(admission: QueueAdmission, one: TimedWork) -> str:
     """Return why a work waits."""
-    workload = one.work.workload
+    workload, objects = one.work.workload, admission.objects
     if one.deactivated:
         return one.deactivated
     queue = objects.queue_of(workload.namespace, workload.queue_name)
@@ -71,7 +71,7 @@ def why_waiting(objects: Objects, one: TimedWork) -> str:
         return f"ClusterQueue {local} doesn't exist"
     if (fault := objects.faults.get(queue.name)) is not None:
         return f"ClusterQueue {queue.name} {fault}"
-    status, _, message = workload.conditions.get("QuotaReserved", ("", "", ""))
+    status, _, message = admission.waiting[queue.name].refusal(workload)
     return message if status == "False" else f"waits for its turn in ClusterQueue {queue.name}"
 
 
@@ -176,7 +176,7 @@ def _evictions(one: TimedWork) -> int:
     return sum(bool(episode.reason) for episode in one.episodes)
 
 
-def _workload(one: TimedWork, objects: Objects) -> WorkloadFigures:
+def _workload(one: TimedWork, admission: QueueAdmission) -> WorkloadFigures:
     workload = one.work.workload
     if one.finished_s is not None:
         state = "Finished"
@@ -189,7 +189,7 @@ def _workload(one: TimedWork, objects: Objects) -> WorkloadFigures:
         namespace=workload.namespace, name=workload.name, object=one.work.title, cluster_queue=workload.cluster_queue,
         priority=workload.priority, pods=sum(pod_set.count for pod_set in workload.pod_sets),
         admitted_pods=sum(held.count for held in workload.admission), state=state,
-        reason=why_waiting(objects, one) if waits else "", arrived=one.arrived_s,
+        reason=why_waiting(admission, one) if waits else "", arrived=one.arrived_s,
         reserved=one.episodes[0].since_s if one.episodes else None, started=one.started_s, finished=one.finished_s,
         evictions=_evictions(one), held=tuple(_spans(one)),
         without_node=len(one.pods) - len(one.placed) if state == "Admitted" else 0,

@@ -160,7 +160,7 @@ class QuotaNode:
                 node._change()
             node = node.parent if upward else None
 
-    def borrowing_with(self, key: Key, more: int = 0) -> bool:
+    def borrowing_with(self, key: Key, more: int) -> bool:
         """Return whether the usage, with ``more``, is above what the node has of its own."""
         return self.subtree.get(key, 0) < self.usage.get(key, 0) + more
 

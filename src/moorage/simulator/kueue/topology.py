@@ -11,13 +11,13 @@ Source  Kueue, pkg/cache/scheduler: tas_flavor_snapshot.go, tas_topology_tree.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from moorage.api.core import PodSpec, Taint, Toleration
-from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
+from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector, find_untolerated, required_nodes
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
 from moorage.state.pod_requests import add_amounts
 
@@ -183,15 +183,15 @@ class TopologyTree:
             for one in level.values():
                 one.pods = one.slices = one.pods_led = one.slices_led = one.leaders = 0
 
-    def refusal(self, leaf: Leaf, spec: PodSpec, matches: Callable[[Leaf], bool]) -> str | None:
-        """Return why a host cannot take pods of this kind."""
+    def refusal(self, leaf: Leaf, spec: PodSpec, selector: NodeSelectorMatcher | None) -> str | None:
+        """Return why a host cannot take pods of this kind; ``selector``: the nodes that their affinity requires."""
         taint = find_untolerated(leaf.taints, (*spec.tolerations, *self._tolerations), _SCHEDULING, numeric=True)
         if taint is not None:
             value = f"={taint.value}" if taint.value else ""
             return f'taint "{taint.key}{value}:{taint.effect}"'
         if any(leaf.labels.get(key) != value for key, value in spec.node_selector.items()):
             return "nodeSelector"
-        return None if matches(leaf) else "affinity"
+        return None if selector is None or selector.matches(leaf.labels, leaf.name) else "affinity"
 
 
 def usage_of(placed: TopologyPlacement, requests: Mapping[str, int]) -> Usage:
@@ -222,13 +222,6 @@ def _count_in(requests: Mapping[str, int], capacity: Mapping[str, int]) -> tuple
         if fits < 0 or count < fits or (count == fits and resource < limit):
             fits, limit = count, resource
     return max(fits, 0), limit
-
-
-def _matcher(spec: PodSpec) -> Callable[[Leaf], bool]:
-    if (required := required_nodes(spec)) is None:
-        return lambda _: True
-    selector = compile_node_selector(required)
-    return lambda leaf: selector.matches(leaf.labels, leaf.name)
 
 
 def find_places(
@@ -316,10 +309,10 @@ class _Search:
         tree, asked = self._tree, self._asked
         tree.reset()
         wanted, led = _with_pod(asked), None if self._leader is None else _with_pod(self._leader)
-        matches = _matcher(asked.spec)
+        selector = None if (required := required_nodes(asked.spec)) is None else compile_node_selector(required)
         self._nodes = len(tree.leaves)
         for leaf_id, leaf in tree.leaves.items():
-            if tree.of_hosts and (why := tree.refusal(leaf, asked.spec, matches)) is not None:
+            if tree.of_hosts and (why := tree.refusal(leaf, asked.spec, selector)) is not None:
                 self._exclude(why)
                 continue
             domain = leaf.domain

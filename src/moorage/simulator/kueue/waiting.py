@@ -41,9 +41,11 @@ class Waiting:
         self.active: dict[str, Workload] = {}
         self.inadmissible: dict[str, Workload] = {}
         self._heap: list[tuple[tuple[object, ...], str]] = []
-        self._hopeless: set[str] = set()
+        #: By the shapes of those that do not fit now, the one that was tried.
+        self._hopeless: dict[str, Workload] = {}
         self._woken_at = -1
-        self._preemptor = ""
+        #: The key of the workload that waits for the end of what it preempted.
+        self.preemptor = ""
 
     def __iter__(self) -> Iterator[Workload]:
         """Yield the active workloads in the order of the queue, then the inadmissible ones."""
@@ -58,9 +60,10 @@ class Waiting:
         else:
             self._activate(workload)
 
-    def is_preemptor(self, workload: Workload) -> bool:
-        """Return whether a workload waits for the end of what it preempted."""
-        return self._preemptor == workload.key
+    def refusal(self, workload: Workload) -> tuple[str, str, str]:
+        """Return its condition QuotaReserved; if it was never tried because of an equal one, that of the other."""
+        tried = not workload.conditions and workload.key in self.inadmissible and self._hopeless.get(workload.shape)
+        return (tried or workload).conditions.get("QuotaReserved", ("", "", ""))
 
     def head(self) -> Workload | None:
         """Return the workload that is next."""
@@ -95,7 +98,7 @@ class Waiting:
             return
         self.inadmissible[workload.key] = workload
         if why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES} and not self.strict:
-            self._hopeless.add(workload.shape)
+            self._hopeless[workload.shape] = workload
             for other in [one for one in self.active.values() if one.shape == workload.shape]:
                 self.inadmissible[other.key] = self.active.pop(other.key)
 
@@ -103,8 +106,8 @@ class Waiting:
         """Remove a workload that holds quota now, or is gone."""
         self.active.pop(key, None)
         self.inadmissible.pop(key, None)
-        if self._preemptor == key:
-            self._preemptor = ""
+        if self.preemptor == key:
+            self.preemptor = ""
 
     def wake(self, now: float, matches: Callable[[Workload], bool], cycle: int) -> None:
         """Bring the inadmissible workloads back that ``matches`` accepts: something has changed in the tree."""
@@ -120,12 +123,12 @@ class Waiting:
 
     def _prefer(self, key: str) -> None:
         """Keep the workload that preempts at the head of a queue that would pass it over."""
-        before, self._preemptor = self._preemptor, key
+        before, self.preemptor = self.preemptor, key
         if before in self.active:
             self._activate(self.active[before])
 
     def _order(self, workload: Workload) -> tuple[object, ...]:
-        preferred = not self.strict and workload.key == self._preemptor
+        preferred = not self.strict and workload.key == self.preemptor
         used = 0.0 if self._usage is None else self._usage(workload)
         return (used, not preferred, -workload.priority, workload.order_time, workload.uid)
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
-from moorage.simulator.kueue.settings import ResourceRules
 from moorage.simulator.kueue.topology import TopologyTree
 from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
 from moorage.state.pod_requests import add_amounts, every_request
@@ -146,10 +145,6 @@ class Workload:
     def needs_places(self) -> bool:
         """True if it holds quota, and has no places yet in the topology that it asks for."""
         return not self.evicted and any(held.placed is None and held.delayed == "Pending" for held in self.admission)
-
-    def count_as(self, rules: ResourceRules) -> None:
-        """Let the requests of its pods count for quota by the rules."""
-        self.pod_sets = tuple(replace(one, counted=rules.counted(one.requests)) for one in self.pod_sets)
 
     def copied(self) -> Workload:
         """Return the same workload, for another run."""

@@ -200,13 +200,13 @@ class _Search:
         return _Trial(queued, simulation, timeline, one)
 
     def changes(self, state: _Trial, waits_for: str, queue: ClusterQueue | None, most: int) -> Iterator[StartingChange]:
-        """Yield changes that start the work, those of its owner first."""
+        """Yield changes that start the work, those of its owner first; which jobs to stop last, as that takes most trials."""
         if queue is None or waits_for in {"queue", "checks"}:
             return
         self._nodes = waits_for == "nodes"
         self._holders = {one.work.workload.key for one in state.timeline.works if one.holds}
         of_quota = {
-            "priority": self._priority, "stop": self._stop, "limit": self._limit, "quota": self._quota, "weight": self._weight,
+            "priority": self._priority, "limit": self._limit, "quota": self._quota, "weight": self._weight, "stop": self._stop,
         }  # fmt: skip
         kinds = {"flavor": self._flavor, **({"stop": self._stop} if self._nodes else of_quota)}
         found = (one for kind, trials in kinds.items() for group in trials(state, queue) for one in self._first(kind, group))

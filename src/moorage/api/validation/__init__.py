@@ -13,7 +13,8 @@ from moorage.api.core import Node, Pod, ResourceQuota, Value
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.pods import PodValidator, pod_faults
 from moorage.api.validation.resources import quota_faults
-from moorage.api.validation.values import VALUES, node_faults
+from moorage.api.validation.rule_tables import VALUES
+from moorage.api.validation.values import node_faults
 from moorage.errors import Fault
 
 __all__ = ["PodValidator", "faults_of", "validate"]

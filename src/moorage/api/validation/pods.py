@@ -17,7 +17,6 @@ from moorage.api.defaults import largest_total
 from moorage.api.meta import ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name, is_hugepage_resource
 from moorage.api.quantity import Exact, QuantityError, exact
-from moorage.api.validation.affinity import affinity, spread_constraints, tolerations
 from moorage.api.validation.faults import (
     MAX_ANNOTATIONS,
     Faults,
@@ -34,6 +33,7 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.api.validation.resources import container_resources, pod_resources
+from moorage.api.validation.rule_tables import VALUES
 
 # -- pod level ---------------------------------------------------------------------------------------------------------
 # Pod-level resources: they must cover what the pod's containers request.
@@ -211,10 +211,10 @@ def pod_spec_faults(path: str, spec: core.PodSpec, *, is_pod: bool = False) -> F
     yield from one_of(f"{path}.restartPolicy", spec.restart_policy or None, _RESTARTS)
     yield from labels(f"{path}.nodeSelector", spec.node_selector)
     if spec.affinity is not None:
-        yield from affinity(f"{path}.affinity", spec.affinity)
+        yield from VALUES.faults("Affinity", spec.affinity, f"{path}.affinity")
     yield from _gates(f"{path}.schedulingGates", spec)
-    yield from spread_constraints(f"{path}.topologySpreadConstraints", spec.topology_spread_constraints)
-    yield from tolerations(f"{path}.tolerations", spec.tolerations)
+    if spec.topology_spread_constraints or spec.tolerations:
+        yield from VALUES.faults("PodConstraints", spec, path)
     for name, value in (
         ("nodeName", spec.node_name),
         ("priorityClassName", spec.priority_class_name),

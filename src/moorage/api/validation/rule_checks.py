@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import LabelSelector
-from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value, check_qualified_name
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation import faults
 from moorage.api.validation.pods import port_name_faults
@@ -36,7 +36,7 @@ def check_path_segment(name: str) -> list[str]:
 
 for _name, _check in (
     ("label", check_dns1123_label), ("subdomain", check_dns1123_subdomain), ("qualified", check_qualified_name),
-    ("path segment", check_path_segment),
+    ("path segment", check_path_segment), ("label value", check_label_value),
 ):  # fmt: skip
     check(_name)(lambda path, value, names=_check: faults.named(path, value, names))
 
@@ -44,6 +44,11 @@ for _name, _check in (
 @check("qualified, in lower case")
 def _lower(path: str, value: str) -> faults.Faults:
     return faults.named(path, value.lower(), check_qualified_name)
+
+
+@check("label value, all faults as one")
+def _label_value(path: str, value: str) -> Iterable[Fault]:
+    return (faults.invalid(path, value, ";".join(why)),) if (why := check_label_value(value)) else ()
 
 
 @check("host name")

@@ -422,3 +422,7 @@ def attribute(value: Any, name: str) -> Any:
 @cache
 def _attributes(kind: Any) -> Mapping[str, str]:
     return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+
+
+#: The tables of what scheduling reads.
+VALUES: Final = RuleBook("moorage.api.validation", typed=True)

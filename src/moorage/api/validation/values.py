@@ -6,17 +6,25 @@ Source  kubernetes, pkg/apis/{apps,core,policy,resource,scheduling,storage}/vali
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
-from moorage.api.core import LabelSelector, Node, ObjectMeta, PodTemplateSpec, Taint
-from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
+from moorage.api.core import (
+    LabelSelector,
+    Node,
+    ObjectMeta,
+    PodAffinityTerm,
+    PodTemplateSpec,
+    Taint,
+    TopologySpreadConstraint,
+)
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import DisruptionMode
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
-from moorage.api.validation.affinity import TAINT_EFFECTS, node_selector
 from moorage.api.validation.faults import (
     Faults,
     duplicate,
@@ -37,11 +45,8 @@ from moorage.api.validation.faults import (
 from moorage.api.validation.pods import pod_template_faults
 from moorage.api.validation.resources import node_resources
 from moorage.api.validation.rule_checks import check_path_segment
-from moorage.api.validation.rule_tables import Holders, RuleBook, Seen, attribute, check
+from moorage.api.validation.rule_tables import VALUES, Holders, Seen, attribute, check
 from moorage.errors import Fault
-
-#: The tables of what scheduling reads, of all kinds but pods and nodes.
-VALUES: Final = RuleBook("moorage.api.validation", typed=True)
 
 _NAMES: Final[Mapping[str, Callable[[str], list[str]]]] = {
     "": check_dns1123_subdomain, "label": check_dns1123_label, "path segment": check_path_segment,
@@ -54,7 +59,7 @@ def _meta(_: str, metadata: ObjectMeta, namespaced: bool, names: str = "") -> Fa
 
 
 for _name, _check in (
-    ("int32", int32), ("node selector", node_selector), ("pod template", pod_template_faults), ("positive", positive),
+    ("int32", int32), ("pod template", pod_template_faults), ("positive", positive),
     ("positive quantity", positive_quantity), ("quantity", quantity), ("selector", label_selector),
 ):  # fmt: skip
     check(_name)(_check)
@@ -78,18 +83,56 @@ def node_status_faults(node: Node) -> Faults:
 
 def taint_faults(path: str, taints: Iterable[Taint]) -> Faults:
     """Yield the faults of the taints of nodes."""
-    seen: set[tuple[str, str]] = set()
-    for i, taint in enumerate(taints):
-        at = f"{path}[{i}]"
-        yield from label_name(f"{at}.key", taint.key)
-        if faults := check_label_value(taint.value):
-            yield invalid(f"{at}.value", taint.value, ";".join(faults))
-        if not taint.effect:
-            yield required(f"{at}.effect")
-        yield from one_of(f"{at}.effect", taint.effect or None, TAINT_EFFECTS)
-        if (taint.key, taint.effect) in seen:
-            yield duplicate(at, taint, "taints must be unique by key and effect pair")
-        seen.add((taint.key, taint.effect))
+    return VALUES.faults("Taints", {"items": taints}, path)
+
+
+@check("distinct taint", of_holder=True)
+def _distinct_taint(path: str, taint: Taint, _: Any, __: Holders, seen: Seen) -> Iterable[Fault]:
+    known, pair = seen.setdefault(_distinct_taint, set()), (taint.key, taint.effect)
+    if pair in known:
+        return (duplicate(path, taint, "taints must be unique by key and effect pair"),)
+    known.add(pair)
+    return ()
+
+
+# -- affinity and spread -------------------------------------------------------------------------------------------------
+
+
+@check("label keys")
+def _label_keys(path: str, term: PodAffinityTerm | TopologySpreadConstraint) -> Faults:
+    """Yield the faults of keys whose values in the pod's labels become part of the selector."""
+    match, selector = term.match_label_keys, term.label_selector
+    mismatch = term.mismatch_label_keys if isinstance(term, PodAffinityTerm) else ()
+    for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
+        if keys and selector is None:
+            yield forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
+            continue
+        for i, key in enumerate(keys):
+            yield from label_name(f"{path}.{name}[{i}]", key)
+    if match and selector is not None:
+        # A key that was merged into the selector occurs there once; a second occurrence is a fault.
+        held, places = set(selector.match_labels), {key: i for i, key in reversed([*enumerate(match)])}
+        for asked in selector.match_expressions:
+            if asked.key in places and asked.key in held:
+                yield invalid(f"{path}[{places[asked.key]}]", asked.key, "exists in both matchLabelKeys and labelSelector")
+            held.add(asked.key)
+    both = frozenset(match) & frozenset(mismatch)
+    for i, key in enumerate(match):
+        if key in both:
+            yield invalid(f"{path}.matchLabelKeys[{i}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
+
+
+@check("last constraint of its kind", of_holder=True)
+def _last_of_kind(path: str, constraint: TopologySpreadConstraint, _: Any, up: Holders, seen: Seen) -> Iterable[Fault]:
+    """Yield a fault if a later constraint has the same topology and policy."""
+    if _last_of_kind not in seen:
+        constraints = up[0].topology_spread_constraints if up is not None else ()
+        seen[_last_of_kind] = Counter((one.topology_key, one.when_unsatisfiable) for one in constraints)
+    pair = (constraint.topology_key, constraint.when_unsatisfiable)
+    seen[_last_of_kind][pair] -= 1
+    if not seen[_last_of_kind][pair]:
+        return ()
+    return (duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}"),)
 
 
 # -- workloads ----------------------------------------------------------------------------------------------------------

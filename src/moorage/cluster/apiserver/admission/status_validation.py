@@ -15,10 +15,9 @@ from typing import Any
 from moorage.api.core import Node, Object, ResourceQuota
 from moorage.api.devices import ResourceClaim
 from moorage.api.names import check_dns1123_subdomain
-from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, required
 from moorage.api.validation.resources import quota_status_faults
-from moorage.api.validation.rule_tables import Holders, Seen, check, field_of
+from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
 from moorage.api.validation.values import node_status_faults
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
@@ -103,7 +102,7 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
         yield from RULES.faults("NodeAddresses", _status(new), "status")
     if isinstance(decoded, ResourceClaim) and (made := decoded.status.allocation) and _status(old).get("allocation") is None:
         if made.node_selector is not None:
-            yield from node_selector("status.allocation.nodeSelector", made.node_selector)
+            yield from VALUES.faults("NodeSelector", made.node_selector, "status.allocation.nodeSelector")
     elif isinstance(decoded, ResourceQuota):
         yield from quota_status_faults(decoded.status)
 

@@ -15,14 +15,13 @@ import msgspec
 from moorage.api import core
 from moorage.api.defaults import largest_total
 from moorage.api.meta import ResourceList
-from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name, is_hugepage_resource
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, is_hugepage_resource
 from moorage.api.quantity import Exact, QuantityError, exact
 from moorage.api.validation.faults import (
     MAX_ANNOTATIONS,
     Faults,
     annotation_faults,
     duplicate,
-    int32,
     invalid,
     labels,
     member,
@@ -30,7 +29,6 @@ from moorage.api.validation.faults import (
     object_meta,
     one_of,
     required,
-    unsupported,
 )
 from moorage.api.validation.resources import container_resources, pod_resources
 from moorage.api.validation.rule_tables import VALUES
@@ -87,8 +85,6 @@ def _amounts(given: ResourceList) -> _Sums:
 # -- pods --------------------------------------------------------------------------------------------------------------
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_RESTARTS: Final = ("Always", "OnFailure", "Never")
-_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PORT_NAME = re.compile("[-a-z0-9]+")
 
@@ -186,7 +182,7 @@ class PodValidator:
             *named("metadata.name", pod.metadata.name, check_dns1123_subdomain),
             *annotation_faults("metadata.annotations", pod.metadata.annotations),
             *(named("spec.nodeName", pod.spec.node_name, check_dns1123_subdomain) if pod.spec.node_name else ()),
-            *_volumes("spec.volumes", pod.spec.volumes),
+            *VALUES.faults("PodParts", pod.spec, "spec"),
         ]
         if not faults:
             self._valid_keys.update(pod.metadata.annotations)
@@ -201,43 +197,13 @@ def _has_unnamed_claim(spec: core.PodSpec) -> bool:
 
 def pod_spec_faults(path: str, spec: core.PodSpec, *, is_pod: bool = False) -> Faults:
     """Yield the faults of a spec. Only a pod's spec must be consistent with defaulting, a template's need not."""
-    yield from _volumes(f"{path}.volumes", spec.volumes)
+    yield from VALUES.faults("PodParts", spec, path)
     claims = frozenset(claim.name for claim in spec.resource_claims)
-    yield from _resource_claims(f"{path}.resourceClaims", spec.resource_claims)
     yield from _containers(path, spec, claims, is_pod)
     if spec.resources is not None:
         yield from pod_resources(f"{path}.resources", spec.resources)
         yield from pod_level_faults(f"{path}.resources", spec)
-    yield from one_of(f"{path}.restartPolicy", spec.restart_policy or None, _RESTARTS)
-    yield from labels(f"{path}.nodeSelector", spec.node_selector)
-    if spec.affinity is not None:
-        yield from VALUES.faults("Affinity", spec.affinity, f"{path}.affinity")
-    yield from _gates(f"{path}.schedulingGates", spec)
-    if spec.topology_spread_constraints or spec.tolerations:
-        yield from VALUES.faults("PodConstraints", spec, path)
-    for name, value in (
-        ("nodeName", spec.node_name),
-        ("priorityClassName", spec.priority_class_name),
-        ("runtimeClassName", spec.runtime_class_name),
-    ):
-        if value:
-            yield from named(f"{path}.{name}", value, check_dns1123_subdomain)
-    yield from int32(f"{path}.priority", spec.priority)
-    if spec.preemption_policy is not None:
-        yield from _preemption_policy(f"{path}.preemptionPolicy", spec.preemption_policy)
-    if spec.overhead:
-        yield from container_resources(f"{path}.overhead", core.ResourceRequirements(limits=spec.overhead))
-    yield from _scheduling_group(f"{path}.schedulingGroup.podGroupName", spec)
-
-
-def _scheduling_group(path: str, spec: core.PodSpec) -> Faults:
-    if spec.scheduling_group is None:
-        return
-    name = spec.scheduling_group.pod_group_name
-    if name is None:
-        yield invalid(path, None, "must specify one of: `podGroupName`")
-    else:
-        yield from named(path, name, check_dns1123_subdomain)
+    yield from VALUES.faults("PodSpec", spec, path)
 
 
 # -- containers ---------------------------------------------------------------------------------------------------------
@@ -318,47 +284,3 @@ def _host_network_ports(path: str, ports: Iterable[core.ContainerPort], is_pod: 
         if port.host_port != port.container_port and (is_pod or port.host_port):
             why = "must match `containerPort` when `hostNetwork` is true"
             yield invalid(f"{path}[{i}].hostPort", port.host_port, why)
-
-
-# -- the rest of a spec -------------------------------------------------------------------------------------------------
-
-
-def _volumes(path: str, volumes: Iterable[core.Volume]) -> Faults:
-    names: set[str] = set()
-    for i, volume in enumerate(volumes):
-        yield from member(f"{path}[{i}].name", volume.name, names)
-        claim = volume.persistent_volume_claim
-        if claim is not None and not claim.claim_name:
-            yield required(f"{path}[{i}].persistentVolumeClaim.claimName")
-
-
-def _resource_claims(path: str, claims: Iterable[core.PodResourceClaim]) -> Faults:
-    names: set[str] = set()
-    for i, claim in enumerate(claims):
-        at = f"{path}[{i}]"
-        yield from member(f"{at}.name", claim.name, names)
-        given = [claim.resource_claim_name, claim.resource_claim_template_name]
-        if None not in given:
-            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            yield invalid(at, claim, why)
-        if given == [None, None]:
-            yield invalid(at, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
-        for name, value in zip(("resourceClaimName", "resourceClaimTemplateName"), given, strict=True):
-            if value is not None:
-                yield from named(f"{at}.{name}", value, check_dns1123_subdomain)
-
-
-def _gates(path: str, spec: core.PodSpec) -> Faults:
-    seen: set[str] = set()
-    for i, gate in enumerate(spec.scheduling_gates):
-        yield from named(f"{path}[{i}]", gate.name, check_qualified_name)
-        if gate.name in seen:
-            yield duplicate(f"{path}[{i}]", gate.name)
-        seen.add(gate.name)
-
-
-def _preemption_policy(path: str, policy: str) -> Faults:
-    if not policy:
-        yield required(path)
-    elif policy not in _POLICIES:
-        yield unsupported(path, policy, _POLICIES)

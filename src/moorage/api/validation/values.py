@@ -19,9 +19,11 @@ from moorage.api.core import (
     ObjectMeta,
     PodAffinityTerm,
     PodTemplateSpec,
+    ResourceRequirements,
     Taint,
     TopologySpreadConstraint,
 )
+from moorage.api.meta import ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import DisruptionMode
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
@@ -43,7 +45,7 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.api.validation.pods import pod_template_faults
-from moorage.api.validation.resources import node_resources
+from moorage.api.validation.resources import container_resources, node_resources
 from moorage.api.validation.rule_checks import check_path_segment
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, attribute, check
 from moorage.errors import Fault
@@ -63,6 +65,11 @@ for _name, _check in (
     ("positive quantity", positive_quantity), ("quantity", quantity), ("selector", label_selector),
 ):  # fmt: skip
     check(_name)(_check)
+
+
+@check("pod overhead")
+def _overhead(path: str, amounts: ResourceList) -> Faults:
+    return container_resources(path, ResourceRequirements(limits=amounts))
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------------

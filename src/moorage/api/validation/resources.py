@@ -6,13 +6,14 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, validateResourceRequ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Final
+from typing import Any, Final
 
 from moorage.api import core
 from moorage.api.meta import Quantity, ResourceList
 from moorage.api.names import check_qualified_name, is_extended_resource_name, is_hugepage_resource, is_native_resource
 from moorage.api.quantity import QuantityError, canonical, parse
-from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, object_meta, quantity, required, unsupported
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, quantity, required, unsupported
+from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.errors import Fault
 
 _CONTAINER: Final = frozenset(["cpu", "memory", "ephemeral-storage"])
@@ -168,27 +169,7 @@ _SCOPED: Final[Mapping[str, frozenset[str]]] = {
     "Terminating": _OF_PODS,
     "VolumeAttributesClass": frozenset(["persistentvolumeclaims", "requests.storage"]),
 }
-#: Scopes that only allow the operator Exists. The opposed pairs below must not occur together.
-_PLAIN: Final = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "Terminating")
-_OPPOSED: Final = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
-_ONLY_EXISTS: Final = (
-    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
-    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
-)
-
-
-def quota_faults(quota: core.ResourceQuota) -> Faults:
-    """Yield the faults of a quota, except of its status."""
-    yield from object_meta(quota.metadata, True)
-    yield from _amounts("spec.hard", quota.spec.hard)
-    yield from _scopes(quota.spec)
-    yield from _selector(quota.spec)
-
-
-def quota_status_faults(status: core.ResourceQuotaStatus) -> Faults:
-    """Yield the faults of a quota's status."""
-    yield from _amounts("status.hard", status.hard)
-    yield from _amounts("status.used", status.used)
+_OPPOSED: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 
 
 def quota_warnings(hard: ResourceList) -> tuple[str, ...]:
@@ -204,6 +185,7 @@ def quota_warnings(hard: ResourceList) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+@check("quota amounts")
 def _amounts(path: str, amounts: ResourceList) -> Faults:
     for name, amount in amounts.items():
         at = f"{path}[{name}]"
@@ -226,14 +208,15 @@ def _name(path: str, name: str) -> Faults:
     yield invalid(path, name, "must be a standard resource for quota")
 
 
-def _scopes(spec: core.ResourceQuotaSpec) -> Faults:
-    path, outside = "spec.scopes", _out_of_scope(spec)
+@check("quota scopes")
+def _scopes(path: str, spec: core.ResourceQuotaSpec) -> Faults:
+    at, outside = f"{path}.scopes", _out_of_scope(spec)
     for scope in spec.scopes:
         if scope not in _SCOPED:
-            yield invalid(path, spec.scopes, "unsupported scope")
+            yield invalid(at, spec.scopes, "unsupported scope")
         for _ in range(outside.get(scope, 0)):
-            yield invalid(path, spec.scopes, "unsupported scope applied to resource")
-    yield from _conflicts(path, spec, frozenset(spec.scopes))
+            yield invalid(at, spec.scopes, "unsupported scope applied to resource")
+    yield from _conflicts(at, frozenset(spec.scopes), spec.scopes)
 
 
 def _out_of_scope(spec: core.ResourceQuotaSpec) -> dict[str, int]:
@@ -242,44 +225,26 @@ def _out_of_scope(spec: core.ResourceQuotaSpec) -> dict[str, int]:
     return {scope: sum(name not in known for name in limited) for scope, known in _SCOPED.items()}
 
 
-def _conflicts(path: str, spec: core.ResourceQuotaSpec, scopes: frozenset[str]) -> Faults:
+def _conflicts(path: str, scopes: Set[str], shown: tuple[str, ...]) -> Faults:
     for pair in _OPPOSED:
-        if scopes.issuperset(pair):
-            yield invalid(path, spec.scopes or None, "conflicting scopes")
+        if scopes >= pair:
+            yield invalid(path, shown or None, "conflicting scopes")
 
 
-def _selector(spec: core.ResourceQuotaSpec) -> Faults:
-    if spec.scope_selector is None:
-        return
-    path, asked = "spec.scopeSelector.matchExpressions", spec.scope_selector.match_expressions
-    outside, shown = _out_of_scope(spec), _as_go(spec.scope_selector)
-    for one in asked:
-        if one.scope_name not in _SCOPED:
-            yield invalid(f"{path}.scopeName", one.scope_name, "unsupported scope")
-        for _ in range(outside.get(one.scope_name, 0)):
-            yield invalid(path, shown, "unsupported scope applied to resource")
-        yield from _requirement(path, one)
-    yield from _conflicts(path, spec, frozenset(one.scope_name for one in asked))
+@check("opposed scopes", of_holder=True)
+def _opposed(path: str, selector: core.ScopeSelector, _: Any, up: Holders, __: Seen) -> Faults:
+    """Yield a fault for each pair of opposed scopes; it shows the other scopes of the quota, as in the API server."""
+    quota = up[0] if up is not None else core.ResourceQuota()
+    yield from _conflicts(path, {one.scope_name for one in selector.match_expressions}, quota.spec.scopes)
 
 
-def _as_go(selector: core.ScopeSelector) -> object:
-    """Return a selector with Go's field names, as errors show it."""
-    asked = selector.match_expressions
-    named = [{"ScopeName": one.scope_name, "Operator": one.operator, "Values": one.values or None} for one in asked]
-    return {"MatchExpressions": named}
-
-
-def _requirement(path: str, asked: core.ScopedResourceSelectorRequirement) -> Faults:
-    if asked.scope_name in _PLAIN and asked.operator != "Exists":
-        yield invalid(f"{path}.operator", asked.operator, _ONLY_EXISTS)
-    match asked.operator:
-        case "In" | "NotIn":
-            if not asked.values:
-                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                yield required(f"{path}.values", why)
-        case "Exists" | "DoesNotExist":
-            if asked.values:
-                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                yield invalid(f"{path}.values", asked.values, why)
-        case _:
-            yield invalid(f"{path}.operator", asked.operator, "not a valid selector operator")
+@check("resources of scope", of_holder=True)
+def _resources_of_scope(path: str, asked: core.ScopedResourceSelectorRequirement, _: Any, up: Holders, __: Seen) -> Faults:
+    """Yield a fault for each limited resource that a scope of the selector does not apply to; it shows the whole selector."""
+    selector, above = up if up is not None else (core.ScopeSelector(), None)
+    quota = above[0] if above is not None else core.ResourceQuota()
+    listed = [
+        {"ScopeName": o.scope_name, "Operator": o.operator, "Values": o.values or None} for o in selector.match_expressions
+    ]
+    for _ in range(_out_of_scope(quota.spec).get(asked.scope_name, 0)):
+        yield invalid(path, {"MatchExpressions": listed}, "unsupported scope applied to resource")

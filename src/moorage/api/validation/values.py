@@ -15,7 +15,6 @@ import msgspec
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.core import (
     LabelSelector,
-    Node,
     ObjectMeta,
     PodAffinityTerm,
     PodTemplateSpec,
@@ -61,7 +60,7 @@ def _meta(_: str, metadata: ObjectMeta, namespaced: bool, names: str = "") -> Fa
 
 
 for _name, _check in (
-    ("int32", int32), ("pod template", pod_template_faults), ("positive", positive),
+    ("int32", int32), ("node resources", node_resources), ("pod template", pod_template_faults), ("positive", positive),
     ("positive quantity", positive_quantity), ("quantity", quantity), ("selector", label_selector),
 ):  # fmt: skip
     check(_name)(_check)
@@ -73,19 +72,6 @@ def _overhead(path: str, amounts: ResourceList) -> Faults:
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------------
-
-
-def node_faults(node: Node) -> Faults:
-    """Yield the faults of a node. Faults of taints have the path ``metadata.taints``, as in the API server."""
-    yield from object_meta(node.metadata, False)
-    yield from taint_faults("metadata.taints", node.spec.taints)
-    yield from node_status_faults(node)
-
-
-def node_status_faults(node: Node) -> Faults:
-    """Yield the faults of a node's capacity and allocatable."""
-    yield from node_resources("status.capacity", node.status.capacity)
-    yield from node_resources("status.allocatable", node.status.allocatable)
 
 
 def taint_faults(path: str, taints: Iterable[Taint]) -> Faults:

@@ -16,9 +16,7 @@ from moorage.api.core import Node, Object, ResourceQuota
 from moorage.api.devices import ResourceClaim
 from moorage.api.names import check_dns1123_subdomain
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, required
-from moorage.api.validation.resources import quota_status_faults
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
-from moorage.api.validation.values import node_status_faults
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
@@ -98,13 +96,13 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
     if kind.native == "CustomResourceDefinition":
         yield from definition_status_faults(new)
     if isinstance(decoded, Node):
-        yield from node_status_faults(decoded)
+        yield from VALUES.faults("NodeStatus", decoded.status, "status")
         yield from RULES.faults("NodeAddresses", _status(new), "status")
     if isinstance(decoded, ResourceClaim) and (made := decoded.status.allocation) and _status(old).get("allocation") is None:
         if made.node_selector is not None:
             yield from VALUES.faults("NodeSelector", made.node_selector, "status.allocation.nodeSelector")
     elif isinstance(decoded, ResourceQuota):
-        yield from quota_status_faults(decoded.status)
+        yield from VALUES.faults("ResourceQuotaStatus", decoded.status, "status")
 
 
 # -- pod groups --------------------------------------------------------------------------------------------------------

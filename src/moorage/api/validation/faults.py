@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference, Quantity
+from moorage.api.meta import ObjectMeta, OwnerReference, Quantity
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_label_value, check_qualified_name
 from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.errors import Fault
@@ -145,28 +145,6 @@ def labels(path: str, given: Mapping[str, str]) -> Faults:
     for key, value in given.items():
         yield from label_name(path, key)
         yield from named(path, value, check_label_value)
-
-
-def label_selector(path: str, selector: LabelSelector | None) -> Faults:
-    """Yield the faults of a label selector."""
-    if selector is None:
-        return
-    if selector.match_labels:
-        yield from labels(f"{path}.matchLabels", selector.match_labels)
-    for i, asked in enumerate(selector.match_expressions):
-        at = f"{path}.matchExpressions[{i}]"
-        match asked.operator:
-            case "In" | "NotIn":
-                if not asked.values:
-                    yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            case "Exists" | "DoesNotExist":
-                if asked.values:
-                    yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-            case _:
-                yield invalid(f"{at}.operator", asked.operator, "not a valid selector operator")
-        yield from label_name(f"{at}.key", asked.key)
-        for k, value in enumerate(asked.values):
-            yield from named(f"{at}.values[{k}]", value, check_label_value)
 
 
 # -- metadata ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, chec
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation import faults
 from moorage.api.validation.pods import port_name_faults
-from moorage.api.validation.rule_tables import Holders, Seen, check, field_of
+from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
 from moorage.errors import Fault
 
 _PORTS: Final = range(1, 65536)
@@ -98,7 +98,7 @@ def _labels(path: str, given: dict[str, str]) -> faults.Faults:
 
 @check("label selector")
 def _selector(path: str, given: Any) -> faults.Faults:
-    return faults.label_selector(path, msgspec.convert(given, LabelSelector) if given else None)
+    return VALUES.faults("LabelSelector", msgspec.convert(given, LabelSelector), path) if given else iter(())
 
 
 @check("finalizer")

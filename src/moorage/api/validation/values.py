@@ -33,7 +33,6 @@ from moorage.api.validation.faults import (
     int32,
     invalid,
     label_name,
-    label_selector,
     nonnegative,
     object_meta,
     one_of,
@@ -61,7 +60,7 @@ def _meta(_: str, metadata: ObjectMeta, namespaced: bool, names: str = "") -> Fa
 
 for _name, _check in (
     ("int32", int32), ("node resources", node_resources), ("pod template", pod_template_faults), ("positive", positive),
-    ("positive quantity", positive_quantity), ("quantity", quantity), ("selector", label_selector),
+    ("positive quantity", positive_quantity), ("quantity", quantity),
 ):  # fmt: skip
     check(_name)(_check)
 
@@ -142,7 +141,7 @@ def _selects(_: str, spec: Any, kind: str) -> Faults:
     elif not selector.match_labels and not selector.match_expressions:
         yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
     else:
-        yield from label_selector("spec.selector", selector)
+        yield from VALUES.faults("LabelSelector", selector, "spec.selector")
         yield from _mismatch(selector, template)
     yield from pod_template_faults("spec.template", template)
     if template.spec.restart_policy not in {"", "Always"}:

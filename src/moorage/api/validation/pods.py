@@ -89,10 +89,10 @@ _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PORT_NAME = re.compile("[-a-z0-9]+")
 
 
-def pod_faults(pod: core.Pod) -> Faults:
-    """Yield the faults of a pod with defaults."""
+def pod_faults(pod: core.Pod, *, placement: bool = True) -> Faults:
+    """Yield the faults of a pod with defaults. ``placement``: see ``pod_spec_faults``."""
     yield from object_meta(pod.metadata, True)
-    yield from pod_spec_faults("spec", pod.spec, is_pod=True)
+    yield from pod_spec_faults("spec", pod.spec, is_pod=True, placement=placement)
 
 
 def pod_template_faults(path: str, template: core.PodTemplateSpec) -> Faults:
@@ -103,13 +103,14 @@ def pod_template_faults(path: str, template: core.PodTemplateSpec) -> Faults:
 
 
 class PodValidator:
-    """Validates pods, each distinct shape once.
+    """Validates pods; each distinct metadata, set of containers, and rest of a spec once.
 
     Most pods of a cluster are copies that differ only in name, node, annotations and volumes.
     """
 
     def __init__(self) -> None:
-        self._valid_shapes: set[bytes] = set()
+        #: Valid parts of pods, encoded.
+        self._valid: set[bytes] = set()
         self._valid_keys: set[str] = set()
         self._valid_nodes: set[str] = {""}
         #: The parts of the last valid shape: copies that follow each other often share them.
@@ -121,37 +122,33 @@ class PodValidator:
         parts = (spec, metadata.labels, metadata.owner_references, metadata.namespace, metadata.finalizers)
         if all(map(is_, parts, self._last_valid)) and self.has_plain_fields(pod):
             return iter(())
-        shape = self._encode(
+        about = self._encode(parts[1:])
+        containers = self._encode(
+            (spec.containers, spec.init_containers, spec.resources, spec.resource_claims, spec.host_network)
+        )
+        placement = self._encode(
             (
-                metadata.labels,
-                metadata.namespace,
-                metadata.owner_references,
-                metadata.finalizers,
-                spec.containers,
-                spec.init_containers,
                 spec.affinity,
                 spec.tolerations,
                 spec.topology_spread_constraints,
                 spec.node_selector,
-                spec.resources,
                 spec.overhead,
                 spec.scheduling_gates,
-                spec.resource_claims,
                 spec.priority,
                 spec.priority_class_name,
                 spec.preemption_policy,
                 spec.restart_policy,
                 spec.runtime_class_name,
-                spec.host_network,
                 spec.scheduling_group,
             )
         )
-        if shape in self._valid_shapes:
+        if {about, containers, placement} <= self._valid:
             self._last_valid = parts
             return iter(()) if self.has_plain_fields(pod) else self._own_faults(pod)
-        faults = list(pod_faults(pod))
+        is_known = placement in self._valid and spec.node_name in self._valid_nodes
+        faults = list(pod_faults(pod, placement=not is_known))
         if not faults:
-            self._valid_shapes.add(shape)
+            self._valid |= {about, containers, placement}
             self._valid_keys.update(metadata.annotations)
             self._valid_nodes.add(spec.node_name)
         return iter(faults)
@@ -171,10 +168,7 @@ class PodValidator:
             or len("".join((*annotations, *annotations.values()))) > MAX_ANNOTATIONS // 4
         ):
             return False
-        if not spec.volumes:
-            return True
-        names = [volume.name for volume in spec.volumes]
-        return len(set(names)) == len(names) and not any(map(check_dns1123_label, names)) and not _has_unnamed_claim(spec)
+        return _has_plain_volumes(spec)
 
     def _own_faults(self, pod: core.Pod) -> Faults:
         """Yield the faults of the fields that are not part of a pod's shape."""
@@ -190,20 +184,30 @@ class PodValidator:
         return iter(faults)
 
 
-def _has_unnamed_claim(spec: core.PodSpec) -> bool:
-    """Return True if a volume has a claim without a name."""
-    return any(v.persistent_volume_claim is not None and not v.persistent_volume_claim.claim_name for v in spec.volumes)
+def _has_plain_volumes(spec: core.PodSpec) -> bool:
+    """Return True if a quick check finds the volumes valid."""
+    if not spec.volumes:
+        return True
+    names = [volume.name for volume in spec.volumes]
+    if len(set(names)) < len(names) or any(map(check_dns1123_label, names)):
+        return False
+    return all(v.persistent_volume_claim is None or v.persistent_volume_claim.claim_name for v in spec.volumes)
 
 
-def pod_spec_faults(path: str, spec: core.PodSpec, *, is_pod: bool = False) -> Faults:
-    """Yield the faults of a spec. Only a pod's spec must be consistent with defaulting, a template's need not."""
-    yield from VALUES.faults("PodParts", spec, path)
+def pod_spec_faults(path: str, spec: core.PodSpec, *, is_pod: bool = False, placement: bool = True) -> Faults:
+    """Yield the faults of a spec. Only a pod's spec must be consistent with defaulting, a template's need not.
+
+    ``placement`` False: what says where the pod may run, and its priority, are known to be valid
+    """
+    if spec.resource_claims or not _has_plain_volumes(spec):
+        yield from VALUES.faults("PodParts", spec, path)
     claims = frozenset(claim.name for claim in spec.resource_claims)
     yield from _containers(path, spec, claims, is_pod)
     if spec.resources is not None:
         yield from pod_resources(f"{path}.resources", spec.resources)
         yield from pod_level_faults(f"{path}.resources", spec)
-    yield from VALUES.faults("PodSpec", spec, path)
+    if placement:
+        yield from VALUES.faults("PodSpec", spec, path)
 
 
 # -- containers ---------------------------------------------------------------------------------------------------------

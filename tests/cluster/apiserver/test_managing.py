@@ -13,7 +13,6 @@ from moorage.cluster.apiserver.fields.fieldsets import (
     intersection,
     is_field_set,
     paths,
-    set_of,
     shown,
     union,
     union_all,
@@ -40,6 +39,16 @@ def test_every_kind_has_a_schema():
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"c"}', 'v:"x"', "f:d"])
 PATHS = st.sets(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=12)
+
+
+def set_of(all_paths):
+    made = {}
+    for path in all_paths:
+        one = {}
+        for element in reversed(path):
+            one = {element: one}
+        made = union(made, one)
+    return made
 
 
 @given(PATHS, PATHS)

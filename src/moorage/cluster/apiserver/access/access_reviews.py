@@ -5,23 +5,22 @@ Source  kubernetes, pkg/registry/authentication and pkg/registry/authorization; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from moorage.api.names import check_label_value
 from moorage.api.selectors import SelectorError, parse_selector
-from moorage.api.validation.faults import forbidden, label_name, named, required
+from moorage.api.validation.faults import Faults
 from moorage.api.validation.faults import invalid as invalid_field
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.access.service_account_tokens import ISSUER
+from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.storage.list_selection import field_terms
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, invalid
-from moorage.errors import Fault
 
 # -- review selectors --------------------------------------------------------------------------------------------------
 # Selectors in access reviews: their validation, and errors for requirements that cannot be parsed.
@@ -30,7 +29,6 @@ from moorage.errors import Fault
 #
 # Source  kubernetes, pkg/apis/authorization/validation; pkg/registry/authorization/util/helpers.go
 
-Faults = Iterator[Fault]
 _PATH: Final = "spec.resourceAttributes"
 _WITH_VALUES: Final = frozenset(["In", "NotIn"])
 _WITHOUT_VALUES: Final = frozenset(["DoesNotExist", "Exists"])
@@ -39,31 +37,7 @@ _KINDS: Final = ("fieldSelector", "labelSelector")
 
 def selector_faults(attributes: Document) -> Faults:
     """Yield the faults of the selectors in the resource attributes of a review."""
-    for kind in _KINDS:
-        selector, path = attributes.get(kind), f"{_PATH}.{kind}"
-        if selector is None:
-            continue
-        raw, asked = selector.get("rawSelector"), selector.get("requirements")
-        if raw and asked:
-            yield invalid_field(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
-        if not raw and not asked:
-            yield required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")
-        for i, one in enumerate(asked or ()):
-            yield from _requirement_faults(f"{path}.requirements[{i}]", one, is_label=kind == "labelSelector")
-
-
-def _requirement_faults(path: str, asked: Document, *, is_label: bool) -> Faults:
-    key, operator, values = asked.get("key") or "", asked.get("operator"), asked.get("values") or ()
-    if not is_label and not key:
-        yield required(f"{path}.key", "must be specified")
-    if operator in _WITH_VALUES and not values:
-        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    if operator in _WITHOUT_VALUES and values:
-        yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-    if is_label:
-        yield from label_name(f"{path}.key", key)
-        for i, value in enumerate(values):
-            yield from named(f"{path}.values[{i}]", value, check_label_value)
+    return RULES.faults("ResourceAttributes", attributes, _PATH)
 
 
 def selector_errors(attributes: Document) -> str:
@@ -132,53 +106,33 @@ def _status(review: Review, spec: Document, user: User, authenticator: Authentic
             return _access(User(_text(spec, "user"), groups, _text(spec, "uid")), spec, authorizer)
 
 
-def _access_faults(review: Review, document: Document, spec: Document, namespace: str) -> Iterator[Fault]:
-    yield from _attributes_faults(spec)
-    if review.kind != "SelfSubjectAccessReview":
-        yield from _subject_faults(spec)
-    yield from selector_faults(_mapping(spec.get("resourceAttributes")))
-    yield from _metadata_faults(review, document)
-    if review.namespaced:
-        yield from _namespace_faults(spec, namespace)
-
-
 #: Metadata that requests may have: managed fields, and what the server itself fills in.
 _KEPT: Final = frozenset(["managedFields", "creationTimestamp", "selfLink"])
 
 
-def _metadata_faults(review: Review, document: Document) -> Iterator[Fault]:
-    metadata = _mapping(document.get("metadata"))
-    if any(value for name, value in metadata.items() if name not in _KEPT and not (review.namespaced and name == "namespace")):
-        why = "must be empty except for namespace" if review.namespaced else "must be empty"
-        yield Fault("Invalid value", "metadata", why, metadata)
-
-
-def _attributes_faults(spec: Document) -> Iterator[Fault]:
+def _access_faults(review: Review, document: Document, spec: Document, namespace: str) -> Faults:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _go_path(path))
+        yield invalid_field("spec.nonResourceAttributes", _go_path(path), why)
     elif resource is None and path is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        yield Fault("Invalid value", "spec.resourceAttributes", why, resource)
+        yield invalid_field("spec.resourceAttributes", resource, why)
+    if review.kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        yield invalid_field("spec.user", "", "at least one of user or group must be specified")
+    yield from selector_faults(_mapping(resource))
+    metadata, kept = _mapping(document.get("metadata")), _KEPT | {"namespace"} if review.namespaced else _KEPT
+    if any(value for name, value in metadata.items() if name not in kept):
+        yield invalid_field("metadata", metadata, f"must be empty{' except for namespace' if review.namespaced else ''}")
+    if review.namespaced and resource is not None and (found := _text(_mapping(resource), "namespace")) != namespace:
+        yield invalid_field("spec.resourceAttributes.namespace", found, "must match metadata.namespace")
+    if review.namespaced and path is not None:
+        yield invalid_field("spec.nonResourceAttributes", _go_path(path), "disallowed on this kind of request")
 
 
 def _go_path(path: Any) -> Document:
     attributes = _mapping(path)
     return {"Path": _text(attributes, "path"), "Verb": _text(attributes, "verb")}
-
-
-def _namespace_faults(spec: Document, namespace: str) -> Iterator[Fault]:
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and (found := _text(_mapping(resource), "namespace")) != namespace:
-        yield Fault("Invalid value", "spec.resourceAttributes.namespace", "must match metadata.namespace", found)
-    if path is not None:
-        yield Fault("Invalid value", "spec.nonResourceAttributes", "disallowed on this kind of request", _go_path(path))
-
-
-def _subject_faults(spec: Document) -> Iterator[Fault]:
-    if not spec.get("user") and not spec.get("groups"):
-        yield Fault("Invalid value", "spec.user", "at least one of user or group must be specified", "")
 
 
 # -- access reviews ----------------------------------------------------------------------------------------------------

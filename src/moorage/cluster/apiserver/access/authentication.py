@@ -67,8 +67,15 @@ class Authenticator:
 
         Raises  ApiError 403
         """
-        self._check_host(headers.get("Host", ""))
-        self._check_origin(headers)
+        host = headers.get("Host", "").lower()
+        name, _, port = host.rpartition(":")
+        if (name if name and port.isascii() and port.isdigit() else host) not in self._hosts:
+            raise ApiError(403, "Forbidden", "the Host header names a host that this server is not")
+        origin = headers.get("Origin")
+        if origin is not None and not self._is_own(origin):
+            raise ApiError(403, "Forbidden", "requests from pages of other origins are refused")
+        if headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+            raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")
 
     def identify(self, headers: Mapping[str, str], holder: User | None = None) -> User | None:
         """Return the user of a request by its certificate or token; None without a valid one."""
@@ -99,20 +106,6 @@ class Authenticator:
             return None
         identity = self.accounts.authenticate_token(token, audiences)
         return identity._replace(user=authenticated(identity.user)) if identity is not None else None
-
-    def _check_host(self, host: str) -> None:
-        name, _, port = host.lower().rpartition(":")
-        if not name or not (port.isascii() and port.isdigit()):
-            name = host.lower()
-        if name not in self._hosts:
-            raise ApiError(403, "Forbidden", "the Host header names a host that this server is not")
-
-    def _check_origin(self, headers: Mapping[str, str]) -> None:
-        origin = headers.get("Origin")
-        if origin is not None and not self._is_own(origin):
-            raise ApiError(403, "Forbidden", "requests from pages of other origins are refused")
-        if headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-            raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")
 
     def _is_own(self, origin: str) -> bool:
         scheme, _, place = origin.lower().partition("://")

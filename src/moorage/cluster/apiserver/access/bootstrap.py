@@ -191,18 +191,12 @@ class _ClusterMaintainer:
 
 def _aggregate(store: Store) -> None:
     """Update the rules of every aggregated cluster role from the roles that it selects."""
-    for name, rules in _aggregated(_cluster_roles(store)):
+    roles = (decode_document(_ROLE_RESOURCE, record.document()) for record in store.all(_ROLE_RESOURCE))
+    for name, rules in _aggregated(role for role in roles if isinstance(role, ClusterRole)):
         document = store.get(_ROLE_RESOURCE, "", name).document()
         document["rules"] = [msgspec.to_builtins(rule) for rule in rules]
         with suppress(ApiError):  # the role would be too large, so it keeps its rules
             store.update(_ROLE_RESOURCE, "", name, document)
-
-
-def _cluster_roles(store: Store) -> Iterator[ClusterRole]:
-    for record in store.all(_ROLE_RESOURCE):
-        role = decode_document(_ROLE_RESOURCE, record.document())
-        if isinstance(role, ClusterRole):
-            yield role
 
 
 def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRule, ...]]]:

@@ -151,7 +151,10 @@ class _Folder:
         if root.key.public_key() != root.certificate.public_key():
             raise self._damaged("ca.key", "it does not belong to ca.crt")
         if not self._has_valid_server_certificate(root, names):
-            self._make_server(root, names)
+            key, life = ec.generate_private_key(ec.SECP256R1()), datetime.timedelta(days=825)
+            made = signed(root, named("moorage-apiserver"), key, _from_now(life), ExtendedKeyUsageOID.SERVER_AUTH, names)
+            self._write("server.key", private_pem(key))
+            self._write("server.crt", made)
         if not self._has("sa.key"):
             self._write("sa.key", private_pem(ec.generate_private_key(ec.SECP256R1())))
         if not self._has("admin.token"):
@@ -192,13 +195,6 @@ class _Folder:
     def _damaged(self, name: str, why: str) -> ConfigError:
         place = self._path / name
         return ConfigError(f"{place}: it is damaged ({why}); delete {self._path} to recreate all certificates and keys")
-
-    def _make_server(self, root: Root, names: Names) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = named("moorage-apiserver")
-        made = signed(root, subject, key, _from_now(datetime.timedelta(days=825)), ExtendedKeyUsageOID.SERVER_AUTH, names)
-        self._write("server.key", private_pem(key))
-        self._write("server.crt", made)
 
     def _has_valid_server_certificate(self, root: Root, names: Names) -> bool:
         """Return True if the server certificate exists, is signed by this authority, covers ``names`` and is valid for 30

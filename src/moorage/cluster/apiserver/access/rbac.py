@@ -169,12 +169,8 @@ def shown(rule: PolicyRule) -> str:
         ("APIGroups", rule.api_groups), ("Resources", rule.resources), ("NonResourceURLs", rule.paths),
         ("ResourceNames", rule.resource_names), ("Verbs", rule.verbs),
     )  # fmt: skip
-    texts = [f"{name}:[{' '.join(_quoted(one) for one in values)}]" for name, values in parts if values]
+    texts = [name + ':["' + '" "'.join(values) + '"]' for name, values in parts if values]
     return "{" + ", ".join(texts) + "}"
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'
 
 
 # -- rbac authorizer ---------------------------------------------------------------------------------------------------
@@ -286,18 +282,13 @@ class Authorizer:
         if held is None:
             if len(self._held) >= _MOST_USERS:
                 self._held.clear()
-            held = self._held[key] = self._grants_by_namespace(user)
+            held = self._held[key] = {}
+            for binding in self._bindings():
+                if (subject := binding.subjects.first(user)) is not None:
+                    grant = Grant(_source(binding, subject), binding.rules, binding.fault)
+                    held.setdefault(binding.namespace, []).append(grant)
         everywhere = held.get("", [])
         return [*everywhere, *held[namespace]] if namespace and namespace in held else everywhere
-
-    def _grants_by_namespace(self, user: User) -> dict[str, list[Grant]]:
-        held: dict[str, list[Grant]] = {}
-        for binding in self._bindings():
-            subject = binding.subjects.first(user)
-            if subject is not None:
-                grant = Grant(_source(binding, subject), binding.rules, binding.fault)
-                held.setdefault(binding.namespace, []).append(grant)
-        return held
 
     def _bindings(self) -> list[_Binding]:
         if self._bound is None:

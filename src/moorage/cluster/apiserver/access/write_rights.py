@@ -14,7 +14,7 @@ from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, Target, User
 from moorage.cluster.apiserver.vocabulary.records import Confirm
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, invalid, not_found, quoted
+from moorage.cluster.apiserver.vocabulary.statuses import forbidden, invalid, not_found, quoted
 from moorage.errors import Fault
 
 # -- device rights -----------------------------------------------------------------------------------------------------
@@ -34,11 +34,6 @@ _NODE: Final = "authentication.kubernetes.io/node-name"
 _DEVICE: Final = ("driver", "pool", "device", "shareID")
 
 
-def writes_device_status(target: Target) -> bool:
-    """Return True for requests that write the status of a resource claim."""
-    return target.kind.qualified == _CLAIMS and target.subresource == "status"
-
-
 def check_devices(
     authorizer: rbac.Authorizer, user: User, target: Target, verb: str, before: Document, after: Document
 ) -> None:
@@ -56,7 +51,11 @@ def check_devices(
     if new_status.get("allocation"):
         verbs = [f"associated-node:{verb}"] if _is_on(user, _node_of(new_status["allocation"])) else []
         verbs.append(f"arbitrary-node:{verb}")
-        for driver in sorted(_drivers_of_changes(old_status, new_status)):
+        held, given = (
+            {tuple(one.get(key) for key in _DEVICE): one for one in status.get("devices") or ()}
+            for status in (old_status, new_status)
+        )
+        for driver in sorted({str(key[0]) for key in held.keys() | given.keys() if held.get(key) != given.get(key)}):
             refusals = [_refusal(authorizer, user, target, one, "driver", driver) for one in verbs]
             if all(refusals):
                 needed = f'resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission: {refusals[0]}'
@@ -73,15 +72,6 @@ def _refusal(authorizer: rbac.Authorizer, user: User, target: Target, verb: str,
     attributes = rbac.Attributes(verb, target.kind.group, target.kind.resource, part, driver, where)
     verdict = authorizer.judge(user, attributes)
     return "" if verdict.allowed else rbac.denied(user, attributes, verdict.reason).message
-
-
-def _drivers_of_changes(old_status: Document, new_status: Document) -> set[str]:
-    """Return the drivers whose entries in ``status.devices`` differ."""
-    old, new = (
-        {tuple(one.get(key) for key in _DEVICE): one for one in status.get("devices") or ()}
-        for status in (old_status, new_status)
-    )
-    return {str(key[0]) for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
 def _node_of(allocation: Any) -> str:
@@ -174,15 +164,10 @@ def _confirm(authorizer: rbac.Authorizer, user: User, target: Target, name: str,
         why = "the rules have too many combinations of values to check that the user holds all of them; use several roles"
         raise forbidden(target.kind.resource, target.kind.group, name, why)
     if lacking := rbac.missing(held, wanted):
-        raise _escalation(user, target, name, lacking)
-
-
-def _escalation(user: User, target: Target, name: str, lacking: list[PolicyRule]) -> ApiError:
-    groups = " ".join(quoted(group) for group in user.groups)
-    who = f"user {quoted(user.name)} (groups=[{groups}])"
-    listed = "\n".join(sorted(rbac.shown(rule) for rule in rbac.merged(lacking)))
-    why = f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
-    return forbidden(target.kind.resource, target.kind.group, name, why)
+        who = f"user {quoted(user.name)} (groups=[{' '.join(map(quoted, user.groups))}])"
+        listed = "\n".join(sorted(rbac.shown(rule) for rule in rbac.merged(lacking)))
+        why = f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
+        raise forbidden(target.kind.resource, target.kind.group, name, why)
 
 
 # -- confirming --------------------------------------------------------------------------------------------------------
@@ -190,20 +175,9 @@ def _escalation(user: User, target: Target, name: str, lacking: list[PolicyRule]
 
 def write_check(authorizer: rbac.Authorizer, user: User, method: str, target: Target) -> Confirm | None:
     """Return the additional check for a user's write to a target, or None if the RBAC verb is enough."""
-    if writes_device_status(target):
-        return _devices(authorizer, user, target, "patch" if method == "PATCH" else "update")
-    return _rights(authorizer, user, target) if target.kind in GUARDED else None
-
-
-def _devices(authorizer: rbac.Authorizer, user: User, target: Target, verb: str) -> Confirm:
-    def confirm(before: Document | None, after: Document) -> None:
-        check_devices(authorizer, user, target, verb, before or {}, after)
-
-    return confirm
-
-
-def _rights(authorizer: rbac.Authorizer, user: User, target: Target) -> Confirm:
-    def confirm(before: Document | None, after: Document) -> None:
-        check_escalation(authorizer, user, target, before, after)
-
-    return confirm
+    if target.kind.qualified == _CLAIMS and target.subresource == "status":
+        verb = "patch" if method == "PATCH" else "update"
+        return lambda before, after: check_devices(authorizer, user, target, verb, before or {}, after)
+    if target.kind not in GUARDED:
+        return None
+    return lambda before, after: check_escalation(authorizer, user, target, before, after)

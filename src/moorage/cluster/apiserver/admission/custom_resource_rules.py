@@ -294,7 +294,8 @@ class _Check:
         try:
             found = self._run(rule.program, variables)
         except CostLimitError as error:
-            yield invalid(path, kind, _OUT_OF_BUDGET if is_short else _too_costly(error, shown))
+            what = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
+            yield invalid(path, kind, _OUT_OF_BUDGET if is_short else what)
             raise _OutOfBudgetError from None
         if isinstance(found, EvalError):
             if str(found).startswith("no such overload"):
@@ -330,10 +331,6 @@ class _Check:
         except CostLimitError:
             raise _OutOfBudgetError from None
         return text.strip() if isinstance(text, str) and "\n" not in text else ""
-
-
-def _too_costly(error: CostLimitError, shown: str) -> str:
-    return f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
 
 
 def _fault(reason: str | None, path: str, value: Any, detail: str) -> Fault:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -52,14 +52,11 @@ def set_defaults(kind: ServedKind, document: Document) -> None:
         apply_defaults(kind.custom.schema, document)
         return
     if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
-        document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
+        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        document["data"] = {**(document.get("data") or {}), **encoded}
     for fill in _BY_KIND.get((kind.group, kind.kind), ()):
         fill(document)
     complete_types(kind, document)
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 # -- defaults of decoded objects ---------------------------------------------------------------------------------------
@@ -89,7 +86,7 @@ def _apply(document: Document, before: Mapping[str, Any], after: Mapping[str, An
         current = document.get(name)
         if isinstance(value, dict) and isinstance(current, dict):
             _apply(current, old or {}, value)
-        elif isinstance(value, list) and isinstance(current, list) and _aligned(current, old, value):
+        elif isinstance(value, list) and isinstance(current, list) and _is_longer(current, old or [], value):
             for inner, was, becomes in zip(current, old or [], value, strict=False):
                 _apply(inner, was, becomes)
             current += value[len(current) :]
@@ -97,9 +94,9 @@ def _apply(document: Document, before: Mapping[str, Any], after: Mapping[str, An
             document[name] = value
 
 
-def _aligned(current: list[Any], old: Any, new: list[Any]) -> bool:
+def _is_longer(current: list[Any], old: list[Any], new: list[Any]) -> bool:
     """Return True if defaulting only appended items to the list, so that items can be merged by position."""
-    return len(current) == len(old or []) <= len(new) and all(isinstance(one, dict) for one in (*current, *(old or []), *new))
+    return len(current) == len(old) <= len(new) and all(isinstance(one, dict) for one in (*current, *old, *new))
 
 
 # -- fields that scheduling does not read ------------------------------------------------------------------------------
@@ -375,8 +372,4 @@ def _spec(document: Document | None) -> Document:
 
 def _templates(document: Document | None) -> list[Document]:
     found: Any = _spec(document).get("podGroupTemplates")
-    return list(_dicts(found)) if isinstance(found, list) else []
-
-
-def _dicts(values: list[Any]) -> Iterator[Document]:
-    return (one for one in values if isinstance(one, dict))
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -11,9 +11,11 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from moorage.api.names import check_qualified_name, is_native_resource
+from moorage.api.names import check_label_value, check_qualified_name, is_native_resource
 from moorage.api.quantity import QuantityError, parse
 from moorage.api.validation.faults import Faults, duplicate, in_range, invalid, named, required, too_long
 from moorage.api.validation.pods import port_name_faults
@@ -205,7 +207,8 @@ def _amount_faults(path: str, name: str, amounts: Mapping[str, Any]) -> Faults:
             yield invalid(f"{path}.{at}[{name}]", amounts[_shown(low, high, at)], why)
     yield from _ratio_faults(f"{path}.maxLimitRequestRatio[{name}]", amounts, values)
     asked, default = values.get("defaultRequest"), values.get("default")
-    if not _may_overcommit(name) and asked is not None and default is not None and asked != default:
+    may_overcommit = is_native_resource(name) and not name.startswith("hugepages-")
+    if not may_overcommit and asked is not None and default is not None and asked != default:
         why = f"default value {amounts['default']} must equal to defaultRequest value {amounts['defaultRequest']} in {name}"
         yield invalid(f"{path}.defaultRequest[{name}]", amounts["defaultRequest"], why)
 
@@ -233,10 +236,6 @@ def _ratio_faults(path: str, amounts: Mapping[str, Any], values: Mapping[str, in
         yield invalid(path, shown, f"ratio {shown} is greater than max/min = {most:f}")
 
 
-def _may_overcommit(name: str) -> bool:
-    return is_native_resource(name) and not name.startswith("hugepages-")
-
-
 # -- other kinds of the core group -------------------------------------------------------------------------------------
 
 
@@ -245,19 +244,16 @@ def _revision(path: str, data: Any) -> Iterable[Fault]:
     return () if isinstance(data, dict) else (required(path, "data must be a valid JSON object"),)
 
 
+check("label value")(partial(named, check=check_label_value))
+
+
 @check("overhead")
 def _overhead(path: str, amounts: Mapping[str, Any]) -> Faults:
     for name, amount in amounts.items():
         yield from named(f"{path}[{name}]", name, check_qualified_name)
-        if _is_negative(amount):
-            yield invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0")
-
-
-def _is_negative(amount: Any) -> bool:
-    try:
-        return parse(amount) < 0
-    except QuantityError:
-        return False
+        with suppress(QuantityError):
+            if parse(amount) < 0:
+                yield invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0")
 
 
 @check("distinct address", of_holder=True)

@@ -263,7 +263,10 @@ def _sum(pod: Document, side: str) -> Usage:
 
 
 def _container_total(pod: Document, side: str) -> Usage:
-    spec, statuses, is_stuck = pod.get("spec") or {}, _statuses(pod), _is_infeasible(pod)
+    spec, statuses = pod.get("spec") or {}, _statuses(pod)
+    conditions: list[Document] = (pod.get("status") or {}).get("conditions") or []
+    pending = next((one for one in conditions if one.get("type") == "PodResizePending"), {})
+    is_stuck = pending.get("reason") == "Infeasible"
     total: Usage = {}
     for container in spec.get("containers") or ():
         add(total, _effective(container, statuses, side, is_stuck))
@@ -288,12 +291,6 @@ def _statuses(pod: Document) -> dict[str, Document]:
     status = pod.get("status") or {}
     reported = [one for part in ("containerStatuses", "initContainerStatuses") for one in status.get(part) or ()]
     return {one.get("name") or "": one for one in reported if one.get("resources") is not None}
-
-
-def _is_infeasible(pod: Document) -> bool:
-    conditions: list[dict[str, Any]] = (pod.get("status") or {}).get("conditions") or []
-    pending = next((one for one in conditions if one.get("type") == "PodResizePending"), None)
-    return pending is not None and pending.get("reason") == "Infeasible"
 
 
 def _effective(container: Document, statuses: dict[str, Document], side: str, is_stuck: bool) -> Usage:

@@ -138,19 +138,12 @@ def _type(
             element = _type(schema["items"], f"{name}.@items", fields) if isinstance(schema.get("items"), Mapping) else None
             return None if element is None else types.list_of(element)
         case "object":
-            return _object_type(schema, name, fields, is_resource=is_resource)
+            if not isinstance(additional := schema.get("additionalProperties"), Mapping):
+                return _struct(name, fields, visible_properties(schema, is_resource=is_resource))
+            value = _type(additional, f"{name}.@values", fields)
+            return None if value is None else types.map_of(types.STRING, value)
         case kind:
             return _SCALARS.get(kind or "")
-
-
-def _object_type(
-    schema: Schema, name: str, fields: dict[str, dict[str, types.Type]], *, is_resource: bool
-) -> types.Type | None:
-    additional = schema.get("additionalProperties")
-    if isinstance(additional, Mapping):
-        value = _type(additional, f"{name}.@values", fields)
-        return None if value is None else types.map_of(types.STRING, value)
-    return _struct(name, fields, visible_properties(schema, is_resource=is_resource))
 
 
 def _struct(name: str, fields: dict[str, dict[str, types.Type]], properties: Mapping[str, Schema]) -> types.Type:
@@ -222,25 +215,21 @@ def _decoded(text: str) -> bytes:
         return text.encode()
 
 
+def _read(read: Callable[[str], Value], text: str, full: str) -> Value:
+    """Return what a text means. Other texts are returned unchanged; functions on such values reject them."""
+    try:
+        return read(full)
+    except EvalError:
+        return text
+
+
 def _time(text: str) -> Value:
-    """Return the timestamp of a date or time. Other texts are returned unchanged; functions on timestamps reject them."""
-    full = text.upper() if len(text) > _DATE_SIZE else f"{text}T00:00:00Z"
-    try:
-        return timestamp_of(full)
-    except EvalError:
-        return text
-
-
-def _length(text: str) -> Value:
-    try:
-        return duration_of(text)
-    except EvalError:
-        return text
+    return _read(timestamp_of, text, text.upper() if len(text) > _DATE_SIZE else f"{text}T00:00:00Z")
 
 
 _DATE_SIZE: Final = 10
 _READERS: Final[Mapping[str, Callable[[str], Value]]] = {
-    "byte": _decoded, "date": _time, "date-time": _time, "duration": _length,
+    "byte": _decoded, "date": _time, "date-time": _time, "duration": lambda text: _read(duration_of, text, text),
 }  # fmt: skip
 
 

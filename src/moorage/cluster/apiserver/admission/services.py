@@ -126,19 +126,14 @@ def allocate_addresses(old: Document | None, new: Document, others: Callable[[],
                 yield Fault("Forbidden", f"spec.ports[{i}].nodePort", why)
     elif old is None or _node_ports(old["spec"]) != _node_ports(spec) or not all(_node_ports(spec)):
         yield from _allocate_node_ports(spec, uid, set(_ports_of(others(), uid)))
-    yield from _immutable_faults({} if old is None else old["spec"], spec)
+    before, name = {} if old is None else old["spec"], spec.get("loadBalancerClass")
+    if _type(before) == _type(spec) == "LoadBalancer" and before.get("loadBalancerClass") != name:
+        yield Fault("Invalid value", "spec.loadBalancerClass", "may not change once set", name)
+    if _has_health_check(before) and _has_health_check(spec) and before.get(_CHECK_PORT) != spec.get(_CHECK_PORT):
+        yield Fault("Forbidden", f"spec.{_CHECK_PORT}", "field is immutable")
     if _has_health_check(spec) and not spec.get(_CHECK_PORT):
         used = {number for number, _ in _ports_of(others(), uid)} | {*_node_ports(spec)}
         spec[_CHECK_PORT] = next(port for port in _candidates(f"{uid}/check", _PORTS[0], len(_PORTS)) if port not in used)
-
-
-def _immutable_faults(before: Document, after: Document) -> Iterator[Fault]:
-    """Yield changes of a load balancer's class, and of the health check port of a service that keeps one."""
-    name = after.get("loadBalancerClass")
-    if _type(before) == _type(after) == "LoadBalancer" and before.get("loadBalancerClass") != name:
-        yield Fault("Invalid value", "spec.loadBalancerClass", "may not change once set", name)
-    if _has_health_check(before) and _has_health_check(after) and before.get(_CHECK_PORT) != after.get(_CHECK_PORT):
-        yield Fault("Forbidden", f"spec.{_CHECK_PORT}", "field is immutable")
 
 
 def _allocate_cluster_ip(old: Document | None, new: Document, others: Callable[[], Iterable[Record]]) -> Iterator[Fault]:
@@ -158,7 +153,8 @@ def _allocate_cluster_ip(old: Document | None, new: Document, others: Callable[[
         taken = {record.fields["spec.clusterIP"] for record in others()}
         if requested and requested != "None":
             yield from _address_faults(requested, taken)
-        spec["clusterIP"] = requested or _free_address(uid, taken)
+        free = (str(IPv4Address(number)) for number in _candidates(uid, _FIRST + 2, _COUNT - 3))
+        spec["clusterIP"] = requested or next(address for address in free if address not in taken)
     _set_families(spec)
 
 
@@ -225,11 +221,6 @@ def _allocate_node_ports(spec: Document, uid: str, used: set[tuple[int, str]]) -
                 return
             one["nodePort"] = number
             numbers.add(number)
-
-
-def _free_address(uid: str, taken: set[str]) -> str:
-    candidates = (str(IPv4Address(number)) for number in _candidates(uid, _FIRST + 2, _COUNT - 3))
-    return next(address for address in candidates if address not in taken)
 
 
 def _candidates(name: str, first: int, count: int) -> Iterator[int]:

@@ -58,14 +58,8 @@ _REGISTRY: Final = {
 }  # fmt: skip
 #: Metadata that no client can change.
 _SERVER_METADATA: Final = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "name",
-    "namespace",
-    "uid",
-)
+    "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "name", "namespace", "uid",
+)  # fmt: skip
 
 
 def decode_document(kind: ServedKind, document: Document) -> Object:
@@ -268,7 +262,9 @@ def prepare_update(
             changes = ephemeral_faults(old, new)
         case _:
             changes = change_faults(kind, old, new, gates)
-    found = (_update_faults(kind, decoded), unread_field_faults(kind, new), changes)
+    own = object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
+    own = (fault for fault in own if kind.native in _CHECKED_BASES or fault.field != "metadata.generateName")
+    found = (own, unread_field_faults(kind, new), changes)
     _raise_if_any(kind, new, chain(*found, _selector_faults(kind, new, gates)))
 
 
@@ -297,7 +293,8 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
         case "resize":
             _only_resources(old, new)
         case "ephemeralcontainers":
-            _only_ephemeral(old, new)
+            sent = _reset_but_metadata(old, new)
+            _set_or_drop(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
         case _ if kind.has_status:
             _set_or_drop(new, "status", old.get("status"))
     if kind.native == "Namespace" and subresource != "finalize":
@@ -344,7 +341,8 @@ def _keep_identity(kind: ServedKind, old: Document, new: Document, subresource: 
         )
         raise conflict(kind.resource, kind.group, held["name"], why)
     sent.pop("selfLink", None)
-    if held.get("deletionTimestamp") or (subresource == "status" and _resets_deletion(kind)):
+    resets_deletion = subresource == "status" and (kind.native == "Pod" or kind.native in _RESET_METADATA)
+    if held.get("deletionTimestamp") or resets_deletion:
         sent.pop("deletionTimestamp", None)
     fixed = [
         Fault("Invalid value", f"metadata.{name}", "field is immutable", sent[name])
@@ -355,10 +353,6 @@ def _keep_identity(kind: ServedKind, old: Document, new: Document, subresource: 
         raise invalid(kind.kind, kind.group, held["name"], fixed)
     for name in _SERVER_METADATA:
         _set_or_drop(sent, name, held.get(name))
-
-
-def _resets_deletion(kind: ServedKind) -> bool:
-    return kind.native == "Pod" or kind.native in _RESET_METADATA
 
 
 #: Metadata that an update of the status does not change.
@@ -395,12 +389,6 @@ def _reset_but_metadata(old: Document, new: Document) -> Document:
     for name, value in kept.items():
         _set_or_drop(new["metadata"], name, value)
     return dict(sent)
-
-
-def _only_ephemeral(old: Document, new: Document) -> None:
-    """Revert everything but the ephemeral containers in an update of a pod."""
-    sent = _reset_but_metadata(old, new)
-    _set_or_drop(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
 
 
 def _only_resources(old: Document, new: Document) -> None:
@@ -453,11 +441,6 @@ _CHECKED_BASES: Final = frozenset([
     "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate", "Role", "RoleBinding",
     "Secret", "Service", "ServiceAccount", "VolumeAttachment", "VolumeAttributesClass",
 ])  # fmt: skip
-
-
-def _update_faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
-    faults = object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
-    return (fault for fault in faults if kind.native in _CHECKED_BASES or fault.field != "metadata.generateName")
 
 
 def _raise_if_any(kind: ServedKind, document: Document, faults: Iterator[Fault]) -> None:

@@ -62,25 +62,10 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_ipv4(text: str) -> bool:
-    return "." in text and _address(text) is not None
-
-
-def _is_ipv6(text: str) -> bool:
-    return ":" in text and _address(text) is not None
-
-
 def _is_cidr(text: str) -> bool:
-    address, slash, bits = text.partition("/")
+    address, _, bits = text.partition("/")
     found = _address(address)
-    return (
-        bool(slash)
-        and found is not None
-        and bits.isascii()
-        and bits.isdigit()
-        and len(bits) < 4
-        and int(bits) <= found.max_prefixlen
-    )
+    return found is not None and bool(re.fullmatch("[0-9]{1,3}", bits)) and int(bits) <= found.max_prefixlen
 
 
 _HOST_LABEL: Final = re.compile(r"[^.]{1,63}")
@@ -90,15 +75,12 @@ def _is_hostname(text: str) -> bool:
     labels = text.split(".")
     if len(text.encode()) > 255 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
         return False
-    if not all(_is_host_letter(letter) or letter == "-" for label in labels for letter in label):
-        return False
+    for letter in text:
+        if not (letter in "-." or (letter.isascii() and letter.isalnum()) or unicodedata.category(letter)[0] in "LS"):
+            return False
     if any(label.startswith("-") or label.endswith("-") for label in labels):
         return False
     return len(labels) == 1 or (len(labels[-1]) >= 2 and all(letter.isalpha() for letter in labels[-1]))
-
-
-def _is_host_letter(letter: str) -> bool:
-    return (letter.isascii() and letter.isalnum()) or unicodedata.category(letter)[0] in "LS"
 
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -153,13 +135,10 @@ def _is_credit_card(text: str) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
-        return False
     try:
-        date.fromisoformat(text)
+        return re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) is not None and bool(date.fromisoformat(text))
     except ValueError:
         return False
-    return True
 
 
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d|60)(?:\.\d+)?(?:z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII)
@@ -181,12 +160,9 @@ def _is_duration(text: str) -> bool:
     try:
         parse_duration(text)
     except (DurationError, ValueError):
-        return any(_is_unit(unit.lower()) for _, unit in _AMOUNT.findall(text))
+        units = [unit.lower() for _, unit in _AMOUNT.findall(text)]
+        return any(unit in names or unit.startswith(names[-1]) for unit in units for names in _UNITS)
     return True
-
-
-def _is_unit(unit: str) -> bool:
-    return any(unit in names or unit.startswith(names[-1]) for names in _UNITS)
 
 
 _HEX: Final = "[0-9a-f]"
@@ -209,8 +185,8 @@ _FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
     "email": _full(r'(?:[^<>@]*<)?(?:"[^"]+"|[^\s@<>",]+)@[^\s@<>",]+>?'),
     "hexcolor": _full(r"#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "hostname": _is_hostname,
-    "ipv4": _is_ipv4,
-    "ipv6": _is_ipv6,
+    "ipv4": lambda text: "." in text and _address(text) is not None,
+    "ipv6": lambda text: ":" in text and _address(text) is not None,
     "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,

@@ -52,17 +52,13 @@ def element_of(shape: ListOf, item: Any) -> str:
     for key in sorted(shape.keys):
         value = item.get(key) if isinstance(item, dict) else None
         if value is None:
-            value = _absent_key(shape.item.fields[key])
+            field = shape.item.fields[key]
+            is_omitted = field.omits_empty or field.is_pointer
+            value = field.default if field.default is not None else None if is_omitted else _zero(field.type)
         if value is None:
             raise KeyError(key)
         keys[key] = value
     return f"k:{_compact(keys)}"
-
-
-def _absent_key(field: Field) -> Any:
-    if field.default is not None:
-        return field.default
-    return None if field.omits_empty or field.is_pointer else _zero(field.type)
 
 
 def _zero(shape: Type) -> Any:
@@ -137,18 +133,13 @@ def named_members(shape: Type, held: FieldSet) -> FieldSet:
         if element == "." or not below:
             made[element] = below
             continue
-        inner = _type_at(shape, element)
+        is_field = element.startswith("f:")
+        inner = _inner_type(shape, element[2:]) if is_field else shape.item if isinstance(shape, ListOf) else None
         deeper = named_members(inner, below) if inner is not None else below
-        if isinstance(shape, Struct) and element.startswith("f:") and inner is not None:
+        if isinstance(shape, Struct) and is_field and inner is not None:
             deeper = {".": {}, **deeper}
         made[element] = deeper
     return made
-
-
-def _type_at(shape: Type, element: str) -> Type | None:
-    if element.startswith("f:"):
-        return _inner_type(shape, element[2:])
-    return shape.item if isinstance(shape, ListOf) else None
 
 
 # -- comparing and merging ---------------------------------------------------------------------------------------------
@@ -317,7 +308,11 @@ def type_faults(shape: Type, value: Any, position: _Position = None) -> Iterator
     if value is None or shape is UNTYPED:
         return
     if isinstance(shape, Scalar):
-        yield from _scalar_faults(shape, value, position)
+        expected = _EXPECTED.get(shape.letter)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        fits = {"i": is_number, "f": is_number, "b": isinstance(value, bool)}.get(shape.letter, isinstance(value, str))
+        if expected is not None and not fits:
+            yield f"{_path(position)}: expected {expected}, got {_value_shown(value, expected)}"
     elif isinstance(shape, ListOf):
         if not isinstance(value, list):
             yield f"{_path(position)}: expected list, got {_value_shown(value)}"
@@ -332,16 +327,6 @@ def type_faults(shape: Type, value: Any, position: _Position = None) -> Iterator
                 yield f"{_path((position, f'f:{name}'))}: field not declared in schema"
             else:
                 yield from type_faults(below, inner, (position, f"f:{name}"))
-
-
-def _scalar_faults(shape: Scalar, value: Any, position: _Position) -> Iterator[str]:
-    expected = _EXPECTED.get(shape.letter)
-    if expected is None:
-        return
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    fits = {"i": is_number, "f": is_number, "b": isinstance(value, bool)}.get(shape.letter, isinstance(value, str))
-    if not fits:
-        yield f"{_path(position)}: expected {expected}, got {_value_shown(value, expected)}"
 
 
 def _value_shown(value: Any, expected: str = "") -> str:

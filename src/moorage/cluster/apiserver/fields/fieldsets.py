@@ -44,17 +44,6 @@ def _is_element(key: str) -> bool:
     return kind != "i" or rest.removeprefix("-").isdigit()
 
 
-def set_of(all_paths: Iterable[Path]) -> FieldSet:
-    """Return the set of the given paths."""
-    made: dict[str, Any] = {}
-    for path in all_paths:
-        one: FieldSet = {}
-        for element in reversed(path):
-            one = {element: one}
-        made = dict(union(made, one))
-    return made
-
-
 def _is_member(node: FieldSet) -> bool:
     return not node or _SELF in node
 

@@ -32,7 +32,6 @@ from moorage.cluster.apiserver.fields.fieldsets import (
     is_field_set,
     ordered,
     paths,
-    set_of,
     shown,
     union,
     union_all,
@@ -50,20 +49,13 @@ _BEFORE: Final = "before-first-apply"
 _MAX_NAME: Final = 128
 _NOTHING: Final[FieldSet] = {}
 #: Fields that are never managed.
-_STRIPPED: Final = set_of(
-    [
-        ("f:apiVersion",),
-        ("f:kind",),
-        ("f:metadata",),
-        *(
-            ("f:metadata", f"f:{name}")
-            for name in (
-                "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
-                "resourceVersion",
-            )
-        ),
-    ]
+_STRIPPED_METADATA: Final = (
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+    "resourceVersion",
 )  # fmt: skip
+_STRIPPED: Final[FieldSet] = {
+    "f:apiVersion": {}, "f:kind": {}, "f:metadata": {".": {}, **{f"f:{name}": {} for name in _STRIPPED_METADATA}},
+}  # fmt: skip
 
 
 class FieldManager(NamedTuple):
@@ -191,7 +183,8 @@ def track(
     """
     managed = _managers_before(live or {"metadata": {}}, new, bool(manager.subresource))
     if live is None and not managed:
-        fields = _fields_of_new(shape, new, ignored)
+        changed = _not_ignored(compare(shape, {"metadata": {}}, _bare(new)), ignored)
+        fields = difference(union(changed.added, changed.modified), _STRIPPED)
         managed = {manager: _Entry(ordered(fields), manager.version, now)} if fields else {}
     elif managed or live is None:
         changed = compare(shape, _bare(live) if live else {"metadata": {}}, _bare(new))
@@ -203,12 +196,6 @@ def track(
 
 def _not_ignored(changed: Differences, ignored: FieldSet) -> Differences:
     return Differences(*(without(one, ignored) for one in changed)) if ignored else changed
-
-
-def _fields_of_new(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
-    """Return the fields that the creator of an object manages."""
-    changed = _not_ignored(compare(shape, {"metadata": {}}, _bare(new)), ignored)
-    return difference(union(changed.added, changed.modified), _STRIPPED)
 
 
 def _update(managed: _Managed, changed: Differences, manager: FieldManager, now: str) -> None:
@@ -272,15 +259,9 @@ class _Conflicts(Exception):  # noqa: N818 - never leaves this module
 
 
 def apply(
-    shape: Struct,
-    live: Document | None,
-    config: Document,
-    manager: FieldManager,
-    now: str,
-    *,
-    force: bool = False,
-    ignored: FieldSet = _NOTHING,
-) -> Document:
+    shape: Struct, live: Document | None, config: Document, manager: FieldManager, now: str, *,
+    force: bool = False, ignored: FieldSet = _NOTHING,
+) -> Document:  # fmt: skip
     """Return an object with an apply configuration merged in and its managers updated. ``live`` of None creates a new object.
 
     ``config`` has passed ``field_merge.type_faults``. Fields in ``ignored`` do not get a manager.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
+from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.http.connections import HEADERS
 from moorage.cluster.apiserver.schema.protobuf import write_event
 from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
@@ -27,7 +28,6 @@ from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import invalid
-from moorage.errors import Fault
 
 # -- sending -----------------------------------------------------------------------------------------------------------
 # Send long responses in pieces as the client reads them, so that a slow client holds one or two pieces in memory.
@@ -267,16 +267,12 @@ def _as_yaml(listing: ObjectList) -> Iterator[bytes]:
             continue
         first = True
         for item in listing.whole_items():
-            yield (name.encode() + b":\n" if first else b"") + _yaml_item(as_yaml(msgspec.json.decode(item)))
+            lines = as_yaml(msgspec.json.decode(item)).splitlines(keepends=True)
+            body = b"".join(b"  " + line if line.strip() else line for line in lines[1:])
+            yield (name.encode() + b":\n" if first else b"") + b"- " + lines[0] + body
             first = False
         if first:
             yield as_yaml({name: []})
-
-
-def _yaml_item(text: bytes) -> bytes:
-    """Return an object as a YAML list item; blank lines stay blank."""
-    lines = text.splitlines(keepends=True)
-    return b"".join([b"- " + lines[0], *(b"  " + line if line.strip() else line for line in lines[1:])])
 
 
 # -- list options ------------------------------------------------------------------------------------------------------
@@ -284,9 +280,7 @@ def _yaml_item(text: bytes) -> bytes:
 #
 # Source  apimachinery, pkg/apis/meta/internalversion: validation/validation.go, defaults.go
 
-_MATCH: Final = "resourceVersionMatch"
 _INITIAL: Final = "sendInitialEvents"
-_FORBIDDEN: Final = "Forbidden"
 
 
 def check_list(request: HTTPRequest, *, is_watch: bool) -> None:
@@ -296,48 +290,13 @@ def check_list(request: HTTPRequest, *, is_watch: bool) -> None:
     """
     request.number("limit")
     request.number("timeoutSeconds")
-    if faults := list((_watch_faults if is_watch else _list_faults)(request.query)):
+    if faults := [*RULES.faults("WatchOptions" if is_watch else "ListOptions", dict(request.query))]:
         raise invalid("ListOptions", "meta.k8s.io", "", faults)
-
-
-def _list_faults(query: Mapping[str, str]) -> Iterator[Fault]:
-    match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
-    if match:
-        if not version:
-            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided")
-        if query.get("continue"):
-            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
-        if match not in {"Exact", "NotOlderThan"}:
-            yield Fault("Unsupported value", _MATCH, 'supported values: "Exact", "NotOlderThan", ""', match)
-        if match == "Exact" and version == "0":
-            yield Fault(_FORBIDDEN, _MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"')
-    if _INITIAL in query:
-        yield Fault(_FORBIDDEN, _INITIAL, f"{_INITIAL} is forbidden for list")
-
-
-def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
-    match = query.get(_MATCH, "")
-    if _has_no_start(query) and query.get("continue"):
-        yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
-    if _INITIAL in query and match != "NotOlderThan":
-        yield Fault(_FORBIDDEN, _MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan")
-    if match:
-        if _INITIAL not in query:
-            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided")
-        if match != "NotOlderThan":
-            yield Fault("Unsupported value", _MATCH, 'supported values: "NotOlderThan"', match)
-        if query.get("continue"):
-            yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
 
 
 def requests_initial_list(request: HTTPRequest) -> bool:
     """Return True for a watch that explicitly requests the initial list."""
     return request.flag(_INITIAL)
-
-
-def _has_no_start(query: Mapping[str, str]) -> bool:
-    """Return True for a watch without a start, which defaults to the initial list."""
-    return not any(query.get(name) for name in (_MATCH, _INITIAL, "resourceVersion"))
 
 
 def starts_with_list(request: HTTPRequest) -> bool:
@@ -352,15 +311,10 @@ def starts_with_list(request: HTTPRequest) -> bool:
 
 def event_parts(event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
     """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata."""
-    body = event.held.body
-    if len(body) > PIECE and encoding == JSON and not form.startswith("Partial") and event.held.version == event.version:
+    body, is_partial = event.held.body, form.startswith("Partial")
+    if len(body) > PIECE and encoding == JSON and not is_partial and event.held.version == event.version:
         return _head(event.type), body, _TAIL  # large objects are not copied
-    return (_line(event, form, encoding),)
-
-
-def _line(event: WatchedObject, form: str, encoding: str) -> bytes:
-    record = event.record
-    return event_line(event.type, metadata_of(record) if form.startswith("Partial") else record.body, encoding)
+    return (event_line(event.type, metadata_of(event.record) if is_partial else event.record.body, encoding),)
 
 
 def _head(kind: str) -> bytes:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import moorage
-from moorage.cluster.apiserver.http.serve import write_kubeconfig
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.interfaces.cli.live.store_loader import fill
+from tests.kubeconfigs import write_kubeconfig
 
 __all__ = ["Drained", "agree", "by_cluster", "by_kubectl", "random_dump", "random_flags"]
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
-from moorage.cluster.apiserver.http.serve import serving, write_kubeconfig
+from moorage.cluster.apiserver.http.serve import serving
+from tests.kubeconfigs import write_kubeconfig
 from tools.simtest import oracle_rules
 from tools.simtest.recording import WriteRecord
 from tools.simtest.virtual_api import VirtualApi

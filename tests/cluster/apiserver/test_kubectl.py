@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from moorage.cluster.apiserver.http.serve import write_kubeconfig
 from moorage.cluster.apiserver.storage.store import Store
+from tests.kubeconfigs import write_kubeconfig
 
 pytestmark = [
     pytest.mark.slow,

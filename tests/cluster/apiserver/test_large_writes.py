@@ -10,8 +10,9 @@ import pytest
 
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.certificate_authority import make_authority
-from moorage.cluster.apiserver.http.serve import open_store, serving, write_kubeconfig
+from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
+from tests.kubeconfigs import write_kubeconfig
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from aiohttp import StreamReader, web
@@ -51,18 +51,6 @@ HEADERS: Final = {
 }
 
 
-class ConnectionOwner(Protocol):
-    """The listener that a connection belongs to. ``patience_s`` limits a request's head, ``answer_s`` sending a response."""
-
-    @property
-    def patience_s(self) -> float: ...
-    @property
-    def answer_s(self) -> float: ...
-    def on_request(self, connection: Connection) -> None: ...
-    def on_idle(self, connection: Connection) -> None: ...
-    def on_closed(self, connection: Connection) -> None: ...
-
-
 class Connection(RequestHandler):
     """One client connection. The handler of its requests calls ``began`` and ``ended``.
 
@@ -71,20 +59,12 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body",
-        "_head_bytes",
-        "_head_deadline",
-        "_head_timer",
-        "_owner",
-        "_serving",
-        "_transport",
-        "holder",
-        "when_lost",
-    )
+        "_body", "_head_bytes", "_head_deadline", "_head_timer", "_owner", "_serving", "_transport", "holder", "when_lost",
+    )  # fmt: skip
 
-    def __init__(self, owner: ConnectionOwner, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, owner: ConnectionAcceptor, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
-            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=owner.patience_s,  # type: ignore[arg-type]
+            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=owner.limits.patience_s,  # type: ignore[arg-type]
             max_line_size=MAX_LINE, max_field_size=MAX_FIELD, max_headers=MAX_HEADERS, auto_decompress=False,
             read_bufsize=READ_AHEAD,
         )  # fmt: skip
@@ -164,7 +144,7 @@ class Connection(RequestHandler):
             self._set_head_deadline()
 
     def _set_head_deadline(self) -> None:
-        self._head_deadline = self._loop.time() + self._owner.patience_s
+        self._head_deadline = self._loop.time() + self._owner.limits.patience_s
         if self._head_timer is None:
             self._head_timer = self._loop.call_at(self._head_deadline, self._check_head_deadline)
 
@@ -196,7 +176,7 @@ class Connection(RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Send a response within the time limit."""
         try:
-            async with asyncio.timeout(self._owner.answer_s):
+            async with asyncio.timeout(self._owner.limits.answer_s):
                 return await super().finish_response(request, resp, start_time)
         except TimeoutError:
             self._abort()
@@ -347,7 +327,7 @@ class ConnectionAcceptor:
 
     def __init__(self, manager: web.Server, limits: AcceptLimits) -> None:
         self._manager = manager
-        self._limits = limits
+        self.limits = limits
         self._most = connections_for(limits.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
@@ -361,14 +341,6 @@ class ConnectionAcceptor:
         self._pause: asyncio.TimerHandle | None = None
         self._tally = Tally("connections", _LOG.warning)
         self._loop = asyncio.get_running_loop()
-
-    @property
-    def patience_s(self) -> float:
-        return self._limits.patience_s
-
-    @property
-    def answer_s(self) -> float:
-        return self._limits.answer_s
 
     def open(self, listening: Iterable[socket.socket]) -> None:
         """Accept connections on listening sockets. ``shut`` closes them."""
@@ -453,7 +425,7 @@ class ConnectionAcceptor:
 
     async def _handshake(self, connection: Connection, accepted: socket.socket) -> None:
         made: Any = connection
-        limits = self._limits
+        limits = self.limits
         if limits.tls is None:
             await self._loop.connect_accepted_socket(lambda: made, accepted)
             return

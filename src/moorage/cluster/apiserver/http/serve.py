@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import errno
-import json
 import os
 import random
 import secrets
@@ -19,7 +17,7 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.basis.files import Warn, put_file
+from moorage.basis.files import Warn
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.certificate_authority import is_loopback
@@ -76,37 +74,14 @@ async def serving(
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), family=_family(host), backlog=BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise _unusable(host, port, error) from None
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _unusable(host: str, port: int, error: OSError) -> ConfigError:
-    if error.errno == errno.EADDRNOTAVAIL:
-        return ConfigError(f"--bind-address: {host} is not an address of this machine; 0.0.0.0 stands for all of them")
-    why = os.strerror(error.errno) if error.errno else str(error)
-    return ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 selects a free port")
-
-
-def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:
-    """Write a kubeconfig that only its owner can read. It is JSON, which is also valid YAML.
-
-    ``authority`` is the CA certificate in PEM that verifies the server; without one the server speaks plain HTTP.
-    """
-    cluster = {"server": f"http{'s' if authority else ''}://127.0.0.1:{port}"}
-    if authority:
-        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
-    config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": name, "preferences": {},
-        "clusters": [{"name": name, "cluster": cluster}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "users": [{"name": name, "user": {"token": token}}],
-    }  # fmt: skip
-    put_file(path, json.dumps(config, indent=2).encode() + b"\n")
+        if error.errno == errno.EADDRNOTAVAIL:
+            why = f"--bind-address: {host} is not an address of this machine; 0.0.0.0 stands for all of them"
+            raise ConfigError(why) from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 selects a free port") from None
 
 
 # -- store setup -------------------------------------------------------------------------------------------------------
@@ -134,7 +109,8 @@ def open_store(
     """
 
     def made(version: int) -> Store:
-        draw = random.Random(_seed(seed, version))  # noqa: S311
+        # The seed of the uid generator differs at each start, as uids must not repeat.
+        draw = random.Random(secrets.randbits(128) if seed is None else f"{seed}/{version}")  # noqa: S311
         return Store(clock, draw, secrets.token_bytes(32), gates=gates, runtime_config=runtime_config)
 
     if path is None:
@@ -157,8 +133,3 @@ def open_store(
         log.close()
         raise
     return store
-
-
-def _seed(seed: int | None, version: int) -> int | str:
-    """Return the seed of the uid generator, different at each start, as uids must not repeat."""
-    return secrets.randbits(128) if seed is None else f"{seed}/{version}"

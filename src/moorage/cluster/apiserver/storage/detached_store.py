@@ -14,7 +14,6 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from moorage.cluster.apiserver.storage import quota_charges
 from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
@@ -103,7 +102,7 @@ class DetachedStore(Store):
         check_size(after)
 
         def keep() -> Record:
-            quota_charges.store_charged_quotas(self._store, charges)
+            self._store.store_charged_quotas(charges)
             return self._store._commit(kind, before, self._numbered(after))
 
         return self._change(kind, before, after, keep)
@@ -138,8 +137,10 @@ class DetachedStore(Store):
             if self._kind_stores[kind].records.get(key) is not record:
                 raise StaleReadError
         for (kind, namespace), listed in self._listed.items():
-            if self._kind_stores[kind].version != listed.version and not _are_same(self._list(kind, namespace), listed.records):
-                raise StaleReadError
+            if self._kind_stores[kind].version != listed.version:
+                now = self._list(kind, namespace)
+                if len(now) != len(listed.records) or any(a is not b for a, b in zip(now, listed.records, strict=True)):
+                    raise StaleReadError
 
     def _next_version(self) -> int:
         return self._placeholder
@@ -152,7 +153,3 @@ class DetachedStore(Store):
 
     def follow(self, follower: Callable[[ServedKind, StoreChange], None]) -> None:
         """Do nothing: this store never notifies followers, and does not outlive the request."""
-
-
-def _are_same(now: list[Record], then: list[Record]) -> bool:
-    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))

@@ -16,11 +16,13 @@ import datetime
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moorage.api.core import Node, Object, Pod
 from moorage.cluster.apiserver.admission import admission_plugins
 from moorage.cluster.apiserver.admission.device_validation import admin_access_faults
+from moorage.cluster.apiserver.admission.quota_admission import charge_quotas
+from moorage.cluster.apiserver.admission.quota_usage import Facts
 from moorage.cluster.apiserver.admission.services import allocate_addresses, drop_unused_fields, keep_addresses
 from moorage.cluster.apiserver.admission.strategy import (
     decode_document,
@@ -33,7 +35,6 @@ from moorage.cluster.apiserver.admission.update_validation import needs_version,
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.storage import quota_charges
 from moorage.cluster.apiserver.storage import watches as watch_cache
 from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies
 from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, Definitions, convert_record, mark_for_cleanup
@@ -55,6 +56,9 @@ from moorage.cluster.apiserver.vocabulary.statuses import already_exists, confli
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
 
+if TYPE_CHECKING:
+    from moorage.cluster.apiserver.storage.sqlite_log import SQLiteLog
+
 #: Maximum size of a stored object in bytes of JSON: the default limit of etcd.
 MAX_OBJECT: Final = 3 << 19
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -71,19 +75,6 @@ class DeletionResult(NamedTuple):
 
     record: Record
     gone: bool
-
-
-class PersistentLog(Protocol):
-    """Persistent storage of changes; see ``moorage.cluster.apiserver.storage.sqlite_log``."""
-
-    #: Why changes cannot be written at the moment, or "".
-    failure: str
-
-    def append(self, kind: ServedKind, change: StoreChange) -> None: ...
-    async def settle(self) -> None: ...
-    async def check(self) -> None: ...
-    async def keep_up(self) -> None: ...
-    def close(self) -> None: ...
 
 
 def check_size(record: Record) -> None:
@@ -128,7 +119,7 @@ class Store(ObjectReader):
         self.has_quotas = True
         self._draw = draw
         self._followers: list[Callable[[ServedKind, StoreChange], None]] = []
-        self.log: PersistentLog | None = None
+        self.log: SQLiteLog | None = None
         self._definitions = Definitions(self)
         #: Defers follow-up work on large objects to a worker thread. If it is None, followers do that work at once.
         self.defer: Defer | None = None
@@ -170,7 +161,7 @@ class Store(ObjectReader):
         for kind_store in self._kind_stores.values():
             kind_store.keys = sorted(kind_store.records)
 
-    def attach_log(self, log: PersistentLog) -> None:
+    def attach_log(self, log: SQLiteLog) -> None:
         """Append every further change to a log, and every object that was not restored from it."""
         self.log = log
         self.follow(log.append)
@@ -237,7 +228,7 @@ class Store(ObjectReader):
         self._policies.check(kind, None, document, dry_run=dry_run)
         if confirm is not None:
             confirm(None, document)
-        charges = quota_charges.quotas_to_charge(self, kind, namespace, None, document)
+        charges = self._charged_quotas(kind, namespace, None, document)
         held = self.find(kind, namespace, metadata["name"])
         if held is not None:
             is_deleted = "deletionTimestamp" in held.document()["metadata"]
@@ -269,9 +260,35 @@ class Store(ObjectReader):
         """
         check_size(after)
         if charges:
-            quota_charges.store_charged_quotas(self, charges)
+            self.store_charged_quotas(charges)
             after = after.as_of(self._next_version())
         return self._commit(kind, before, after)
+
+    def _charged_quotas(
+        self, kind: ServedKind, namespace: str, old: Document | None, new: Document, subresource: str = ""
+    ) -> list[Document]:  # fmt: skip
+        """Return the quotas that a change charges, with their new usage.
+
+        Raises  ApiError 403 if a quota would be exceeded
+        """
+        if not namespace or not self.has_quotas or not self.count(_QUOTAS):
+            return []
+
+        def every(kind: ServedKind, namespace: str) -> Iterator[Document]:
+            return (record.document() for record in self.all(kind, Selection(namespace or None)))
+
+        def find(kind: ServedKind, namespace: str, name: str) -> Document | None:
+            held = self.find(kind, namespace, name)
+            return None if held is None else held.document()
+
+        quotas = [*every(_QUOTAS, namespace)]
+        return charge_quotas(kind, old, new, subresource, quotas, Facts(self.clock(), every, find)) if quotas else []
+
+    def store_charged_quotas(self, quotas: Iterable[Document]) -> None:
+        """Store charged quotas. The caller stores the object itself directly afterwards."""
+        for quota in quotas:
+            namespace, name = quota["metadata"]["namespace"], quota["metadata"]["name"]
+            self.update(_QUOTAS, namespace, name, quota, subresource="status", manager=_QUOTA_MANAGER)
 
     def _next_version(self) -> int:
         """Return the version of the next change."""
@@ -369,7 +386,7 @@ class Store(ObjectReader):
         self._policies.check(kind, old, document, subresource, dry_run=dry_run)
         if confirm is not None:
             confirm(old, document)
-        charges = quota_charges.quotas_to_charge(self, kind, namespace, old, document, subresource)
+        charges = self._charged_quotas(kind, namespace, old, document, subresource)
         if equal_but_times(old, document):
             return record
         if is_removable(document):
@@ -566,4 +583,7 @@ _NODE: Final = served("nodes")
 #: The node labels that pods get, as the admission plugin PodTopologyLabels does.
 _TOPOLOGY: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _PODS: Final = served("pods")
+_QUOTAS: Final = served("resourcequotas")
+#: The field manager of a quota's status when an object is admitted.
+_QUOTA_MANAGER: Final = FieldManager("kube-apiserver", version="v1", subresource="status")
 _SERVICES: Final = served("services")

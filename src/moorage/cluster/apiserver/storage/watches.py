@@ -11,7 +11,7 @@ import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.vocabulary.records import Record
@@ -45,21 +45,12 @@ class StoreChange(NamedTuple):
         return (len(self.before.body) if self.before is not None else 0) + (len(self.after.body) if self.gone else 0)
 
 
-class ChangeFollower(Protocol):
-    """Receives changes until it is closed."""
-
-    closed: bool
-
-    def on_change(self, change: StoreChange) -> None: ...
-    def finish(self) -> None: ...
-
-
 class WatchCache:
-    """The recent changes of one kind, and their followers."""
+    """The recent changes of one kind, and the watches that get further ones until they are closed."""
 
     def __init__(self, floor: int, capacity: int = CAPACITY, most_bytes: int = MOST_BYTES) -> None:
         self.floor = floor
-        self.followers: list[ChangeFollower] = []
+        self.followers: list[Watch] = []
         self._changes: list[StoreChange] = []
         self._capacity = capacity
         self._most_bytes = most_bytes

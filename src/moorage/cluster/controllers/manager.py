@@ -105,7 +105,8 @@ class StepExecutor:
         try:
             made = self._store.create(kind, namespace_of(document), document, manager=_manager(source, kind))
         except ApiError as error:
-            if (step.or_keep and error.reason == "AlreadyExists") or _is_closing(error):
+            is_closing = any(cause.reason == "NamespaceTerminating" for cause in error.causes)
+            if is_closing or (step.or_keep and error.reason == "AlreadyExists"):
                 return
             if step.owner is not None:
                 prefix = step.event_texts[1] if step.event_texts else "Error creating: "
@@ -203,11 +204,6 @@ def _manager(source: str, kind: ServedKind, subresource: str = "") -> FieldManag
     return FieldManager(
         source if source == KUBELET else "kube-controller-manager", version=kind.api_version, subresource=subresource
     )
-
-
-def _is_closing(error: ApiError) -> bool:
-    """Return True if a create failed because the namespace is being deleted."""
-    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
 def _event(note: steps.EventStep, source: str, now: str, namespace: str, mark: str) -> Document:

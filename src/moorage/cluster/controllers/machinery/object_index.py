@@ -82,9 +82,7 @@ class ObjectIndex:
     def controlled(self, kind: ServedKind, owner: Document) -> list[Document]:
         """Return the objects of a kind whose controller is ``owner``."""
         uid = k8s.uid_of(owner)
-        return [
-            one for one in self.dependents(kind, uid) if (found := k8s.controller_of(one)) is not None and found["uid"] == uid
-        ]
+        return [one for one in self.dependents(kind, uid) if (k8s.controller_of(one) or {}).get("uid") == uid]
 
     def dependents(self, kind: ServedKind, uid: str) -> list[Document]:
         """Return the objects of a kind with ``uid`` among their owners."""
@@ -158,9 +156,8 @@ class ObjectIndex:
 
 def _index_fields(kind: ServedKind, document: Document) -> tuple[object, object]:
     """Return the fields from which the index entries of an object are computed."""
-    return document["metadata"].get("ownerReferences"), document["spec"].get("nodeName") if kind is k8s.PODS else k8s.name_of(
-        document
-    )
+    place = document["spec"].get("nodeName") if kind is k8s.PODS else None
+    return document["metadata"].get("ownerReferences"), place
 
 
 def _drop(index: dict[str, dict[str, Document]], entry: str, key: str) -> None:

@@ -41,16 +41,13 @@ def claim(
     if k8s.is_ending(owner) or selector.matches_nothing:
         return made
     for one in world.unmanaged(kind, k8s.namespace_of(owner)):
-        if selector.matches(k8s.labels_of(one)) and not k8s.is_ending(one) and _may_be_adopted(kind, one) and suits(one):
+        has_ended = kind is k8s.PODS and k8s.phase_of(one) in ENDED_PHASES
+        if selector.matches(k8s.labels_of(one)) and not k8s.is_ending(one) and not has_ended and suits(one):
             refs = [*(one["metadata"].get("ownerReferences") or ()), k8s.reference_to(owner_kind, owner)]
             adopted = k8s.revised(one, ownerReferences=refs)
             made.steps.append(Update(kind, adopted))
             made.held.append(adopted)
     return made
-
-
-def _may_be_adopted(kind: ServedKind, one: Document) -> bool:
-    return kind is not k8s.PODS or k8s.phase_of(one) not in ENDED_PHASES
 
 
 def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, owner: ServedKind) -> Iterator[str]:
@@ -63,15 +60,11 @@ def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, ow
                 continue
             ref = k8s.controller_of(one)
             if ref is None:
-                yield from _adopters(one, world, owner)
+                for other in world.all(owner, k8s.namespace_of(one)):
+                    if k8s.selector_of(k8s.spec_of(other).get("selector")).matches(k8s.labels_of(one)):
+                        yield k8s.key_of(other)
             elif ref["kind"] == owner.kind:
                 yield f"{k8s.namespace_of(one)}/{ref['name']}"
-
-
-def _adopters(one: Document, world: ObjectIndex, owner: ServedKind) -> Iterator[str]:
-    for other in world.all(owner, k8s.namespace_of(one)):
-        if k8s.selector_of(k8s.spec_of(other).get("selector")).matches(k8s.labels_of(one)):
-            yield k8s.key_of(other)
 
 
 def pod_of_template(kind: ServedKind, owner: Document, template: Document, **metadata: object) -> Document:

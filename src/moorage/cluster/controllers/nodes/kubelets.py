@@ -69,7 +69,8 @@ class Admission:
         """
         read, host = decode(pod, Pod, ""), decode(node, Node, "")
         requests = self._of(pod, read)
-        others = [self._of(one) for one in on_node if _counts(one) and k8s.uid_of(one) != k8s.uid_of(pod)]
+        admitted = (one for one in on_node if k8s.status_of(one).get("startTime") and k8s.phase_of(one) not in ENDED_PHASES)
+        others = [self._of(one) for one in admitted if k8s.uid_of(one) != k8s.uid_of(pod)]
         return next(_rejections(read, requests, host, others), None)
 
     def _of(self, pod: Document, read: Pod | None = None) -> _Requests:
@@ -80,10 +81,6 @@ class Admission:
             ports = frozenset(PodInfo(found).host_ports)
             held = self._requests[uid] = _Requests(generation, dict(pod_requests(found).requests), ports)
         return held
-
-
-def _counts(pod: Document) -> bool:
-    return bool(k8s.status_of(pod).get("startTime")) and k8s.phase_of(pod) not in ENDED_PHASES
 
 
 def _rejections(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
@@ -255,15 +252,16 @@ class Kubelets:
     def _renew(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         lasts_s = lease_seconds(world.count(k8s.NODES))
         lease = world.get(k8s.LEASES, LEASE_NAMESPACE, k8s.name_of(node))
-        spec = {"holderIdentity": k8s.name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": _precise(now)}
+        renewed_at = datetime.datetime.fromtimestamp(now, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": k8s.name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": renewed_at}
         if lease is None:
             owner = {name: value for name, value in k8s.reference_to(k8s.NODES, node).items() if not isinstance(value, bool)}
             metadata = {"name": k8s.name_of(node), "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-            yield Create(
-                k8s.LEASES, {"apiVersion": k8s.LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
-            )
+            made = {"apiVersion": k8s.LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
+            yield Create(k8s.LEASES, made)
             # Spread the heartbeats of nodes that were created together.
-            yield Later(lasts_s / 4 * _share(k8s.name_of(node)))
+            share = hashlib.sha256(k8s.name_of(node).encode()).digest()[0] / 256
+            yield Later(lasts_s / 4 * share)
             return
         due = k8s.seconds(k8s.spec_of(lease).get("renewTime")) + lasts_s / 4
         if now < due - 0.001:
@@ -280,14 +278,6 @@ def _rejected(pod: Document, reason: str, why: str, now: float) -> Iterator[Step
     yield EventStep(k8s.PODS, pod, "Warning", reason, why)
     status = {**k8s.status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
     yield SetStatus(k8s.PODS, pod, {**status, "startTime": k8s.stamp(now)})
-
-
-def _share(name: str) -> float:
-    return hashlib.sha256(name.encode()).digest()[0] / 256
-
-
-def _precise(now: float) -> str:
-    return datetime.datetime.fromtimestamp(now, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def is_down(node: Document) -> bool:
@@ -323,15 +313,8 @@ def _healthy_status(node: Document, now: float) -> Document:
         conditions = status.get("conditions") or ()
         for name, reason, message in _TROUBLES:
             conditions = k8s.with_condition(conditions, name, "False", now, reason, message, lastHeartbeatTime=k8s.stamp(now))
-        made["conditions"] = k8s.with_condition(
-            conditions,
-            "Ready",
-            "True",
-            now,
-            "KubeletReady",
-            "kubelet is posting ready status",
-            lastHeartbeatTime=k8s.stamp(now),
-        )
+        why, beat = "kubelet is posting ready status", k8s.stamp(now)
+        made["conditions"] = k8s.with_condition(conditions, "Ready", "True", now, "KubeletReady", why, lastHeartbeatTime=beat)
     return made
 
 

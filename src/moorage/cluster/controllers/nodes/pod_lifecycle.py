@@ -71,11 +71,8 @@ def outcome_of(container: Mapping[str, Any]) -> CommandOutcome | None:
             return CommandOutcome(None, 0)
         if image not in _COMMANDLESS:
             return None
-    return _played(_script(words[2]) if _is_script(words) else [("", words)])
-
-
-def _is_script(words: Sequence[str]) -> bool:
-    return len(words) >= 3 and _program(words[0]) in _SHELLS and words[1] == "-c"
+    is_script = len(words) >= 3 and _program(words[0]) in _SHELLS and words[1] == "-c"
+    return _played(_script(words[2]) if is_script else [("", words)])
 
 
 def _program(path: str) -> str:
@@ -248,7 +245,8 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
     held = _main(pod)
     if "running" in held.get("state", {}):
         return _while_running(pod, held, life, now)
-    again = _finished_at(held) + _wait_s(int(held.get("restartCount") or 0))
+    ended = (held.get("lastState") or {}).get("terminated") or {}
+    again = k8s.seconds(ended.get("finishedAt")) + _wait_s(int(held.get("restartCount") or 0))
     if now >= again:
         restarted = _with_containers(pod, _running(pod, now, int(held.get("restartCount") or 0) + 1, life.ready_s <= 0), now)
         return restarted, now
@@ -294,25 +292,14 @@ def _overdue(pod: Document, now: float) -> Document | None:
     limit = k8s.spec_of(pod).get("activeDeadlineSeconds")
     if limit is None or now < k8s.seconds(k8s.status_of(pod).get("startTime")) + int(limit):
         return None
-    status = _all_over(pod, 137, now)
-    return {
-        **status,
-        "phase": "Failed",
-        "reason": "DeadlineExceeded",
-        "message": "Pod was active on the node longer than the specified deadline",
-    }
+    why = "Pod was active on the node longer than the specified deadline"
+    return {**_all_over(pod, 137, now), "phase": "Failed", "reason": "DeadlineExceeded", "message": why}
 
 
 def _started(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> Document:
     address = host_ip if k8s.spec_of(pod).get("hostNetwork") else pod_ip
-    status = {
-        **k8s.status_of(pod),
-        "hostIP": host_ip,
-        "hostIPs": [{"ip": host_ip}],
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "startTime": k8s.stamp(now),
-    }
+    addresses = {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}], "podIP": address, "podIPs": [{"ip": address}]}
+    status = {**k8s.status_of(pod), **addresses, "startTime": k8s.stamp(now)}
     inits = k8s.spec_of(pod).get("initContainers") or ()
     if inits:
         status["initContainerStatuses"] = [_init(one, now) for one in inits]
@@ -349,11 +336,8 @@ def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float
     ready = all(one["ready"] for one in containers)
     why = {} if ready else _unready(containers, over=over)
     conditions = status.get("conditions") or ()
-    for name in ("PodReadyToStartContainers", "Initialized"):
-        truth = "False" if over and name == "PodReadyToStartContainers" else "True"
-        conditions = k8s.with_condition(
-            conditions, name, truth, now, **({"reason": "PodCompleted"} if over and truth == "True" else {})
-        )
+    conditions = k8s.with_condition(conditions, "PodReadyToStartContainers", "False" if over else "True", now)
+    conditions = k8s.with_condition(conditions, "Initialized", "True", now, "PodCompleted" if over else "")
     for name in ("Ready", "ContainersReady"):
         conditions = k8s.with_condition(conditions, name, "True" if ready else "False", now, **why)
     return {**status, "conditions": conditions, "containerStatuses": containers}
@@ -432,10 +416,6 @@ def _waiting(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
     return [one(ended) for ended in _terminated(pod, code, now)]
 
 
-def _finished_at(held: Mapping[str, Any]) -> float:
-    return k8s.seconds(((held.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
-
-
 def _init(spec: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the status of an init container: completed at once, unless it is a sidecar."""
     moment = k8s.stamp(now)
@@ -443,13 +423,5 @@ def _init(spec: dict[str, Any], now: float) -> dict[str, Any]:
         state: dict[str, Any] = {"running": {"startedAt": moment}}
     else:
         state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
-    image = str(spec.get("image", ""))
-    return {
-        "name": spec["name"],
-        "image": image,
-        "imageID": "",
-        "restartCount": 0,
-        "ready": True,
-        "state": state,
-        "lastState": {},
-    }
+    shown = {"name": spec["name"], "image": str(spec.get("image", "")), "imageID": "", "restartCount": 0, "ready": True}
+    return {**shown, "state": state, "lastState": {}}

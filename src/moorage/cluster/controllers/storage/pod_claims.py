@@ -68,18 +68,16 @@ class EphemeralVolumes:
             return
         for volume in k8s.spec_of(pod).get("volumes") or ():
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
-            if template is not None:
-                yield from _own_claim(pod, f"{k8s.name_of(pod)}-{volume['name']}", template, world)
-
-
-def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex) -> Iterator[Step]:
-    held = world.get(k8s.CLAIMS, k8s.namespace_of(pod), name)
-    if held is None:
-        made = _claim_of(pod, template, name=name)
-        yield Create(k8s.CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **made})
-    elif (owner := k8s.controller_of(held)) is None or owner["uid"] != k8s.uid_of(pod):
-        text = f"PVC {k8s.key_of(held)} was not created for pod {k8s.key_of(pod)} (pod is not owner)"
-        yield EventStep(k8s.PODS, pod, "Warning", "FailedBinding", text)
+            if template is None:
+                continue
+            name = f"{k8s.name_of(pod)}-{volume['name']}"
+            held = world.get(k8s.CLAIMS, k8s.namespace_of(pod), name)
+            if held is None:
+                made = _claim_of(pod, template, name=name)
+                yield Create(k8s.CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **made})
+            elif (owner := k8s.controller_of(held)) is None or owner["uid"] != k8s.uid_of(pod):
+                text = f"PVC {k8s.key_of(held)} was not created for pod {k8s.key_of(pod)} (pod is not owner)"
+                yield EventStep(k8s.PODS, pod, "Warning", "FailedBinding", text)
 
 
 def _claim_of(owner: Document, template: Document, kind: ServedKind = k8s.PODS, **named: Any) -> Document:
@@ -138,8 +136,9 @@ class ResourceClaims:
         if what == "pod":
             pod = world.find(k8s.PODS, place)
             if pod is not None and k8s.is_active(pod):
-                group = _group_of(pod, world) if self._for_groups else None
-                if group is not None or not self._for_groups or not _group_name(pod):
+                name = _group_name(pod) if self._for_groups else ""
+                group = world.get(k8s.POD_GROUPS, k8s.namespace_of(pod), name) if name else None
+                if group is not None or not name:
                     yield from _claims_for(pod, k8s.PODS, group, world)
             return
         if what == "group":
@@ -158,11 +157,6 @@ def _with_claims(what: str, kind: ServedKind, namespace: str, world: ObjectIndex
 
 def _group_name(pod: Document) -> str:
     return (k8s.spec_of(pod).get("schedulingGroup") or {}).get("podGroupName") or ""
-
-
-def _group_of(pod: Document, world: ObjectIndex) -> Document | None:
-    name = _group_name(pod)
-    return world.get(k8s.POD_GROUPS, k8s.namespace_of(pod), name) if name else None
 
 
 def _claims_of_pod(pod: Document) -> Iterator[str]:
@@ -206,11 +200,8 @@ def _claims_for(pod: Document, kind: ServedKind, group: Document | None, world: 
 
 def _made_for(owner: Document | None, world: ObjectIndex) -> dict[str | None, Document]:
     """Return the claims that were made for a pod or a group, by the name under which it requests each."""
-    return (
-        {}
-        if owner is None
-        else {k8s.annotations_of(one).get(_MARK): one for one in world.controlled(k8s.RESOURCE_CLAIMS, owner)}
-    )
+    claims = [] if owner is None else world.controlled(k8s.RESOURCE_CLAIMS, owner)
+    return {k8s.annotations_of(one).get(_MARK): one for one in claims}
 
 
 def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:
@@ -240,7 +231,9 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     is_over = (users and not left) or k8s.is_ending(claim)
     if _PROTECTED in finalizers and is_over and not made.get("allocation"):
         yield Update(k8s.RESOURCE_CLAIMS, k8s.revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
-    if users and not left and _belongs_to_ended_pod(claim, world):
+    owner = k8s.controller_of(claim)
+    pod = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
+    if users and not left and pod is not None and k8s.phase_of(pod[1]) in ENDED_PHASES:
         yield DeleteStep(k8s.RESOURCE_CLAIMS, claim)
 
 
@@ -254,12 +247,6 @@ def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> boo
     if pod is None or k8s.uid_of(pod) != user.get("uid") or k8s.phase_of(pod) in ENDED_PHASES:
         return False
     return bool(k8s.spec_of(pod).get("nodeName")) or not k8s.is_ending(pod)
-
-
-def _belongs_to_ended_pod(claim: Document, world: ObjectIndex) -> bool:
-    owner = k8s.controller_of(claim)
-    held = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
-    return held is not None and k8s.phase_of(held[1]) in ENDED_PHASES
 
 
 def _with_devices_ready(claim: Document) -> Document:

@@ -71,7 +71,10 @@ def made_for(
         labels = labels_of(selected)
         if labels is None:
             return None
-        keys = _driver_keys(csi_node_of(selected), driver) or _class_keys(storage_class.allowed_topologies)
+        csi_node = csi_node_of(selected)
+        by_driver = {one.name: one.topology_keys for one in csi_node.spec.drivers} if csi_node else {}
+        of_class = dict.fromkeys(key for term in _terms(storage_class.allowed_topologies) for key, _ in term)
+        keys = by_driver.get(driver) or tuple(of_class)
         affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
     meta, spec = claim.metadata, claim.spec
     name = f"pvc-{meta.uid or k8s.stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
@@ -101,15 +104,6 @@ _Asked = list[tuple[str, tuple[str, ...]]]
 
 def _terms(allowed: Iterable[storage.TopologySelectorTerm]) -> list[_Asked]:
     return [[(one.key, one.values) for one in term.match_label_expressions] for term in allowed]
-
-
-def _class_keys(allowed: Iterable[storage.TopologySelectorTerm]) -> list[str]:
-    return list(dict.fromkeys(key for term in _terms(allowed) for key, _ in term))
-
-
-def _driver_keys(csi_node: storage.CSINode | None, driver: str) -> tuple[str, ...]:
-    drivers: Mapping[str, tuple[str, ...]] = {d.name: d.topology_keys for d in csi_node.spec.drivers} if csi_node else {}
-    return drivers.get(driver, ())
 
 
 def _affinity(terms: Iterable[_Asked]) -> storage.VolumeNodeAffinity | None:
@@ -202,13 +196,8 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
         volume = world.get(k8s.VOLUMES, "", k8s.spec_of(claim).get("volumeName", ""))
         if volume is None and k8s.phase_of(claim) != "Lost":
             yield SetStatus(k8s.CLAIMS, claim, {**k8s.status_of(claim), "phase": "Lost"})
-            yield EventStep(
-                k8s.CLAIMS,
-                claim,
-                "Warning",
-                "ClaimLost",
-                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
-            )
+            text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            yield EventStep(k8s.CLAIMS, claim, "Warning", "ClaimLost", text)
         return
     yield from _UnboundClaim(claim, world).steps()
 
@@ -288,10 +277,7 @@ class _UnboundClaim:
 
     def _may_have(self, found: Document) -> bool:
         ref = k8s.spec_of(found).get("claimRef")
-        return not ref or (ref.get("namespace"), ref.get("name")) == (
-            k8s.namespace_of(self.document),
-            k8s.name_of(self.document),
-        )
+        return not ref or f"{ref.get('namespace')}/{ref.get('name')}" == k8s.key_of(self.document)
 
     def _suits(self, volume: storage.PersistentVolume) -> bool:
         if not suits(volume, self.claim):
@@ -430,11 +416,11 @@ class AttributesClassProtection:
         if not k8s.is_ending(found):
             if storage.ATTRIBUTES_PROTECTION not in held:
                 yield Update(k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=[*held, storage.ATTRIBUTES_PROTECTION]))
-        elif storage.ATTRIBUTES_PROTECTION in held and not _is_in_use(found["metadata"]["name"], world):
-            yield Update(
-                k8s.ATTRIBUTES_CLASSES,
-                k8s.revised(found, finalizers=[one for one in held if one != storage.ATTRIBUTES_PROTECTION]),
-            )
+        elif storage.ATTRIBUTES_PROTECTION in held:
+            users = (*world.all(k8s.VOLUMES), *world.all(k8s.CLAIMS))
+            if not any(k8s.name_of(found) in _named(user) for user in users):
+                left = [one for one in held if one != storage.ATTRIBUTES_PROTECTION]
+                yield Update(k8s.ATTRIBUTES_CLASSES, k8s.revised(found, finalizers=left))
 
 
 def _named(user: Document) -> Iterator[str]:
@@ -446,7 +432,3 @@ def _named(user: Document) -> Iterator[str]:
     ):  # fmt: skip
         if name:
             yield name
-
-
-def _is_in_use(name: str, world: ObjectIndex) -> bool:
-    return any(name in _named(user) for kind in (k8s.VOLUMES, k8s.CLAIMS) for user in world.all(kind))

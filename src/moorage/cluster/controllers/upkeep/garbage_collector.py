@@ -46,7 +46,9 @@ class GarbageCollector:
             return
         waits = _waiting_finalizer(found) if k8s.is_ending(found) else ""
         if waits == _ORPHAN:
-            yield from _orphan(kind, found, world)
+            for other, one in world.all_dependents(k8s.uid_of(found)):
+                yield _without(other, one, {k8s.uid_of(found)})
+            yield _done(kind, found, _ORPHAN)
         elif waits == _FOREGROUND:
             yield from _delete_dependents(kind, found, world)
         elif not k8s.is_ending(found):
@@ -74,12 +76,6 @@ def _waiting_finalizer(document: Document) -> str:
 def _done(kind: ServedKind, found: Document, finalizer: str) -> Step:
     left = [one for one in found["metadata"]["finalizers"] if one != finalizer]
     return Update(kind, k8s.revised(found, finalizers=left))
-
-
-def _orphan(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
-    for other, one in world.all_dependents(k8s.uid_of(found)):
-        yield _without(other, one, {k8s.uid_of(found)})
-    yield _done(kind, found, _ORPHAN)
 
 
 def _without(kind: ServedKind, one: Document, uids: set[str]) -> Step:

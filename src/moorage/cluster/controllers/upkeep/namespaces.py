@@ -53,7 +53,9 @@ class Namespaces:
 
 def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
     name = k8s.name_of(namespace)
-    left = {k8s.PODS: pods} if (pods := world.all(k8s.PODS, name)) else _content(world, name)
+    kinds = [kind for kind in world.kinds.stored if kind.namespaced and kind.native not in {"Event", "Pod"}]
+    pods = world.all(k8s.PODS, name)
+    left = {k8s.PODS: pods} if pods else {kind: held for kind in kinds if (held := world.all(kind, name))}
     fresh = [kind for kind, objects in left.items() if not all(map(k8s.is_ending, objects))]
     for kind in fresh:
         yield DeleteAll(kind, name)
@@ -65,11 +67,6 @@ def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step
         # Events are not watched, and nothing blocks their deletion.
         yield DeleteAll(k8s.EVENTS, name)
         yield Update(k8s.NAMESPACES, finalized(namespace), "finalize")
-
-
-def _content(world: ObjectIndex, namespace: str) -> dict[ServedKind, list[Document]]:
-    kinds = (kind for kind in world.kinds.stored if kind.namespaced and kind is not k8s.PODS and kind.native != "Event")
-    return {kind: objects for kind in kinds if (objects := world.all(kind, namespace))}
 
 
 def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], now: float) -> list[Document]:
@@ -132,9 +129,8 @@ class RootAuthority:
         held = world.get(k8s.CONFIG_MAPS, key, _NAME)
         if held is None:
             metadata = {"name": _NAME, "namespace": key, "annotations": dict(_ANNOTATIONS)}
-            yield Create(
-                k8s.CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, or_keep=True
-            )
+            made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            yield Create(k8s.CONFIG_MAPS, made, or_keep=True)
         elif held.get("data") != data:
             metadata = {**held["metadata"], "annotations": {**(held["metadata"].get("annotations") or {}), **_ANNOTATIONS}}
             yield Update(k8s.CONFIG_MAPS, {**held, "metadata": metadata, "data": data})

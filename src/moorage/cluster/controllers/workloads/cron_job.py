@@ -49,7 +49,13 @@ class _Sync:
 
     def steps(self) -> Iterator[Step]:
         yield from self._tidied()
-        yield from self._unexpected_events()
+        for job in self.strange:
+            text = f"Saw a job that the controller did not create or forgot: {k8s.name_of(job)}"
+            yield self._note("Warning", "UnexpectedJob", text)
+        there = {k8s.uid_of(job) for job in self.jobs}
+        for uid, name in self.before.items():
+            if uid not in there:
+                yield self._note("Normal", "MissingJob", f"Active job went missing: {name}")
         yield from self._completion_events()
         yield from self._scheduled()
         if self.running:
@@ -150,24 +156,10 @@ class _Sync:
         """Delete the oldest finished jobs beyond the history limits."""
         for name, usual, wanted in (("successfulJobsHistoryLimit", 3, "Complete"), ("failedJobsHistoryLimit", 1, "Failed")):
             limit = self.spec.get(name, usual)
-            over = [
-                job
-                for job in self.jobs
-                if (k8s.condition_of(job, wanted) or {}).get("status") == "True" and not k8s.is_ending(job)
-            ]
+            over = [job for job in self.jobs if _has(job, wanted) and not k8s.is_ending(job)]
             for job in over[: max(0, len(over) - int(limit))]:
                 yield DeleteStep(k8s.JOBS, job, propagation="Background")
                 yield self._note("Normal", "SuccessfulDelete", f"Deleted job {k8s.name_of(job)}")
-
-    def _unexpected_events(self) -> Iterator[Step]:
-        """Record events about running jobs that this controller did not create, and about active jobs that disappeared."""
-        for job in self.strange:
-            text = f"Saw a job that the controller did not create or forgot: {k8s.name_of(job)}"
-            yield self._note("Warning", "UnexpectedJob", text)
-        there = {k8s.uid_of(job) for job in self.jobs}
-        for uid, name in self.before.items():
-            if uid not in there:
-                yield self._note("Normal", "MissingJob", f"Active job went missing: {name}")
 
     def _completion_events(self) -> Iterator[Step]:
         """Record events about jobs of the active list that have finished."""
@@ -175,9 +167,8 @@ class _Sync:
             if is_finished(job) and k8s.uid_of(job) in self.before:
                 ended = "Complete" if _has(job, "Complete") else "Failed"
                 yield self._note("Normal", "SawCompletedJob", f"Saw completed job: {k8s.name_of(job)}, condition: {ended}")
-            if (done := k8s.status_of(job).get("completionTime")) and k8s.seconds(done) > k8s.seconds(
-                self.status.get("lastSuccessfulTime")
-            ):
+            done, last = k8s.status_of(job).get("completionTime"), self.status.get("lastSuccessfulTime")
+            if done and k8s.seconds(done) > k8s.seconds(last):
                 self.status["lastSuccessfulTime"] = done
 
 

@@ -36,33 +36,24 @@ from moorage.cluster.controllers.workloads.stateful_set import RevisionHistory, 
 #: Taint effects that keep new daemon pods off a node, and those that evict running ones.
 KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 DRIVES_AWAY: Final = frozenset({"NoExecute"})
-_TOLERATED: Final = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-)
-_TOLERATED_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+_TOLERATED: Final = {
+    "not-ready": "NoExecute", "unreachable": "NoExecute", "disk-pressure": "NoSchedule", "memory-pressure": "NoSchedule",
+    "pid-pressure": "NoSchedule", "unschedulable": "NoSchedule",
+}  # fmt: skip
+_TOLERATED_ON_HOST_NETWORK: Final = {"network-unavailable": "NoSchedule"}
 
 
 def daemon_tolerations(spec: core.PodSpec) -> tuple[core.Toleration, ...]:
     """Return the tolerations of a daemon pod: its template's, and those for common node conditions."""
-    troubles = (*_TOLERATED, _TOLERATED_ON_HOST_NETWORK) if spec.host_network else _TOLERATED
     tolerations = list(spec.tolerations)
-    for key, effect in troubles:
-        added = core.Toleration(key=key, operator="Exists", effect=effect)
-        same = [i for i, one in enumerate(tolerations) if (one.key, one.effect, one.operator, one.value) == _identity(added)]
+    for name, effect in (_TOLERATED | _TOLERATED_ON_HOST_NETWORK if spec.host_network else _TOLERATED).items():
+        added = core.Toleration(key=f"node.kubernetes.io/{name}", operator="Exists", effect=effect)
+        same = [i for i, one in enumerate(tolerations) if replace(one, toleration_seconds=None) == added]
         if same:
             tolerations[same[0]] = added
         else:
             tolerations.append(added)
     return tuple(tolerations)
-
-
-def _identity(toleration: core.Toleration) -> tuple[str, str, str, str]:
-    return toleration.key, toleration.effect, toleration.operator, toleration.value
 
 
 def pod_template(daemon_set: DaemonSet, revision: str) -> core.PodTemplateSpec:
@@ -240,9 +231,7 @@ class _Sync:
 
     def _alive(self, node: str) -> list[Document]:
         """Return the pods on a node that neither ended nor are being deleted."""
-        return [
-            pod for pod in self.by_node.get(node, ()) if not k8s.is_ending(pod) and k8s.phase_of(pod) not in core.ENDED_PHASES
-        ]
+        return [pod for pod in self.by_node.get(node, ()) if k8s.is_active(pod)]
 
     def ended(self) -> Iterator[tuple[str, Document]]:
         for node, pods in self.by_node.items():

@@ -130,15 +130,17 @@ def _progress(deployment: Document, new: Document | None, status: Document, now:
     held = k8s.condition_of(deployment, "Progressing")
     reason = held.get("reason") if held is not None else None
     title = f'Deployment "{k8s.name_of(deployment)}"' if new is None else f'ReplicaSet "{k8s.name_of(new)}"'
-    if deadline_s is None or spec.get("paused"):
-        return _paused(reason, deadline_s)
-    if reason == "DeploymentPaused":
-        return _condition("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
+    if deadline_s is None or (spec.get("paused") and reason == _TIMED_OUT):
+        return None
+    if spec.get("paused") or reason == "DeploymentPaused":
+        change = "paused" if spec.get("paused") else "resumed"
+        return _condition("Progressing", "Unknown", f"Deployment{change.capitalize()}", f"Deployment is {change}")
     if held is None and new is not None:
         return _condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{k8s.name_of(new)}"')
     if reason == _AVAILABLE and status.get("replicas") == status.get("updatedReplicas"):
         return None  # a complete rollout that was only scaled
-    if _says_complete(spec, status) and new is not None:
+    wanted, counts = int(spec.get("replicas", 1)), ("updatedReplicas", "replicas", "availableReplicas")
+    if new is not None and all(int(status.get(name) or 0) == wanted for name in counts):
         return _condition("Progressing", "True", _AVAILABLE, f"{title} has successfully progressed.")
     if _has_progressed(k8s.status_of(deployment), status):
         return _condition("Progressing", "True", "ReplicaSetUpdated", f"{title} is progressing.")
@@ -147,21 +149,9 @@ def _progress(deployment: Document, new: Document | None, status: Document, now:
     return _condition("Progressing", "False", _TIMED_OUT, f"{title} has timed out progressing.")
 
 
-def _paused(reason: str | None, deadline_s: int | None) -> dict[str, str] | None:
-    if deadline_s is None or reason == _TIMED_OUT:
-        return None
-    return _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
-
-
 def _deadline(spec: dict[str, Any]) -> int | None:
     deadline_s = spec.get("progressDeadlineSeconds")
     return None if deadline_s is None or deadline_s == _NO_DEADLINE else int(deadline_s)
-
-
-def _says_complete(spec: dict[str, Any], status: Document) -> bool:
-    wanted = int(spec.get("replicas", 1))
-    names = ("updatedReplicas", "replicas", "availableReplicas")
-    return all(int(status.get(name) or 0) == wanted for name in names)
 
 
 def _has_progressed(before: dict[str, Any], after: Document) -> bool:
@@ -340,9 +330,8 @@ class Deployments:
         deployment = world.find(k8s.DEPLOYMENTS, key)
         if deployment is None:
             return
-        claimed = claim(
-            k8s.REPLICA_SETS, k8s.DEPLOYMENTS, deployment, k8s.selector_of(k8s.spec_of(deployment).get("selector")), world
-        )
+        selector = k8s.selector_of(k8s.spec_of(deployment).get("selector"))
+        claimed = claim(k8s.REPLICA_SETS, k8s.DEPLOYMENTS, deployment, selector, world)
         yield from claimed.steps
         new = find_new(deployment, claimed.held)
         old = sorted((one for one in claimed.held if new is None or k8s.uid_of(one) != k8s.uid_of(new)), key=k8s.age_order)
@@ -462,9 +451,8 @@ def _resized(rollout: Rollout, sizes: dict[str, int]) -> Iterator[Step]:
         annotations = with_sizes(k8s.annotations_of(one), rollout.wanted, rollout.most)
         if size == size_of(one) and (not size or annotations == k8s.annotations_of(one) or k8s.uid_of(one) not in sizes):
             continue
-        yield Update(
-            k8s.REPLICA_SETS, {**k8s.revised(one, annotations=annotations), "spec": {**k8s.spec_of(one), "replicas": size}}
-        )
+        spec = {**k8s.spec_of(one), "replicas": size}
+        yield Update(k8s.REPLICA_SETS, {**k8s.revised(one, annotations=annotations), "spec": spec})
         if size != size_of(one):
             yield _scaling_event(rollout.deployment, one, size_of(one), size)
 

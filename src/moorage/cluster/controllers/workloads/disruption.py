@@ -51,9 +51,10 @@ class Disruption:
                 selector = _selector(budget)
                 if any(one is not None and selector.matches(k8s.labels_of(one)) for one in (event.old, event.new)):
                     yield k8s.key_of(budget)
-        elif event.kind in _SCALED and _was_scaled(event):
-            for budget in world.all(k8s.DISRUPTION_BUDGETS, k8s.namespace_of(event.latest)):
-                yield k8s.key_of(budget)
+        elif event.kind in _SCALED:
+            before, after = (None if one is None else k8s.spec_of(one).get("replicas") for one in (event.old, event.new))
+            if event.old is None or event.new is None or before != after:
+                yield from map(k8s.key_of, world.all(k8s.DISRUPTION_BUDGETS, k8s.namespace_of(event.latest)))
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         budget = world.find(k8s.DISRUPTION_BUDGETS, key)
@@ -101,21 +102,13 @@ def _as_go_prints(selector: Document | None) -> str:
         f"{_RULE}{{Key:{one['key']},Operator:{one['operator']},Values:[{' '.join(one.get('values') or [])}],}},"
         for one in selector.get("matchExpressions") or ()
     )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
-    )
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]{_RULE}{{{rules}}},}}"
 
 
 def _selector(budget: Document) -> Selector:
     """Return the selector of a budget: an empty one matches every pod, a missing one none."""
     selector = k8s.spec_of(budget).get("selector")
     return EVERYTHING if isinstance(selector, dict) and not any(selector.values()) else k8s.selector_of(selector)
-
-
-def _was_scaled(event: ObjectChange) -> bool:
-    if event.old is None or event.new is None:
-        return True
-    return bool(k8s.spec_of(event.old).get("replicas") != k8s.spec_of(event.new).get("replicas"))
 
 
 def _disrupted(budget: Document, pods: Iterable[Document], now: float) -> tuple[dict[str, str], float | None]:

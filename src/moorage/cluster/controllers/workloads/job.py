@@ -254,11 +254,17 @@ class _Sync:
         self.spec = k8s.spec_of(job)
         self.status = {"uncountedTerminatedPods": {}, **k8s.status_of(job)}
         self.active = [pod for pod in pods if k8s.is_active(pod)]
+        self._ending = [pod for pod in pods if k8s.is_ending(pod) and k8s.status_of(pod).get("phase") not in ENDED_PHASES]
 
     def steps(self) -> Iterator[Step]:
         fresh = job_outcome.tally(self.job, self.pods)
-        yield from self._count(fresh)
-        self._begin()
+        if fresh:
+            fresh.note_in(self.status)
+            yield SetStatus(k8s.JOBS, self.job, dict(self.status))
+            yield from _released(fresh.pods)
+            fresh.add_to(self.status)
+        if not self.spec.get("suspend"):
+            self.status.setdefault("startTime", k8s.stamp(self.now))
         outcome = job_outcome.judge(self.job, self.status, self.pods, self.now)
         if outcome is not None:
             yield from self._finish(outcome)
@@ -266,35 +272,17 @@ class _Sync:
         adjusting = list(self._suspended() if self.spec.get("suspend") else self._adjusted())
         yield from adjusting
         if not any(isinstance(step, (Create, DeleteStep)) for step in adjusting):
-            yield from self._status_step()
+            self._set_counts(self.active)
+            if self.status != k8s.status_of(self.job):
+                yield SetStatus(k8s.JOBS, self.job, self.status)
         elif fresh or self.status.get("conditions") != k8s.status_of(self.job).get("conditions"):
             # Store the conditions now, so that their events are recorded once.
             yield SetStatus(k8s.JOBS, self.job, self.status)
         if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
             yield Later(max(0.0, k8s.seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
 
-    def _count(self, fresh: job_outcome.FinishedPods) -> Iterator[Step]:
-        """Count pods that have ended since the last reconcile."""
-        if not fresh:
-            return
-        fresh.note_in(self.status)
-        yield SetStatus(k8s.JOBS, self.job, dict(self.status))
-        yield from _released(fresh.pods)
-        fresh.add_to(self.status)
-
-    def _begin(self) -> None:
-        if not self.spec.get("suspend"):
-            self.status.setdefault("startTime", k8s.stamp(self.now))
-
-    def _status_step(self) -> Iterator[Step]:
-        """Yield the status update with the current counts."""
-        self._set_counts(self.active)
-        if self.status != k8s.status_of(self.job):
-            yield SetStatus(k8s.JOBS, self.job, self.status)
-
     def _set_counts(self, active: list[Document]) -> None:
-        ending = [pod for pod in self.pods if k8s.is_ending(pod) and k8s.status_of(pod).get("phase") not in ENDED_PHASES]
-        numbers = {"active": len(active), "ready": sum(map(k8s.is_ready, active)), "terminating": len(ending)}
+        numbers = {"active": len(active), "ready": sum(map(k8s.is_ready, active)), "terminating": len(self._ending)}
         for name, number in numbers.items():
             self.status.pop(name, None)
             if number or name != "active":
@@ -304,7 +292,9 @@ class _Sync:
 
     def _adjusted(self) -> Iterator[Step]:
         wanted = self._wanted()
-        taken = [*self.active, *self._in_the_way()]
+        taken = list(self.active)
+        if self.spec.get("podReplacementPolicy") == "Failed":  # terminating pods must end before they are replaced
+            taken += self._ending
         if len(self.active) > wanted:
             for pod in deletion_order(self.active, self.active, self.now)[: len(self.active) - wanted]:
                 yield from self._withdrawn(pod)
@@ -342,12 +332,6 @@ class _Sync:
         for index in job_outcome.next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
             pod = job_outcome.pod_of_job(self.job, index, job_outcome.counted_failures(self.job, failed.get(index, ())))
             yield self._made(pod)
-
-    def _in_the_way(self) -> list[Document]:
-        """Return terminating pods that must end before they are replaced (podReplacementPolicy Failed)."""
-        if self.spec.get("podReplacementPolicy") != "Failed":
-            return []
-        return [pod for pod in self.pods if k8s.is_ending(pod) and k8s.status_of(pod).get("phase") not in ENDED_PHASES]
 
     def _wanted(self) -> int:
         succeeded = int(self.status.get("succeeded") or 0)
@@ -392,21 +376,25 @@ class _Sync:
         for pod in self.active:
             yield from self._withdrawn(pod)
         self.status.pop("startTime", None)
-        held = self.status.get("conditions") or []
-        if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
-            self.status["conditions"] = k8s.with_condition(
-                held, "Suspended", "True", self.now, "JobSuspended", "Job suspended", lastProbeTime=k8s.stamp(self.now)
-            )
-            yield EventStep(k8s.JOBS, self.job, "Normal", "Suspended", "Job suspended")
+        if not self._is_suspended:
+            yield self._set_suspended("True", "Suspended")
 
     def _resumed(self) -> Iterator[Step]:
-        held = self.status.get("conditions") or []
-        if any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
+        if self._is_suspended:
             self.status["startTime"] = k8s.stamp(self.now)
-            self.status["conditions"] = k8s.with_condition(
-                held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=k8s.stamp(self.now)
-            )
-            yield EventStep(k8s.JOBS, self.job, "Normal", "Resumed", "Job resumed")
+            yield self._set_suspended("False", "Resumed")
+
+    @property
+    def _is_suspended(self) -> bool:
+        return any(one["type"] == "Suspended" and one["status"] == "True" for one in self.status.get("conditions") or ())
+
+    def _set_suspended(self, truth: str, word: str) -> EventStep:
+        self.status["conditions"] = self._with_condition("Suspended", truth, f"Job{word}", f"Job {word.lower()}")
+        return EventStep(k8s.JOBS, self.job, "Normal", word, f"Job {word.lower()}")
+
+    def _with_condition(self, name: str, truth: str, reason: str, message: str) -> list[Document]:
+        held, when = self.status.get("conditions") or [], k8s.stamp(self.now)
+        return k8s.with_condition(held, name, truth, self.now, reason, message, lastProbeTime=when)
 
     # -- ending ---------------------------------------------------------------------------------------------------------
 
@@ -416,23 +404,15 @@ class _Sync:
             yield from self._deleted(pod)
         interim, final = ("SuccessCriteriaMet", "Complete") if outcome.good else ("FailureTarget", "Failed")
         left = [pod for pod in self.pods if k8s.status_of(pod).get("phase") not in ENDED_PHASES]
-        held = self.status.get("conditions") or []
         for name in (interim,) if left else (interim, final):
-            held = k8s.with_condition(
-                held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=k8s.stamp(self.now)
-            )
-        self.status["conditions"] = held
+            self.status["conditions"] = self._with_condition(name, "True", outcome.reason, outcome.message)
         self._set_counts([])
         if not left and outcome.good:
             self.status["completionTime"] = k8s.stamp(self.now)
         yield SetStatus(k8s.JOBS, self.job, self.status)
         if not left:
-            yield self._event(outcome)
-
-    def _event(self, outcome: job_outcome.JobOutcome) -> EventStep:
-        if outcome.good:
-            return EventStep(k8s.JOBS, self.job, "Normal", "Completed", "Job completed")
-        return EventStep(k8s.JOBS, self.job, "Warning", outcome.reason, outcome.message)
+            told = ("Normal", "Completed", "Job completed") if outcome.good else ("Warning", outcome.reason, outcome.message)
+            yield EventStep(k8s.JOBS, self.job, *told)
 
 
 def _ended_at(pod: Document) -> float:

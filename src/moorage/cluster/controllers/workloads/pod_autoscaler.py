@@ -74,13 +74,13 @@ class PodAutoscalers:
         reference = k8s.spec_of(autoscaler)["scaleTargetRef"]
         kind, target = _target(world, k8s.namespace_of(autoscaler), reference)
         if kind is None or target is None:
-            why = _no_target(kind, reference)
-            conditions.set(
-                "AbleToScale",
-                False,
-                "FailedGetScale",
-                f"the HPA controller was unable to get the target's current scale: {why}",
-            )
+            if kind is None:
+                group = str(reference.get("apiVersion") or "").rpartition("/")[0]
+                why = f'no matches for kind "{reference["kind"]}" in group "{group}"'
+            else:
+                why = f'{kind.qualified} "{reference["name"]}" not found'
+            text = f"the HPA controller was unable to get the target's current scale: {why}"
+            conditions.set("AbleToScale", False, "FailedGetScale", text)
             yield EventStep(_AUTOSCALERS, autoscaler, "Warning", "FailedGetScale", why)
             yield from _with_status(autoscaler, {**k8s.status_of(autoscaler), "conditions": conditions.found})
             return
@@ -88,16 +88,14 @@ class PodAutoscalers:
         current = int(k8s.spec_of(target).get("replicas", 1))
         if not memory.recommendations:
             memory.recommendations.append((now, current))
-        conditions.set(
-            "AbleToScale", True, "SucceededGetScale", "the HPA controller was able to get the target's current scale"
-        )
+        text = "the HPA controller was able to get the target's current scale"
+        conditions.set("AbleToScale", True, "SucceededGetScale", text)
         wanted, reason = current, ""
         metrics: list[Document] = []
         least, most = int(k8s.spec_of(autoscaler).get("minReplicas", 1)), int(k8s.spec_of(autoscaler)["maxReplicas"])
         if current == 0 and least != 0:
-            conditions.set(
-                "ScalingActive", False, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"
-            )
+            text = "scaling is disabled since the replica count of the target is zero"
+            conditions.set("ScalingActive", False, "ScalingDisabled", text)
         elif current > most:
             wanted, reason = most, "Current number of replicas above Spec.MaxReplicas"
         elif current < least:
@@ -108,13 +106,8 @@ class PodAutoscalers:
             except MetricError as error:
                 yield EventStep(_AUTOSCALERS, autoscaler, "Warning", error.reason, str(error))
                 yield EventStep(_AUTOSCALERS, autoscaler, "Warning", "FailedComputeMetricsReplicas", str(error))
-                status = {
-                    **k8s.status_of(autoscaler),
-                    "currentReplicas": current,
-                    "conditions": conditions.found,
-                    "currentMetrics": None,
-                }
-                yield from _with_status(autoscaler, status)
+                status = {**k8s.status_of(autoscaler), "currentReplicas": current, "conditions": conditions.found}
+                yield from _with_status(autoscaler, {**status, "currentMetrics": None})
                 return
             wanted = proposal.replicas
             reason = f"{proposal.metric} above target" if wanted > current else "All metrics below target"
@@ -148,9 +141,8 @@ class PodAutoscalers:
             first = failed[0]
             why = f"the HPA was unable to compute the replica count: {first}"
             conditions.set("ScalingActive", False, first.reason, why)
-            raise MetricError(
-                first.reason, f"invalid metrics ({len(failed)} invalid out of {len(specs)}), first error is: {first}"
-            )
+            text = f"invalid metrics ({len(failed)} invalid out of {len(specs)}), first error is: {first}"
+            raise MetricError(first.reason, text)
         text = f"the HPA was able to successfully calculate a replica count from {best.metric}"
         conditions.set("ScalingActive", True, "ValidMetricFound", text)
         return best, statuses
@@ -160,19 +152,14 @@ class PodAutoscalers:
         conditions: _Conditions, memory: _Memory, now: float,
     ) -> Iterator[Step]:  # fmt: skip
         current = int(k8s.spec_of(target).get("replicas", 1))
-        status = {
-            **k8s.status_of(autoscaler),
-            "currentReplicas": current,
-            "desiredReplicas": wanted,
-            "currentMetrics": metrics or None,
-        }
+        status = {**k8s.status_of(autoscaler), "currentReplicas": current, "desiredReplicas": wanted}
+        status["currentMetrics"] = metrics or None
         if wanted != current:
             revised = k8s.copied(target)
             revised["spec"] = {**k8s.spec_of(target), "replicas": wanted}
             yield Update(kind, revised)
-            conditions.set(
-                "AbleToScale", True, "SucceededRescale", f"the HPA controller was able to update the target scale to {wanted}"
-            )
+            text = f"the HPA controller was able to update the target scale to {wanted}"
+            conditions.set("AbleToScale", True, "SucceededRescale", text)
             yield EventStep(_AUTOSCALERS, autoscaler, "Normal", "SuccessfulRescale", f"New size: {wanted}; reason: {reason}")
             changes = memory.ups if wanted > current else memory.downs
             changes[:] = [one for one in changes if one[0] > now - _LONGEST_S]
@@ -187,13 +174,6 @@ def _target(world: ObjectIndex, namespace: str, reference: Mapping[str, Any]) ->
     kinds = (one for one in world.kinds.served if (one.group, one.kind) == (group, reference["kind"]))
     kind = next((one for one in kinds if "scale" in one.subresources), None)
     return kind, None if kind is None else world.get(kind.storage, namespace, reference["name"])
-
-
-def _no_target(kind: ServedKind | None, reference: Mapping[str, Any]) -> str:
-    if kind is None:
-        version = str(reference.get("apiVersion") or "")
-        return f'no matches for kind "{reference["kind"]}" in group "{version.rpartition("/")[0]}"'
-    return f'{kind.qualified} "{reference["name"]}" not found'
 
 
 def _is_measured(pod: Document, world: ObjectIndex) -> bool:
@@ -251,7 +231,8 @@ def _limited(
     """Return the number of replicas within rates and bounds, and the reason and message of the condition."""
     least, most = int(k8s.spec_of(autoscaler).get("minReplicas", 1)), int(k8s.spec_of(autoscaler)["maxReplicas"])
     if wanted > current:
-        rate = max(current, _up_limit(memory, current, rules[0], now))
+        usual = max(math.ceil(_UP_FACTOR * current), _UP_LEAST)
+        rate = max(current, usual if rules[0] is None else _rate_limit(memory, current, rules[0], now, up=True))
         if rate < most:
             reason, text = "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"
         else:
@@ -259,7 +240,7 @@ def _limited(
         if wanted > min(rate, most):
             return min(rate, most), reason, text
     elif wanted < current:
-        rate = min(current, _down_limit(memory, current, rules[1], now))
+        rate = min(current, 0 if rules[1] is None else _rate_limit(memory, current, rules[1], now, up=False))
         if rate > least:
             reason, text = "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"
         else:
@@ -275,31 +256,14 @@ def _changed(changes: Iterable[tuple[float, int]], period_s: int, now: float) ->
     return sum(count for when, count in changes if when > now - period_s)
 
 
-def _up_limit(memory: _Memory, current: int, rules: Mapping[str, Any] | None, now: float) -> int:
-    if rules is None:
-        return max(math.ceil(_UP_FACTOR * current), _UP_LEAST)
+def _rate_limit(memory: _Memory, current: int, rules: Mapping[str, Any], now: float, *, up: bool) -> int:
+    """Return up or down to how many replicas the policies of ``behavior`` allow a workload to grow or shrink."""
     if rules["selectPolicy"] == "Disabled":
         return current
     limits: list[int] = []
     for policy in rules["policies"]:
-        start = (
-            current - _changed(memory.ups, policy["periodSeconds"], now) + _changed(memory.downs, policy["periodSeconds"], now)
-        )
-        grown = start + policy["value"] if policy["type"] == "Pods" else math.ceil(start * (1 + policy["value"] / 100))
-        limits.append(grown)
-    return min(limits) if rules["selectPolicy"] == "Min" else max(limits)
-
-
-def _down_limit(memory: _Memory, current: int, rules: Mapping[str, Any] | None, now: float) -> int:
-    if rules is None:
-        return 0
-    if rules["selectPolicy"] == "Disabled":
-        return current
-    limits: list[int] = []
-    for policy in rules["policies"]:
-        start = (
-            current - _changed(memory.ups, policy["periodSeconds"], now) + _changed(memory.downs, policy["periodSeconds"], now)
-        )
-        shrunk = start - policy["value"] if policy["type"] == "Pods" else int(start * (1 - policy["value"] / 100))
-        limits.append(shrunk)
-    return max(limits) if rules["selectPolicy"] == "Min" else min(limits)
+        grown, shrunk = (_changed(changes, policy["periodSeconds"], now) for changes in (memory.ups, memory.downs))
+        start, change = current - grown + shrunk, policy["value"] if up else -policy["value"]
+        share = start * (1 + change / 100)
+        limits.append(start + change if policy["type"] == "Pods" else math.ceil(share) if up else int(share))
+    return min(limits) if up is (rules["selectPolicy"] == "Min") else max(limits)

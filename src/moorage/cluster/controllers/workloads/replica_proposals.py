@@ -88,14 +88,15 @@ def proposal_of(
             raise MetricError(reason, "did not receive metrics for targeted pods (pods might be unready)")
         if target.get("averageValue") is not None:
             wanted = milli_value(target["averageValue"])
-            ratio = _usage_ratio(wanted)
+            ratio: _Ratio = lambda usage: (sum(usage.values()) // len(usage)) / wanted  # noqa: E731
             replicas = _replicas(groups, ratio, dict.fromkeys(groups.missing, wanted), current, tolerances)
             held: Document = {"averageValue": _shown(sum(groups.usage.values()) // len(groups.usage))}
         else:
             percent = target["averageUtilization"]
             requests = _requests(pods, resource, container, reason)
             fallback = {name: requests[name] * max(100, percent) // 100 for name in groups.missing}
-            replicas = _replicas(groups, _utilization_ratio(requests, percent), fallback, current, tolerances)
+            ratio = lambda usage: _utilization(usage, requests) / percent  # noqa: E731
+            replicas = _replicas(groups, ratio, fallback, current, tolerances)
             utilization = _utilization(groups.usage, requests)
             held = {"averageUtilization": utilization, "averageValue": _shown(sum(groups.usage.values()) // len(groups.usage))}
     except MetricError as error:
@@ -176,14 +177,6 @@ def _containers(pod: Document) -> list[Document]:
 
 
 _Ratio = Callable[[Mapping[str, int]], float]
-
-
-def _usage_ratio(wanted: int) -> _Ratio:
-    return lambda usage: (sum(usage.values()) // len(usage)) / wanted
-
-
-def _utilization_ratio(requests: Mapping[str, int], percent: int) -> _Ratio:
-    return lambda usage: _utilization(usage, requests) / percent
 
 
 def _utilization(usage: Mapping[str, int], requests: Mapping[str, int]) -> int:

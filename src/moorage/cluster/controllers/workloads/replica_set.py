@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cmp_to_key
 from typing import Any, Final
 
@@ -29,16 +29,9 @@ from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
 DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MAX: Final = "deployment.kubernetes.io/max-replicas"
-_NOT_COPIED: Final = frozenset(
-    [
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to",
-        REVISION,
-        HISTORY,
-        DESIRED,
-        MAX,
-    ]
-)
+_NOT_COPIED: Final = frozenset([
+    "kubectl.kubernetes.io/last-applied-configuration", "deprecated.deployment.rollback.to", REVISION, HISTORY, DESIRED, MAX,
+])  # fmt: skip
 _HISTORY_CHARACTERS: Final = 2000
 
 
@@ -150,35 +143,15 @@ def deletion_order(pods: Iterable[Document], related: Iterable[Document], now: f
     """
     crowd = Counter(k8s.spec_of(pod).get("nodeName") or "" for pod in related)
 
+    def rank(pod: Document) -> tuple[bool, int, bool, int, int]:
+        node = k8s.spec_of(pod).get("nodeName") or ""
+        return bool(node), _PHASES.get(k8s.phase_of(pod), 0), k8s.is_ready(pod), _cost(pod), -crowd[node]
+
     def compare(a: Document, b: Document) -> int:
-        for rule in (_by_place, _by_phase, _by_readiness, _by_cost):
-            if found := rule(a, b):
-                return found
-        if found := crowd[k8s.spec_of(b).get("nodeName") or ""] - crowd[k8s.spec_of(a).get("nodeName") or ""]:
-            return found
-        return _by_age(a, b, now)
+        one, other = rank(a), rank(b)
+        return _by_age(a, b, now) if one == other else -1 if one < other else 1
 
     return sorted(pods, key=cmp_to_key(compare))
-
-
-def _sign(a: float, b: float) -> int:
-    return (a > b) - (a < b)
-
-
-def _by_place(a: Document, b: Document) -> int:
-    return _sign(bool(k8s.spec_of(a).get("nodeName")), bool(k8s.spec_of(b).get("nodeName")))
-
-
-def _by_phase(a: Document, b: Document) -> int:
-    return _sign(_PHASES.get(k8s.phase_of(a), 0), _PHASES.get(k8s.phase_of(b), 0))
-
-
-def _by_readiness(a: Document, b: Document) -> int:
-    return _sign(k8s.ready_since(a) is not None, k8s.ready_since(b) is not None)
-
-
-def _by_cost(a: Document, b: Document) -> int:
-    return _sign(_cost(a), _cost(b))
 
 
 def _cost(pod: Document) -> int:
@@ -189,18 +162,14 @@ def _cost(pod: Document) -> int:
 def _by_age(a: Document, b: Document, now: float) -> int:
     ready = k8s.ready_since(a), k8s.ready_since(b)
     if ready[0] is not None and ready[1] is not None and ready[0] != ready[1]:
-        return _by_magnitude(now - ready[0], now - ready[1]) or _by_uid(a, b)
-    for restarts in (_restarts, _sidecar_restarts):
-        if found := restarts(b) - restarts(a):
-            return found
+        return _magnitude(now - ready[0]) - _magnitude(now - ready[1]) or _by_uid(a, b)
+    for more, fewer in zip(_restarts(b), _restarts(a), strict=True):
+        if more != fewer:
+            return more - fewer
     born = [k8s.seconds(pod["metadata"].get("creationTimestamp")) for pod in (a, b)]
     if born[0] != born[1]:
-        return _by_magnitude(now - born[0], now - born[1]) or _by_uid(a, b)
+        return _magnitude(now - born[0]) - _magnitude(now - born[1]) or _by_uid(a, b)
     return 0
-
-
-def _by_magnitude(a_s: float, b_s: float) -> int:
-    return _magnitude(a_s) - _magnitude(b_s)
 
 
 def _magnitude(age_s: float) -> int:
@@ -211,18 +180,14 @@ def _by_uid(a: Document, b: Document) -> int:
     return -1 if k8s.uid_of(a) < k8s.uid_of(b) else 1
 
 
-def _restarts(pod: Document) -> int:
-    return _most(k8s.status_of(pod).get("containerStatuses") or (), lambda name: True)
-
-
-def _sidecar_restarts(pod: Document) -> int:
+def _restarts(pod: Document) -> tuple[int, int]:
+    """Return how often the container that restarted most has done so, and the sidecar that did."""
     inits: Sequence[Document] = k8s.spec_of(pod).get("initContainers") or ()
     sidecars = {one["name"] for one in inits if one.get("restartPolicy") == "Always"}
-    return _most(k8s.status_of(pod).get("initContainerStatuses") or (), sidecars.__contains__)
-
-
-def _most(statuses: Iterable[Document], counts: Callable[[str], bool]) -> int:
-    return max((int(one.get("restartCount") or 0) for one in statuses if counts(one.get("name", ""))), default=0)
+    own, of_inits = (k8s.status_of(pod).get(part) or () for part in ("containerStatuses", "initContainerStatuses"))
+    counted = own, [one for one in of_inits if one.get("name", "") in sidecars]
+    most, of_sidecars = (max((int(one.get("restartCount") or 0) for one in held), default=0) for held in counted)
+    return most, of_sidecars
 
 
 # -- replica set -------------------------------------------------------------------------------------------------------
@@ -240,20 +205,12 @@ class ReplicaSets:
         self.name = "replicaset-controller" if kind.group else "replication-controller"
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if (
-            event.kind is k8s.PODS
-            and event.old is not None
-            and k8s.controller_of(event.latest) is None
-            and not self._selects(event)
-        ):
-            return ()
-        return keys_by_owner(event, world, k8s.PODS, self.kind)
-
-    @staticmethod
-    def _selects(event: ObjectChange) -> bool:
-        """Return False for a change of an unmanaged pod that does not affect selectors."""
         old, new = event.old, event.new
-        return old is None or new is None or k8s.controller_of(old) is not None or k8s.labels_of(old) != k8s.labels_of(new)
+        if event.kind is k8s.PODS and old is not None and new is not None:
+            is_managed = k8s.controller_of(old) is not None or k8s.controller_of(new) is not None
+            if not is_managed and k8s.labels_of(old) == k8s.labels_of(new):
+                return ()  # the change does not affect selectors
+        return keys_by_owner(event, world, k8s.PODS, self.kind)
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         held = world.find(self.kind, key)
@@ -302,9 +259,10 @@ class ReplicaSets:
         status = _status(self.kind, held, pods, active, now)
         if status != k8s.status_of(held):
             yield SetStatus(self.kind, held, status)
-        waits = _until_available(held, active, now)
-        if waits is not None:
-            yield Later(waits)
+        least_s = int(k8s.spec_of(held).get("minReadySeconds") or 0)
+        waits = [since + least_s - now for pod in active if least_s and (since := k8s.ready_since(pod)) is not None]
+        if left := [wait for wait in waits if wait > 0]:
+            yield Later(min(left))
 
 
 def _related(kind: ServedKind, held: Document, active: list[Document], world: ObjectIndex) -> list[Document]:
@@ -337,10 +295,3 @@ def _status(kind: ServedKind, held: Document, pods: list[Document], active: list
         "observedGeneration": held["metadata"].get("generation", 0),
         **kept,
     }
-
-
-def _until_available(held: Document, active: list[Document], now: float) -> float | None:
-    """Return in how many seconds the next ready pod becomes available; None without one."""
-    least_s = int(k8s.spec_of(held).get("minReadySeconds") or 0)
-    waits = [since + least_s - now for pod in active if least_s and (since := k8s.ready_since(pod)) is not None]
-    return min((wait for wait in waits if wait > 0), default=None)

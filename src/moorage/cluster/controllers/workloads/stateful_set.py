@@ -118,10 +118,8 @@ def stateful_pod(held: Document, template: Document, revision: str, number: int)
         pod["spec"]["subdomain"] = service
     templates = [_name_in(one) for one in k8s.spec_of(held).get("volumeClaimTemplates") or ()]
     if templates:
-        own = [
-            {"name": volume, "persistentVolumeClaim": {"claimName": stateful_claim_name(volume, k8s.name_of(held), number)}}
-            for volume in templates
-        ]
+        claims = {volume: {"claimName": stateful_claim_name(volume, k8s.name_of(held), number)} for volume in templates}
+        own = [{"name": volume, "persistentVolumeClaim": source} for volume, source in claims.items()]
         kept = [one for one in pod["spec"].get("volumes") or () if one.get("name") not in templates]
         pod["spec"]["volumes"] = [*own, *kept]
     return pod
@@ -159,7 +157,9 @@ def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> Revisio
 
     Pods of that template may name a missing revision, for example in a dump: then it is created under that name.
     """
-    held = sorted(world.controlled(k8s.CONTROLLER_REVISIONS, owner), key=_order)
+    held = sorted(
+        world.controlled(k8s.CONTROLLER_REVISIONS, owner), key=lambda one: (int(one.get("revision") or 0), k8s.age_order(one))
+    )
     data = _data(owner)
     newest = int(held[-1].get("revision") or 0) if held else 0
     same = [one for one in held if one.get("data") == data]
@@ -176,21 +176,11 @@ def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> Revisio
     return RevisionHistory([*others, moved], moved, [Update(k8s.CONTROLLER_REVISIONS, k8s.copied(moved))])
 
 
-def _order(revision: Document) -> tuple[int, tuple[str, str]]:
-    return int(revision.get("revision") or 0), k8s.age_order(revision)
-
-
 def _data(owner: Document) -> dict[str, Any]:
     """Return the data of a revision in canonical field order: it is compared byte for byte."""
     template = {**(k8s.spec_of(owner).get("template") or {}), "$patch": "replace"}
     data: dict[str, Any] = msgspec.json.decode(_encode({"spec": {"template": template}}))
     return data
-
-
-def template_of(revision: Document) -> Document:
-    """Return the template in a revision."""
-    held = revision["data"]["spec"]["template"]
-    return {name: value for name, value in held.items() if name != "$patch"}
 
 
 def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
@@ -231,14 +221,8 @@ class StatefulSets:
         if held is None:
             return
         selector = k8s.selector_of(k8s.spec_of(held).get("selector"))
-        claimed = claim(
-            k8s.PODS,
-            k8s.STATEFUL_SETS,
-            held,
-            selector,
-            world,
-            lambda pod: ordinal_of(k8s.name_of(held), k8s.name_of(pod)) is not None,
-        )
+        is_own = lambda pod: ordinal_of(k8s.name_of(held), k8s.name_of(pod)) is not None  # noqa: E731
+        claimed = claim(k8s.PODS, k8s.STATEFUL_SETS, held, selector, world, is_own)
         yield from claimed.steps
         if k8s.is_ending(held):
             return
@@ -297,10 +281,8 @@ class _Sync:
             return [], False
         if k8s.phase_of(pod) in ENDED_PHASES:
             text = f"StatefulSet {k8s.name_of(self.held)} is recreating {k8s.phase_of(pod).lower()} Pod {k8s.name_of(pod)}"
-            return [
-                EventStep(k8s.STATEFUL_SETS, self.held, "Warning", "RecreatingFailedPod", text),
-                DeleteStep(k8s.PODS, pod),
-            ], False
+            told = EventStep(k8s.STATEFUL_SETS, self.held, "Warning", "RecreatingFailedPod", text)
+            return [told, DeleteStep(k8s.PODS, pod)], False
         steps = [*self._new_claims(number), *kept_claims(self.held, pod, self.world, leaves=False)]
         since = k8s.ready_since(pod)
         if since is None:
@@ -317,19 +299,14 @@ class _Sync:
                 yield Create(kind, made, owner=(k8s.STATEFUL_SETS, self.held), event_texts=(good, bad))
 
     def _made(self, number: int) -> Step:
-        revision = self._revision_for(number)
-        template = template_of(revision)
+        revision = self.history.update
+        if self.rolls and number < self.numbers.start + self.partition:
+            revision = self.history.named(self.current) or revision
+        template = {name: value for name, value in revision["data"]["spec"]["template"].items() if name != "$patch"}
         pod = stateful_pod(self.held, template, k8s.name_of(revision), number)
         text = f"Create Pod {k8s.name_of(pod)} in StatefulSet {k8s.name_of(self.held)}"
-        return Create(
-            k8s.PODS, pod, owner=(k8s.STATEFUL_SETS, self.held), event_texts=(f"{text} successful", f"{text} failed error: ")
-        )
-
-    def _revision_for(self, number: int) -> Document:
-        """Return the revision of a new pod: the current one below the partition, else the update revision."""
-        if self.rolls and number < self.numbers.start + self.partition:
-            return self.history.named(self.current) or self.history.update
-        return self.history.update
+        texts = f"{text} successful", f"{text} failed error: "
+        return Create(k8s.PODS, pod, owner=(k8s.STATEFUL_SETS, self.held), event_texts=texts)
 
     def _too_many(self) -> list[int]:
         return sorted((number for number in self.pods if number not in self.numbers), reverse=True)
@@ -342,16 +319,14 @@ class _Sync:
                 if self.in_order:
                     return
                 continue
-            if self.in_order and not self._is_healthy(pod) and self._first_unhealthy() != number:
+            others = (*sorted(number for number in self.pods if number in self.numbers), *self._too_many())
+            unhealthy = (one for one in others if not self._is_healthy(self.pods[one]))
+            if self.in_order and not self._is_healthy(pod) and next(unhealthy, None) != number:
                 return
             yield from kept_claims(self.held, pod, self.world, leaves=True)
             yield from self._deleted(pod)
             if self.in_order:
                 return
-
-    def _first_unhealthy(self) -> int | None:
-        wanted = sorted(number for number in self.pods if number in self.numbers)
-        return next((number for number in (*wanted, *self._too_many()) if not self._is_healthy(self.pods[number])), None)
 
     def _rolled(self) -> Iterator[Step]:
         """Delete pods of earlier revisions from the highest ordinal down to the partition; a later reconcile recreates them."""

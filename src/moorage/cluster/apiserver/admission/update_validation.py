@@ -62,12 +62,24 @@ def _pod(old: Document, new: Document) -> Iterator[Fault]:
         if len(before.get(part) or ()) != len(after.get(part) or ()):
             yield Fault("Forbidden", f"spec.{part}", "pod updates may not add or remove containers")
             return
-    yield from _deadline(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
+    was, deadline = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
+    if was is not None and deadline is None:
+        why = "must not update from a positive integer to nil value"
+        yield Fault("Invalid value", "spec.activeDeadlineSeconds", why)
+    elif was is not None and was < deadline:
+        yield Fault("Invalid value", "spec.activeDeadlineSeconds", "must be less than or equal to previous value", deadline)
     yield from _tolerations(before.get("tolerations") or [], after.get("tolerations") or [])
     yield from _gates(before.get("schedulingGates") or [], after.get("schedulingGates") or [])
     if before.get("schedulingGates"):
         yield from _directives(before, after)
-    _revert_allowed(before, after)
+    # Revert the allowed changes, so that the remaining differences are faults.
+    for part in ("containers", "initContainers"):
+        for one, other in zip(before.get(part) or (), after.get(part) or (), strict=True):
+            other["image"] = one.get("image")
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        after[name] = before.get(name)
+    if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
+        after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if _without_empty(before) != _without_empty(after):
         yield Fault("Forbidden", "spec", _POD_UPDATE)
 
@@ -82,26 +94,6 @@ def _without_empty(spec: Document) -> Document:
     for part in held.keys() & {"containers", "initContainers"}:
         held[part] = [_without_empty(one) for one in held[part] or ()]
     return {name: value for name, value in held.items() if value not in (None, [], {})}
-
-
-def _revert_allowed(before: Document, after: Document) -> None:
-    """Revert the allowed changes in ``after``, so that the remaining differences are faults."""
-    for part in ("containers", "initContainers"):
-        for old, new in zip(before.get(part) or (), after.get(part) or (), strict=True):
-            new["image"] = old.get("image")
-    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
-        after[name] = before.get(name)
-    if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
-        after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
-
-
-def _deadline(before: int | None, after: int | None) -> Iterator[Fault]:
-    path = "spec.activeDeadlineSeconds"
-    if after is None:
-        if before is not None:
-            yield Fault("Invalid value", path, "must not update from a positive integer to nil value")
-    elif before is not None and before < after:
-        yield Fault("Invalid value", path, "must be less than or equal to previous value", after)
 
 
 def _tolerations(before: list[Document], after: list[Document]) -> Iterator[Fault]:
@@ -145,16 +137,11 @@ def _narrowed(before: list[Document], after: list[Document]) -> Iterator[Fault]:
     if before and len(before) != len(after):
         yield Fault("Invalid value", path, "no additions/deletions to non-empty NodeSelectorTerms list are allowed", after)
         return
-    for i, (old, new) in enumerate(zip(before, after, strict=False)):
-        if not _only_adds(old, new):
-            yield Fault("Invalid value", f"{path}[{i}]", "only additions are allowed (no mutations or deletions)", new)
-
-
-def _only_adds(old: Document, new: Document) -> bool:
     parts = ("matchExpressions", "matchFields")
-    if not any(old.get(part) for part in parts) and any(new.get(part) for part in parts):
-        return False
-    return all((new.get(part) or [])[: len(held)] == held for part in parts if (held := old.get(part)))
+    for i, (old, new) in enumerate(zip(before, after, strict=False)):
+        is_new = not any(old.get(part) for part in parts) and any(new.get(part) for part in parts)
+        if is_new or any((new.get(part) or [])[: len(held)] != held for part in parts if (held := old.get(part))):
+            yield Fault("Invalid value", f"{path}[{i}]", "only additions are allowed (no mutations or deletions)", new)
 
 
 def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) -> Iterator[Fault]:
@@ -238,8 +225,7 @@ def _claim(old: Document, new: Document) -> Iterator[Fault]:
     if field_of(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
         capacity = field_of(old, "status.capacity.storage")
         if capacity is None or parse(sizes[1]) <= parse(capacity):
-            path = "spec.resources.requests.storage"
-            yield Fault("Forbidden", path, "field can not be less than status.capacity")
+            yield Fault("Forbidden", "spec.resources.requests.storage", "field can not be less than status.capacity")
 
 
 @check("volume source", of_holder=True)
@@ -247,8 +233,7 @@ def _volume_source(_: str, __: Any, new: Document, up: Holders, *___: Any) -> It
     before, after = _spec(up[0] if up is not None else {}), _spec(new)
     names = schema("core.PersistentVolumeSource").fields
     if any(before.get(name) != after.get(name) for name in names):
-        path = "spec.persistentvolumesource"
-        yield Fault("Forbidden", path, "spec.persistentvolumesource is immutable after creation")
+        yield Fault("Forbidden", "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
 
 
 _STATEFUL: Final = frozenset(
@@ -259,43 +244,30 @@ _STATEFUL: Final = frozenset(
 
 def _stateful_set(old: Document, new: Document) -> Iterator[Fault]:
     if any(_spec(old).get(name) != _spec(new).get(name) for name in {*_spec(old), *_spec(new)} if name not in _STATEFUL):
-        yield Fault(
-            "Forbidden",
-            "spec",
+        why = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
         )
+        yield Fault("Forbidden", "spec", why)
 
 
 def _job(old: Document, new: Document) -> Iterator[Fault]:
     before, after = _spec(old), _spec(new)
     held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
     path, shown = "spec.template", after.get("template")
-    if _allows_template_change(old):
+    status = old.get("status") or {}
+    paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
+    if before.get("suspend") and (paused or not status.get("startTime")) and not status.get("active"):
+        # Without active pods, the scheduling directives and the resources of the template may change.
         held, given = _without_directives(held), _without_directives(given)
         path, shown = "spec.template.spec", field_of(new, "spec.template.spec")
         for part in ("containers", "initContainers"):
-            _drop_resources(held.get(part) or [], given.get(part) or [])
+            for one, other in zip(held.get(part) or [], given.get(part) or [], strict=False):
+                if one.get("name") == other.get("name"):
+                    one.pop("resources", None)
+                    other.pop("resources", None)
     if held != given:
         yield Fault("Invalid value", path, _FIXED_FIELD, shown)
-
-
-def _allows_template_change(job: Document) -> bool:
-    """Return True for a suspended job without active pods, whose pod template may change its scheduling directives and
-    resources.
-    """
-    status = job.get("status") or {}
-    paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
-    return bool(_spec(job).get("suspend")) and (paused or not status.get("startTime")) and not status.get("active")
-
-
-def _drop_resources(held: list[Document], given: list[Document]) -> None:
-    """Drop the resources of containers with the same name from both lists, so that only other differences remain."""
-    if len(held) == len(given):
-        for one, other in zip(held, given, strict=True):
-            if one.get("name") == other.get("name"):
-                one.pop("resources", None)
-                other.pop("resources", None)
 
 
 def _without_directives(template: Document) -> Document:
@@ -322,18 +294,15 @@ _FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     for name in _FROZEN[kind.native]:
-        if _spec(old).get(name) == _spec(new).get(name) or (name == "schedulingPolicy" and _only_resizes(old, new, gates)):
+        held, given = _spec(old).get(name, {}), _spec(new).get(name, {})
+        if held == given:
             continue
+        if name == "schedulingPolicy" and gates.emulated.groups_as_one and "gang" in held and "gang" in given:
+            continue  # the minCount of a gang may change since 1.37
         if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
             yield Fault("Forbidden", f"spec.{name}")
         else:
             yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # kube-apiserver does not show the value here
-
-
-def _only_resizes(old: Document, new: Document, gates: FeatureGates) -> bool:
-    """Return whether only the minCount of a gang changes, which may change since 1.37."""
-    gangs = [_spec(one)["schedulingPolicy"].get("gang") for one in (old, new)]
-    return gates.emulated.groups_as_one and None not in gangs
 
 
 def _csi_node(old: Document, new: Document) -> Iterator[Fault]:

@@ -122,9 +122,8 @@ _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 def _is_omitted(field: Field, value: Any) -> bool:
-    if value is None or (value == _ZERO_TIME and not field.is_pointer):
-        return True
-    return field.omits_empty and not field.is_pointer and not value and not isinstance(field.type, Struct)
+    is_empty = field.omits_empty and not value and not isinstance(field.type, Struct)
+    return value is None or (not field.is_pointer and (is_empty or value == _ZERO_TIME))
 
 
 def _normalized(shape: Type, value: Any, place: Place, unknown: list[str]) -> Any:
@@ -156,12 +155,18 @@ def _map(shape: MapOf, value: Any, place: Place, unknown: list[str]) -> Document
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
-def _string(value: Any, go: str) -> str:
-    if not isinstance(value, str):
-        raise _WrongType(go_word(value), go)
-    return value
+def _of_type(*types: type) -> Callable[[Any, str], Any]:
+    """Return the reader of a scalar of one of the types. A boolean is no number."""
+
+    def read(value: Any, go: str) -> Any:
+        if type(value) not in types:
+            raise _WrongType(go_word(value), go)
+        return value
+
+    return read
 
 
+_string: Final = _of_type(str)
 _INTEGERS: Final[Mapping[str, int]] = {"int32": 2**31, "int64": 2**63, "int": 2**63}
 
 
@@ -179,28 +184,15 @@ def _literal(value: int | float) -> str:
     return text if len(text) < 64 else f"{text[:60]}…"
 
 
-def _boolean(value: Any, go: str) -> bool:
-    if not isinstance(value, bool):
-        raise _WrongType(go_word(value), go)
-    return value
-
-
-def _float(value: Any, go: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _WrongType(go_word(value), go)
-    return value
-
-
 def _bytes(value: Any, go: str) -> str:
-    if not isinstance(value, str):
-        raise _WrongType(go_word(value), go)
+    text: str = _string(value, go)
     try:
-        base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):
-        at = next((i for i, letter in enumerate(value) if not (letter.isascii() and (letter.isalnum() or letter in "+/=\r\n"))),
-                  len(value) // 4 * 4)  # fmt: skip
+        at = next((i for i, letter in enumerate(text) if not (letter.isascii() and (letter.isalnum() or letter in "+/=\r\n"))),
+                  len(text) // 4 * 4)  # fmt: skip
         raise FieldTypeError(f"illegal base64 data at input byte {at}") from None
-    return value
+    return text
 
 
 def _quantity(value: Any, _: str) -> str:
@@ -228,8 +220,7 @@ _SECONDS: Final = len("2006-01-02T15:04:05")
 
 
 def _moment(value: Any, go: str, layout: str = _LAYOUT) -> tuple[datetime.datetime, int]:
-    if not isinstance(value, str):
-        raise _WrongType(go_word(value), go)
+    value = _string(value, go)
     found = _TIME.fullmatch(value)
     try:
         if found is None:
@@ -261,10 +252,6 @@ def _strings(value: Any, go: str) -> list[str]:
     return [_string(one, "string") for one in value]
 
 
-def _anything(value: Any, _: str) -> Any:
-    return value
-
-
 def _schema_or_more(value: Any, _: str) -> Any:
     """Return a schema, or a list or bool in its place. Unknown fields are dropped and not reported, as by Go's decoder."""
     if isinstance(value, list):
@@ -273,8 +260,9 @@ def _schema_or_more(value: Any, _: str) -> Any:
 
 
 _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "s": _string, "i": _integer, "b": _boolean, "f": _float, "y": _bytes, "T": _time, "U": _micro_time, "Q": _quantity,
-    "O": _int_or_string, "D": _string, "R": _anything, "F": _anything, "P": _schema_or_more, "X": _strings,
+    "s": _string, "i": _integer, "b": _of_type(bool), "f": _of_type(float, int), "y": _bytes, "T": _time, "U": _micro_time,
+    "Q": _quantity, "O": _int_or_string, "D": _string, "R": lambda value, _: value, "F": lambda value, _: value,
+    "P": _schema_or_more, "X": _strings,
 }  # fmt: skip
 
 
@@ -329,7 +317,8 @@ def _plan(shape: Struct, known: dict[str, _Plan]) -> _Plan:
             if found is not None:
                 inner.append(found)
             if (found is None or not found.is_written) and _is_written(field) and (shape.name, field.name) not in _NEVER_ZERO:
-                zeros.append((field.name, _zero(field)))
+                letter = field.type.letter if isinstance(field.type, Scalar) and not field.is_pointer else ""
+                zeros.append((field.name, _ZEROS.get(letter)))
         known[shape.name] = _Plan(_defaults_of(shape.name), tuple(inner), tuple(zeros))
     return known[shape.name]
 
@@ -357,12 +346,6 @@ def _is_written(field: Field) -> bool:
 
 
 _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "f": 0, "O": 0, "Q": "0"}
-
-
-def _zero(field: Field) -> Any:
-    if field.is_pointer or not isinstance(field.type, Scalar):
-        return None
-    return _ZEROS.get(field.type.letter)
 
 
 def _complete(plan: _Plan, document: Document) -> None:
@@ -394,10 +377,9 @@ def _complete(plan: _Plan, document: Document) -> None:
 
 @cache
 def _declared() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    found: Mapping[str, Mapping[str, Mapping[str, Any]]] = json.loads(
-        text_of("moorage.cluster.apiserver.schema", "field_defaults.json")
-    )
-    return found
+    rows: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    rows = json.loads(text_of("moorage.cluster.apiserver.schema", "field_defaults.json"))
+    return rows
 
 
 def _defaults_of(name: str) -> SetDefaults | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -35,8 +35,8 @@ from moorage.cluster.apiserver.vocabulary import served_kinds
 @cache
 def descriptions() -> Mapping[str, Mapping[str, str]]:
     """Return all descriptions, by struct and field."""
-    text = text_of("moorage.cluster.apiserver.schema", "field_descriptions.json")
-    found: Mapping[str, Mapping[str, str]] = json.loads(text)
+    found: Mapping[str, Mapping[str, str]]
+    found = json.loads(text_of("moorage.cluster.apiserver.schema", "field_descriptions.json"))
     return found
 
 
@@ -56,6 +56,7 @@ def describe(struct: str, field: str = "") -> str:
 # Source  apiextensions-apiserver, pkg/controller/openapi/builder/builder.go and pkg/controller/openapi/v2/conversion.go
 
 _Json = dict[str, Any]
+_Kind = served_kinds.ServedKind | served_kinds.Review
 _JUNCTORS: Final = ("allOf", "anyOf", "not", "oneOf")
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 
@@ -160,11 +161,6 @@ def _name(shape: Struct) -> str:
     return f"io.k8s.api.{group}.{version or 'v1'}.{name}"
 
 
-def _description(struct: str, field: str = "") -> _Json:
-    text = describe(struct, field)
-    return {"description": text} if text else {}
-
-
 class _Schemas:
     """Schemas by name, collected as they are referenced. ``prefix`` is the document's prefix for references."""
 
@@ -176,7 +172,8 @@ class _Schemas:
     def add(self, shape: Struct) -> str:
         name = _name(shape)
         if name not in self.definitions:
-            described: _Json = _description(shape.name) | {"type": "object"}
+            described: _Json = {"description": text} if (text := describe(shape.name)) else {}
+            described["type"] = "object"
             self.definitions[name] = described
             if shape.fields:
                 described["properties"] = {field.name: self._property(shape.name, field) for field in shape.fields.values()}
@@ -188,7 +185,7 @@ class _Schemas:
 
     def _property(self, struct: str, field: Field) -> _Json:
         described = self._type(field.type)
-        more = _description(struct, field.name)
+        more: _Json = {"description": text} if (text := describe(struct, field.name)) else {}
         if field.merges:
             more["x-kubernetes-patch-strategy"] = "merge,retainKeys" if field.retains else "merge"
             if field.merge_key:
@@ -202,6 +199,7 @@ class _Schemas:
         return {"allOf": [described], **more} if apart else {**described, **more}
 
     def _type(self, shape: Type) -> _Json:
+        described: _Json
         match shape:
             case Scalar(letter="i", go=go):
                 return {"type": "integer", "format": "int64" if go == "int64" else "int32"}
@@ -209,10 +207,13 @@ class _Schemas:
                 named = _NAMED.get(letter)
                 return dict(_PLAIN[letter]) if named is None else self._refer(*named)
             case MapOf():
-                described: _Json = {"type": "object", "additionalProperties": self._type(shape.item)}
+                described = {"type": "object", "additionalProperties": self._type(shape.item)}
                 return {**described, "x-kubernetes-map-type": "atomic"} if shape.is_atomic else described
             case ListOf():
-                return {"type": "array", "items": self._type(shape.item), **_list_type(shape)}
+                described = {"type": "array", "items": self._type(shape.item)}
+                if shape.keys:
+                    return {**described, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(shape.keys)}
+                return {**described, "x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
             case Struct():
                 return self._reference(self.add(shape))
 
@@ -223,7 +224,7 @@ class _Schemas:
     def _reference(self, name: str) -> _Json:
         return {"$ref": f"{self.prefix}{name}"}
 
-    def add_kind(self, kind: served_kinds.ServedKind | served_kinds.Review) -> None:
+    def add_kind(self, kind: _Kind) -> None:
         """Add a kind and, for stored kinds, its list kind."""
         if isinstance(kind, served_kinds.ServedKind) and kind.custom is not None:
             name = model_name(kind)
@@ -257,13 +258,7 @@ _LIST_META: Final = (
 )  # fmt: skip
 
 
-def _list_type(shape: ListOf) -> _Json:
-    if shape.keys:
-        return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(shape.keys)}
-    return {"x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
-
-
-def _gvk(kind: served_kinds.ServedKind | served_kinds.Review, name: str) -> _Json:
+def _gvk(kind: _Kind, name: str) -> _Json:
     return {"group": kind.group, "version": kind.version, "kind": name}
 
 
@@ -286,11 +281,11 @@ _OPERATIONS: Final = (
 _VERB_OF: Final = {"post": "create", "put": "update"}
 
 
-def _place(kind: served_kinds.ServedKind | served_kinds.Review) -> str:
+def _place(kind: _Kind) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _paths(kinds: Iterable[served_kinds.ServedKind | served_kinds.Review], *, is_v2: bool) -> _Json:
+def _paths(kinds: Iterable[_Kind], *, is_v2: bool) -> _Json:
     paths: _Json = {}
     for kind in kinds:
         within = "namespaces/{namespace}/" if kind.namespaced else ""
@@ -303,13 +298,9 @@ def _paths(kinds: Iterable[served_kinds.ServedKind | served_kinds.Review], *, is
     return paths
 
 
-def _operation(
-    kind: served_kinds.ServedKind | served_kinds.Review, action: str, parameters: tuple[str, ...], *, is_v2: bool
-) -> _Json:
-    shown = [
-        {"name": name, "in": "query", **({"type": "string"} if is_v2 else {"schema": {"type": "string"}})}
-        for name in parameters
-    ]
+def _operation(kind: _Kind, action: str, parameters: tuple[str, ...], *, is_v2: bool) -> _Json:
+    of_text: _Json = {"type": "string"} if is_v2 else {"schema": {"type": "string"}}
+    shown = [{"name": name, "in": "query", **of_text} for name in parameters]
     group = "".join(part.title() for part in (kind.group.partition(".")[0] or "core", kind.version))
     return {
         "operationId": f"{action}{group}{'Namespaced' if kind.namespaced else ''}{kind.kind}",
@@ -320,13 +311,15 @@ def _operation(
     }
 
 
+_INFO: Final = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+
 # -- documents ---------------------------------------------------------------------------------------------------------
 
 
-def _by_place(table: served_kinds.KindTable) -> dict[str, list[served_kinds.ServedKind | served_kinds.Review]]:
+def _by_place(table: served_kinds.KindTable) -> dict[str, list[_Kind]]:
     """Return all kinds by the path of their group version."""
-    found: dict[str, list[served_kinds.ServedKind | served_kinds.Review]] = {}
-    kinds: list[served_kinds.ServedKind | served_kinds.Review] = [*table.served, *served_kinds.MEASURED, *served_kinds.REVIEWS]
+    found: dict[str, list[_Kind]] = {}
+    kinds: list[_Kind] = [*table.served, *served_kinds.MEASURED, *served_kinds.REVIEWS]
     for kind in kinds:
         found.setdefault(_place(kind), []).append(kind)
     return found
@@ -338,11 +331,8 @@ _INDEXES: Final[WeakKeyDictionary[served_kinds.KindTable, _Json]] = WeakKeyDicti
 def index(kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json:
     """Return the index of all group documents."""
     if kinds not in _INDEXES:
-        paths = {
-            place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(tuple(held))}"}
-            for place, held in sorted(_by_place(kinds).items())
-        }
-        _INDEXES[kinds] = {"paths": paths}
+        urls = {place: f"/openapi/v3/{place}?hash={_digest(tuple(held))}" for place, held in sorted(_by_place(kinds).items())}
+        _INDEXES[kinds] = {"paths": {place: {"serverRelativeURL": url} for place, url in urls.items()}}
     return _INDEXES[kinds]
 
 
@@ -351,7 +341,7 @@ _KEPT: Final = 128
 
 
 @lru_cache(maxsize=8 * _KEPT)
-def _digest(kinds: tuple[served_kinds.ServedKind | served_kinds.Review, ...]) -> str:
+def _digest(kinds: tuple[_Kind, ...]) -> str:
     return hashlib.sha512(msgspec.json.encode(_group_document(kinds))).hexdigest().upper()
 
 
@@ -362,13 +352,13 @@ def document_of(place: str, kinds: served_kinds.KindTable = served_kinds.UNGATED
 
 
 @lru_cache(maxsize=_KEPT)
-def _group_document(kinds: tuple[served_kinds.ServedKind | served_kinds.Review, ...]) -> _Json:
+def _group_document(kinds: tuple[_Kind, ...]) -> _Json:
     schemas = _Schemas("#/components/schemas/")
     for kind in kinds:
         schemas.add_kind(kind)
     return {
-        "openapi": "3.0.0", "info": _info(), "paths": _paths(kinds, is_v2=False),
-        "components": {"schemas": dict(_sorted(schemas.definitions))},
+        "openapi": "3.0.0", "info": _INFO, "paths": _paths(kinds, is_v2=False),
+        "components": {"schemas": dict(sorted(schemas.definitions.items()))},
     }  # fmt: skip
 
 
@@ -376,8 +366,8 @@ def swagger(kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json
     """Return the single document of version 2."""
     custom = [kind for kind in kinds.served if kind.custom is not None]
     base, more = _built_in_swagger(kinds.gates), _swagger(custom)
-    parts = {part: dict(_sorted(base[part] | more[part])) for part in ("definitions", "paths")}
-    return {"swagger": "2.0", "info": _info(), **parts}
+    parts = {part: dict(sorted((base[part] | more[part]).items())) for part in ("definitions", "paths")}
+    return {"swagger": "2.0", "info": _INFO, **parts}
 
 
 @cache
@@ -385,20 +375,12 @@ def _built_in_swagger(gates: frozenset[str]) -> _Json:
     return _swagger([*served_kinds.enabled_kinds(gates), *served_kinds.MEASURED, *served_kinds.REVIEWS])
 
 
-def _swagger(kinds: Iterable[served_kinds.ServedKind | served_kinds.Review]) -> _Json:
+def _swagger(kinds: Iterable[_Kind]) -> _Json:
     """Return the definitions and paths of some kinds."""
     schemas = _Schemas("#/definitions/")
     for kind in kinds:
         schemas.add_kind(kind)
     return {"definitions": schemas.definitions, "paths": _paths(kinds, is_v2=True)}
-
-
-def _info() -> _Json:
-    return {"title": "Kubernetes", "version": VERSION["gitVersion"]}
-
-
-def _sorted(definitions: Mapping[str, _Json]) -> Iterator[tuple[str, _Json]]:
-    return ((name, definitions[name]) for name in sorted(definitions))
 
 
 # -- swagger proto -----------------------------------------------------------------------------------------------------
@@ -418,51 +400,45 @@ _METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
 
 def swagger_protobuf(document: Mapping[str, Any]) -> bytes:
     """Return an OpenAPI version 2 document as protobuf."""
-    info = _join(_text(1, document["info"]["title"]), _text(2, document["info"]["version"]))
-    paths = (_message(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
-    definitions = (_message(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
-    return _join(_text(1, document["swagger"]), _message(2, info), _message(8, _join(*paths)), _message(9, _join(*definitions)))
+    info = _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])
+    paths = [_named(path, b"".join(map(_operation_message, item.items()))) for path, item in document["paths"].items()]
+    definitions = [_named(name, _schema(schema)) for name, schema in document["definitions"].items()]
+    head = _text(1, document["swagger"]) + _message(2, info)
+    return head + _message(8, _all(2, paths)) + _message(9, _all(1, definitions))
 
 
-def _join(*parts: bytes) -> bytes:
-    return b"".join(parts)
+def _all(field: int, bodies: Iterable[bytes]) -> bytes:
+    return b"".join(_message(field, body) for body in bodies)
 
 
 def _named(name: str, body: bytes) -> bytes:
     return _text(1, name) + _message(2, body)
 
 
-def _any(value: Any) -> bytes:
-    return _message(2, msgspec.json.encode(value))
-
-
 def _extensions(field: int, described: Mapping[str, Any]) -> Iterable[bytes]:
-    return (_message(field, _named(name, _any(value))) for name, value in described.items() if name.startswith("x-"))
+    return (
+        _message(field, _named(name, _message(2, msgspec.json.encode(value))))
+        for name, value in described.items()
+        if name.startswith("x-")
+    )
 
 
 # -- paths -------------------------------------------------------------------------------------------------------------
 
 
-def _path_item(item: Mapping[str, Any]) -> bytes:
-    return _join(*(_message(_METHODS[method], _encoded_operation(operation)) for method, operation in item.items()))
-
-
-def _encoded_operation(operation: Mapping[str, Any]) -> bytes:
-    answers = (
-        _message(1, _named(code, _message(1, _text(1, answer["description"]))))
-        for code, answer in operation["responses"].items()
-    )
-    return _join(
-        _text(5, operation["operationId"]),
-        *(_message(8, _parameter(parameter)) for parameter in operation.get("parameters", ())),
-        _message(9, _join(*answers)),
-        *_extensions(13, operation),
-    )
+def _operation_message(named: tuple[str, Mapping[str, Any]]) -> bytes:
+    """Return an operation with its method."""
+    method, operation = named
+    answers = [_named(code, _message(1, _text(1, answer["description"]))) for code, answer in operation["responses"].items()]
+    parts = [_text(5, operation["operationId"])]
+    parts += [_message(8, _parameter(parameter)) for parameter in operation.get("parameters", ())]
+    parts.append(_message(9, _all(1, answers)))
+    return _message(_METHODS[method], b"".join([*parts, *_extensions(13, operation)]))
 
 
 def _parameter(parameter: Mapping[str, Any]) -> bytes:
     """Return a query parameter, wrapped in the messages of its alternatives."""
-    query = _join(_text(2, "query"), _text(4, parameter["name"]), _text(6, parameter["type"]))
+    query = _text(2, "query") + _text(4, parameter["name"]) + _text(6, parameter["type"])
     return _message(1, _message(2, _message(3, query)))
 
 
@@ -472,7 +448,7 @@ def _parameter(parameter: Mapping[str, Any]) -> bytes:
 def _schema(schema: Mapping[str, Any]) -> bytes:
     parts = [_text(field, schema[name]) for name, field in (("$ref", 1), ("format", 2), ("description", 4)) if name in schema]
     if "default" in schema:
-        parts.append(_message(5, _any(schema["default"])))
+        parts.append(_message(5, _message(2, msgspec.json.encode(schema["default"]))))
     parts += [_text(19, name) for name in schema.get("required", ())]
     if "additionalProperties" in schema:
         parts.append(_message(21, _message(1, _schema(schema["additionalProperties"]))))
@@ -482,6 +458,5 @@ def _schema(schema: Mapping[str, Any]) -> bytes:
         parts.append(_message(23, _message(1, _schema(schema["items"]))))
     parts += [_message(24, _schema(one)) for one in schema.get("allOf", ())]
     if "properties" in schema:
-        named = (_message(1, _named(name, _schema(inner))) for name, inner in schema["properties"].items())
-        parts.append(_message(25, _join(*named)))
-    return _join(*parts, *_extensions(31, schema))
+        parts.append(_message(25, _all(1, [_named(name, _schema(one)) for name, one in schema["properties"].items()])))
+    return b"".join([*parts, *_extensions(31, schema)])

@@ -55,11 +55,8 @@ class _Field(NamedTuple):
 @cache
 def messages() -> Mapping[str, Mapping[int, _Field]]:
     """Return the fields of all messages, by message name and field number."""
-    text = text_of("moorage.cluster.apiserver.schema", "protobuf_fields.json")
-    found = {
-        message: {int(number): _Field(*field) for number, field in fields.items()}
-        for message, fields in json.loads(text).items()
-    }
+    rows = json.loads(text_of("moorage.cluster.apiserver.schema", "protobuf_fields.json"))
+    found = {message: {int(number): _Field(*field) for number, field in fields.items()} for message, fields in rows.items()}
     for kind in VERSIONS:
         _add_version(found, kind)
     return found
@@ -206,8 +203,9 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
         if field is None:
             continue  # a field of a later release; servers drop unknown fields
         if field.flags & FieldFlag.MAP:
-            key, value = _entry(field, _bytes(raw), depth)
-            document.setdefault(field.name, {})[key] = value
+            entry = dict(_fields(_bytes(raw)))
+            key = _string(entry.get(1, b""))
+            document.setdefault(field.name, {})[key] = _value(field.holds, entry.get(2, b""), depth)
             continue
         value = _value(field.holds, raw, depth)
         if not field.name:
@@ -220,14 +218,8 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
 
 
 def _is_omitted(field: _Field, value: Any) -> bool:
-    if value is None:
-        return True
-    return bool(field.flags & FieldFlag.OMIT_EMPTY) and not field.flags & FieldFlag.POINTER and value in ("", 0, False, {}, [])
-
-
-def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:
-    held = dict(_fields(data))
-    return _string(held.get(1, b"")), _value(field.holds, held.get(2, b""), depth)
+    omits_empty = field.flags & FieldFlag.OMIT_EMPTY and not field.flags & FieldFlag.POINTER
+    return value is None or bool(omits_empty and value in ("", 0, False, {}, []))
 
 
 def _value(holds: str, raw: int | bytes, depth: int) -> Any:
@@ -238,14 +230,6 @@ def _value(holds: str, raw: int | bytes, depth: int) -> Any:
 def _float(raw: int | bytes) -> float:
     value: float = struct.unpack("<d", _bytes(raw))[0] if len(_bytes(raw)) == 8 else 0.0
     return value
-
-
-def _time(raw: int | bytes) -> str | None:
-    return _moment(raw, "seconds")
-
-
-def _micro_time(raw: int | bytes) -> str | None:
-    return _moment(raw, "microseconds")
 
 
 def _moment(raw: int | bytes, precision: str) -> str | None:
@@ -260,29 +244,22 @@ def _moment(raw: int | bytes, precision: str) -> str | None:
     return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def _quantity(raw: int | bytes) -> str:
-    return _string(dict(_fields(_bytes(raw))).get(1, b"")) or "0"
-
-
 def _int_or_string(raw: int | bytes) -> int | str:
     held = dict(_fields(_bytes(raw)))
     return _string(held.get(3, b"")) if _integer(held.get(1, 0)) else _integer(held.get(2, 0))
 
 
-def _duration(raw: int | bytes) -> str:
-    return format_duration(_integer(dict(_fields(_bytes(raw))).get(1, 0)))
+def _only(raw: int | bytes, absent: int | bytes) -> int | bytes:
+    """Return the field of a message that has one field."""
+    return dict(_fields(_bytes(raw))).get(1, absent)
 
 
 def _embedded(raw: int | bytes) -> Any:
-    inner = _bytes(dict(_fields(_bytes(raw))).get(1, b""))
+    inner = _bytes(_only(raw, b""))
     try:
         return json.loads(inner) if inner else None
     except (ValueError, RecursionError):
         raise _Malformed("an embedded document is not JSON") from None
-
-
-def _strings(raw: int | bytes) -> list[str]:
-    return [_string(value) for number, value in _fields(_bytes(raw)) if number == 1]
 
 
 _READERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
@@ -291,14 +268,14 @@ _READERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
     "b": lambda raw: bool(_integer(raw)),
     "f": _float,
     "y": lambda raw: base64.b64encode(_bytes(raw)).decode(),
-    "T": _time,
-    "U": _micro_time,
-    "Q": _quantity,
+    "T": lambda raw: _moment(raw, "seconds"),
+    "U": lambda raw: _moment(raw, "microseconds"),
+    "Q": lambda raw: _string(_only(raw, b"")) or "0",
     "O": _int_or_string,
-    "D": _duration,
+    "D": lambda raw: format_duration(_integer(_only(raw, 0))),
     "R": _embedded,
     "F": _embedded,
-    "X": _strings,
+    "X": lambda raw: [_string(value) for number, value in _fields(_bytes(raw)) if number == 1],
 }
 
 

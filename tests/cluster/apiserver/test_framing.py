@@ -10,7 +10,7 @@ from aiohttp import web
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, TLS_BUFFER, Connection
+from moorage.cluster.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, TLS_BUFFER, AcceptLimits, Connection
 from moorage.cluster.apiserver.schema.request_bodies import MAX_BODY
 
 READ = 256 << 10  # what asyncio reads at once
@@ -83,7 +83,7 @@ class Wire(asyncio.Transport):
 
 
 class Host:
-    patience_s = answer_s = 5.0
+    limits = AcceptLimits(most=1, patience_s=5.0, answer_s=5.0, farewell_s=5.0)
 
     def on_request(self, connection): ...
     def on_idle(self, connection): ...

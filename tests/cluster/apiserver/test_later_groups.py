@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, find_served, group_versions
+from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, find_kind, group_versions
 from moorage.framework.feature_gates import FeatureGates
 
 OPEN = "GenericWorkload=true"
@@ -29,7 +29,7 @@ SPECS = {
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
 def test_a_group_comes_back_as_it_was_written(version, spec):
-    kind = find_served("podgroups", "scheduling.k8s.io", version)
+    kind = find_kind("podgroups", "scheduling.k8s.io", version)
     given = {"schedulingPolicy": POLICY, **spec}
     document = {"apiVersion": kind.api_version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": dict(given)}
     convert(kind.storage, kind, document)
@@ -40,7 +40,7 @@ def test_a_group_comes_back_as_it_was_written(version, spec):
 
 
 def test_the_templates_of_a_workload_come_back_as_they_were_written():
-    kind = find_served("workloads", "scheduling.k8s.io", "v1beta1")
+    kind = find_kind("workloads", "scheduling.k8s.io", "v1beta1")
     templates = [
         {"name": "a", "schedulingPolicy": POLICY, "disruptionMode": {"all": {}}, "preemptionPolicy": "Never"},
         {"name": "b", "schedulingPolicy": {"basic": {}}},

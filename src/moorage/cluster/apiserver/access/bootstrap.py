@@ -10,9 +10,9 @@ Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconc
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -23,8 +23,7 @@ from moorage.basis import table_of
 from moorage.cluster.apiserver.access.rbac import missing
 from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.detached_store import retried
+from moorage.cluster.apiserver.storage.detached_store import FollowUp
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Record
@@ -90,7 +89,6 @@ def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Docume
 
 # -- bootstrap ---------------------------------------------------------------------------------------------------------
 
-T = TypeVar("T")
 #: If all cluster roles together are larger than this, in bytes, aggregated roles are updated in a worker thread.
 _SMALL: Final = 256 << 10
 #: Namespace and name of the config map that publishes the CA bundle for client certificates.
@@ -155,7 +153,7 @@ class _ClusterMaintainer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._aggregating = False
+        self._aggregation = FollowUp(store)
 
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if kind is _NAMESPACES and not change.gone:
@@ -164,29 +162,15 @@ class _ClusterMaintainer:
             home = self._store.find(_NAMESPACES, "", change.after.namespace)
             if home is not None:
                 self.add_account(home)
-        elif kind is _ROLE_RESOURCE and not self._aggregating and _affects_aggregation(change):
-            if self._store.defer is None or sum(len(role.body) for role in self._store.all(_ROLE_RESOURCE)) <= _SMALL:
-                self._aggregates(lambda: _aggregate(self._store))
-            else:
-                self._store.defer("cluster roles", self._aggregate_beside)
+        elif kind is _ROLE_RESOURCE and not self._aggregation.is_active and _affects_aggregation(change):
+            size = sum(len(role.body) for role in self._store.all(_ROLE_RESOURCE))
+            self._aggregation.do("cluster roles", _aggregate, is_large=size > _SMALL)
 
     def add_account(self, namespace: Record) -> None:
         name = namespace.name
         if namespace.fields["status.phase"] != "Terminating" and self._store.find(_ACCOUNTS, name, "default") is None:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
             self._store.create(_ACCOUNTS, name, account)
-
-    def _aggregate_beside(self, ask: AskOwner) -> None:
-        """Update large aggregated roles in a worker thread. ``ask`` calls functions on the store's thread."""
-        retried(self._store, lambda change: ask(lambda: self._aggregates(change)), _aggregate)
-
-    def _aggregates(self, function: Callable[[], T]) -> T:
-        """Call a function that updates aggregated roles, without reacting to its own changes."""
-        self._aggregating = True
-        try:
-            return function()
-        finally:
-            self._aggregating = False
 
 
 def _aggregate(store: Store) -> None:

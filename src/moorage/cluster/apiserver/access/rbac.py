@@ -24,7 +24,7 @@ from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, ReviewTarget, Target, User, is_true
 from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, forbidden_path, quoted
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, quoted
 
 # -- rbac rules --------------------------------------------------------------------------------------------------------
 # RBAC rules: whether a rule allows a request, and whether the rules that a user holds cover those they want to grant.
@@ -374,7 +374,7 @@ def denied(user: User, attributes: Attributes, reason: str = "") -> ApiError:
     who = _html_escaped(quoted(user.name))
     if attributes.path:
         why = f"User {who} cannot {attributes.verb} path {_html_escaped(quoted(attributes.path))}{more}"
-        return forbidden_path(why)
+        return ApiError(403, "Forbidden", f"forbidden: {why}", routed=False)
     what = f"resource {quoted(attributes.combined)} in API group {quoted(attributes.group)}"
     place = (
         f"in the namespace {_html_escaped(quoted(attributes.namespace))}" if attributes.namespace else "at the cluster scope"

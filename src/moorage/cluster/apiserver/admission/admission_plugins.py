@@ -13,7 +13,7 @@ Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 from moorage.api import admission
 from moorage.api.core import LimitRange, Node, Object, Pod
@@ -30,8 +30,15 @@ from moorage.state.pod_requests import RequestOptions, pod_requests
 
 #: The finalizer of pod groups; a controller removes it when the group has no pods left.
 GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
-#: Returns all objects of a type in a namespace ("" for cluster-scoped types).
-Lookup = Callable[[type[Object], str], Iterable[Object]]
+T = TypeVar("T", bound=Object)
+#: An object as plugins change it, and why they refuse it.
+_Admitted = tuple[Object, tuple[str, ...]]
+
+
+class Lookup(Protocol):
+    """Returns all objects of a type in a namespace ("" for cluster-scoped types)."""
+
+    def __call__(self, struct: type[T], namespace: str) -> Iterable[T]: ...
 
 
 def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, gates: FeatureGates) -> None:
@@ -41,7 +48,7 @@ def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, g
     Raises  ApiError 403 if a plugin rejects the object, 400 if a field has the wrong type
     """
     if kind.native == "PodGroup":
-        _protect(document["metadata"])
+        add_finalizer(document["metadata"], GROUP_PROTECTION)
         if not gates["WorkloadAwarePreemption"]:
             return
     plugin = _PLUGINS.get(kind.native)
@@ -68,11 +75,11 @@ def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
     return forbidden(kind.resource, kind.group, base if base and name[:-5] == base else name, why)
 
 
-def _protect(metadata: Document) -> None:
-    """Add the finalizer that keeps a pod group until its pods are deleted."""
+def add_finalizer(metadata: Document, name: str) -> None:
+    """Add a finalizer to the metadata of an object that lacks it."""
     held = metadata.get("finalizers") or []
-    if GROUP_PROTECTION not in held:
-        metadata["finalizers"] = [*held, GROUP_PROTECTION]
+    if name not in held:
+        metadata["finalizers"] = [*held, name]
 
 
 def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
@@ -87,7 +94,7 @@ def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
         return
     wanted, template = origin["workloadName"], origin["podGroupTemplateName"]
     namespace, why = document["metadata"]["namespace"], ""
-    found = next((one for one in find(Workload, namespace) if isinstance(one, Workload) and one.metadata.name == wanted), None)
+    found = next((one for one in find(Workload, namespace) if one.metadata.name == wanted), None)
     if found is None:
         why = f'Workload "{wanted}" not found'
     elif found.metadata.deletion_timestamp:
@@ -110,7 +117,7 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
     named = ((old["spec"]["template"].get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
     uid = old["metadata"]["uid"]
     for group in find(PodGroup, old["metadata"]["namespace"]):
-        if not isinstance(group, PodGroup) or group.min_count is None:
+        if group.min_count is None:
             continue
         owners = group.metadata.owner_references
         if group.name == named if named else any(owner.controller and owner.uid == uid for owner in owners):
@@ -118,39 +125,29 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
             raise _refused(kind, old, why)
 
 
-def _group(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
-    if not isinstance(decoded, PodGroup):
-        return decoded, ()
-    return admission.resolve_group_priority(decoded, _priorities(find))
+def _group(group: PodGroup, find: Lookup) -> _Admitted:
+    return admission.resolve_group_priority(group, _by_name(PriorityClass, find))
 
 
-def _priorities(find: Lookup) -> dict[str, PriorityClass]:
-    return {one.metadata.name: one for one in find(PriorityClass, "") if isinstance(one, PriorityClass)}
+def _by_name(struct: type[T], find: Lookup) -> dict[str, T]:
+    """Return the cluster-scoped objects of a type by name."""
+    return {one.metadata.name: one for one in find(struct, "")}
 
 
-def _pod(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
-    if not isinstance(decoded, Pod):
-        return decoded, ()
-    ranges = _limit_ranges(decoded, find)
-    priorities = _priorities(find)
-    runtimes = {one.metadata.name: one for one in find(admission.RuntimeClass, "") if isinstance(one, admission.RuntimeClass)}
+def _pod(pod: Pod, find: Lookup) -> _Admitted:
+    ranges, priorities = [*find(LimitRange, pod.metadata.namespace)], _by_name(PriorityClass, find)
+    runtimes = _by_name(admission.RuntimeClass, find)
     steps: tuple[Callable[[Pod], admission.Admitted], ...] = (
         lambda pod: admission.apply_limit_ranges(pod, ranges),
         lambda pod: admission.resolve_priority(pod, priorities),
         lambda pod: admission.Admitted(admission.add_default_tolerations(pod)),
         lambda pod: admission.apply_runtime_class(pod, runtimes),
     )
-    pod = decoded
     for step in steps:
         pod, refusals = step(pod)
         if refusals:
             return pod, refusals
     return pod, ()
-
-
-def _limit_ranges(decoded: Object, find: Lookup) -> list[LimitRange]:
-    """Return the limit ranges of an object's namespace."""
-    return [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
 
 
 def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
@@ -160,31 +157,24 @@ def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
     """
     if not isinstance(decoded, Pod):
         return
-    ranges = _limit_ranges(decoded, find)
-    after, refusals = admission.apply_limit_ranges(decoded, ranges)
+    after, refusals = admission.apply_limit_ranges(decoded, [*find(LimitRange, decoded.metadata.namespace)])
     if refusals:
         raise forbidden("pods", "", decoded.metadata.name, _joined(refusals))
     apply_changes(document, decoded, after)
 
 
-def _claim(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
-    if not isinstance(decoded, PersistentVolumeClaim):
-        return decoded, ()
-    ranges = _limit_ranges(decoded, find)
-    if refusals := admission.out_of_claims_bounds(decoded, ranges):
-        return decoded, refusals
-    return admission.set_default_storage_class(
-        decoded, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]
-    ), ()
+def _claim(claim: PersistentVolumeClaim, find: Lookup) -> _Admitted:
+    if refusals := admission.out_of_claims_bounds(claim, [*find(LimitRange, claim.metadata.namespace)]):
+        return claim, refusals
+    return admission.set_default_storage_class(claim, [*find(StorageClass, "")]), ()
 
 
-def _priority_class(decoded: Object, find: Lookup) -> tuple[Object, tuple[str, ...]]:
-    if isinstance(decoded, PriorityClass) and decoded.global_default:
-        for other in find(PriorityClass, ""):
-            if isinstance(other, PriorityClass) and other.global_default and other.metadata.name != decoded.metadata.name:
-                why = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
-                return decoded, (why,)
-    return decoded, ()
+def _priority_class(priority: PriorityClass, find: Lookup) -> _Admitted:
+    for other in find(PriorityClass, "") if priority.global_default else ():
+        if other.global_default and other.metadata.name != priority.metadata.name:
+            why = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
+            return priority, (why,)
+    return priority, ()
 
 
 # -- admission that needs controllers ----------------------------------------------------------------------------------
@@ -209,9 +199,7 @@ def admit_with_controllers(kind: ServedKind, document: Document) -> None:
         if not any((one.get("key"), one.get("effect")) == (_NOT_READY, "NoSchedule") for one in taints):
             spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
     elif (name := _IN_USE.get(kind.native)) is not None:
-        held = document["metadata"].get("finalizers") or []
-        if name not in held:
-            document["metadata"]["finalizers"] = [*held, name]
+        add_finalizer(document["metadata"], name)
 
 
 # -- updates -----------------------------------------------------------------------------------------------------------
@@ -252,14 +240,13 @@ def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) 
     name, wanted = new["metadata"]["name"], [(one.get("spec") or {}).get("storageClassName") for one in (old, new)]
     if (old.get("status") or {}).get("phase") != "Bound":
         raise forbidden(kind.resource, kind.group, name, "Only bound persistent volume claims can be expanded")
-    classes = {one.metadata.name: one for one in find(StorageClass, "") if isinstance(one, StorageClass)}
-    found = classes.get(wanted[1] or "")
+    found = _by_name(StorageClass, find).get(wanted[1] or "")
     if not wanted[0] or wanted[0] != wanted[1] or found is None or not found.allow_volume_expansion:
         why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
         raise forbidden(kind.resource, kind.group, name, why)
 
 
-_PLUGINS: Final[dict[str, Callable[[Object, Lookup], tuple[Object, tuple[str, ...]]]]] = {
+_PLUGINS: Final[dict[str, Callable[[Any, Lookup], _Admitted]]] = {
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PodGroup": _group,

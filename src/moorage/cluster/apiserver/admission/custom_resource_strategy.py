@@ -80,7 +80,10 @@ def _own_faults(
     """Yield the faults of an object apart from those that rules find."""
     yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
     if subresource == "status":
-        yield from _status_faults(version.schema, old or {}, new)
+        below = version.schema.get("properties", {}).get("status")
+        if below is not None and "status" in new:
+            for fault in SchemaCheck().faults(below, new["status"], "", (old or {}).get("status", ABSENT)):
+                yield Fault(fault.kind, field_path("status", fault.field), fault.detail, fault.value)
     else:
         yield from SchemaCheck().faults(version.schema, new, "", ABSENT if old is None else old)
         yield from _replica_faults(version, new)
@@ -114,14 +117,10 @@ def _has_rules(schema: Schema) -> bool:
     return bool(schema.get("x-kubernetes-validations")) or any(_has_rules(one) for one in inner if isinstance(one, Mapping))
 
 
-def _status_faults(schema: Schema, old: Document, new: Document) -> CustomFaults:
-    below = schema.get("properties", {}).get("status")
-    if below is not None and "status" in new:
-        for fault in SchemaCheck().faults(below, new["status"], "", old.get("status", ABSENT)):
-            yield Fault(fault.kind, field_path("status", fault.field), fault.detail, fault.value)
-
-
 # -- scale -------------------------------------------------------------------------------------------------------------
+
+
+_GO_TYPES: Final = {bool: "bool", str: "string", float: "float64", list: "[]interface {}", dict: "map[string]interface {}"}
 
 
 def _replica_faults(version: CustomVersion, document: Document) -> CustomFaults:
@@ -133,16 +132,12 @@ def _replica_faults(version: CustomVersion, document: Document) -> CustomFaults:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            yield invalid(path, 0, f"{path} accessor error: {value} is of the type {_go_type(value)}, expected int64")
+            found = _GO_TYPES.get(type(value), "int64")
+            yield invalid(path, 0, f"{path} accessor error: {value} is of the type {found}, expected int64")
         elif value < 0:
             yield invalid(path, value, "should be a non-negative integer")
         elif value > _INT32_MAX:
             yield invalid(path, value, f"should be less than or equal to {_INT32_MAX}")
-
-
-def _go_type(value: Any) -> str:
-    names = {bool: "bool", str: "string", float: "float64", list: "[]interface {}", dict: "map[string]interface {}"}
-    return names.get(type(value), "int64")
 
 
 # -- embedded resources ------------------------------------------------------------------------------------------------
@@ -217,16 +212,11 @@ def _repeated(values: list[Any]) -> Iterator[int]:
 
 def declared_faults(kind: ServedKind, document: Document) -> Faults:
     """Yield the faults of a defaulted object that are declared."""
-    for path, struct, value in _parts(_shape(kind), document, ""):
+    for path, struct, value in _parts(kind_schema(kind), document, ""):
         yield from RULES.faults(struct, value, path)
 
 
 # -- messages with rules ------------------------------------------------------------------------------------------------
-
-
-@cache
-def _shape(kind: ServedKind) -> Type:
-    return kind_schema(kind)
 
 
 @cache

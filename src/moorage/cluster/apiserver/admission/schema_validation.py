@@ -18,6 +18,7 @@ from moorage.api.cel.bounds import TooLargeError
 from moorage.api.cel.regex import RegexError, compile_regex
 from moorage.api.validation.faults import invalid, required, too_long, too_many, unsupported
 from moorage.cluster.apiserver.admission.string_formats import checked_format, is_of_format
+from moorage.cluster.apiserver.schema.custom_kinds import field_schema
 from moorage.cluster.apiserver.vocabulary.served_kinds import Schema
 from moorage.errors import Fault
 
@@ -84,15 +85,12 @@ class SchemaCheck:
             yield from self._enum(schema, value, path)
             return
         yield from self._junctors(schema, value, path)
-        match value:
-            case str():
-                yield from self._text(schema, value, path)
-            case bool():
-                pass
-            case int() | float():
-                yield from _number(schema, value, path)
-            case list():
-                yield from self._list(schema, value, path, old, inside=inside)
+        if found == "string":
+            yield from self._text(schema, value, path)
+        elif found in {"integer", "number"}:
+            yield from _number(schema, value, path)
+        elif found == "array":
+            yield from self._list(schema, value, path, old, inside=inside)
         yield from self._enum(schema, value, path)
         if isinstance(value, dict):
             yield from self._object(schema, value, path, old, inside=inside)
@@ -141,28 +139,16 @@ class SchemaCheck:
             before = old_items(schema, old)
             for i, one in enumerate(value):
                 yield from self._part(items, one, f"{path}[{i}]", old_item(schema, before, one), inside=inside)
-        least, most = schema.get("minItems"), schema.get("maxItems")
-        if least is not None and len(value) < least:
-            yield invalid(path, len(value), f"{path} in body should have at least {least} items")
-        if most is not None and len(value) > most:
-            yield too_many(path, len(value), most)
+        yield from _size(schema, value, path, "Items")
 
     def _object(self, schema: Schema, value: dict[str, Any], path: str, old: Any, *, inside: bool) -> Faults:
-        least, most = schema.get("minProperties"), schema.get("maxProperties")
-        if least is not None and len(value) < least:
-            yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
-        if most is not None and len(value) > most:
-            yield too_many(path, len(value), most)
-        properties: Mapping[str, Schema] = schema.get("properties", {})
-        additional = schema.get("additionalProperties")
+        yield from _size(schema, value, path, "Properties")
         before = old if isinstance(old, dict) else {}
         for name, inner in value.items():
-            below = properties.get(name)
-            if below is None and isinstance(additional, Mapping):
-                below = additional
+            below = field_schema(schema, name)
             if below is not None:
                 yield from self._part(below, inner, field_path(path, name), before.get(name, ABSENT), inside=inside)
-            elif additional is False:
+            elif schema.get("additionalProperties") is False:
                 yield invalid(path, name, f"{path}.{name} in body is a forbidden property")
         names = schema.get("required", ())
         self._spend(len(names) // _NAMES_PER_STEP)
@@ -213,6 +199,15 @@ class SchemaCheck:
         return fewest or [], valid
 
 
+def _size(schema: Schema, value: Sequence[Any] | Mapping[str, Any], path: str, of: str) -> Faults:
+    """Yield the faults of the number of items or properties."""
+    least, most = schema.get(f"min{of}"), schema.get(f"max{of}")
+    if least is not None and len(value) < least:
+        yield invalid(path, len(value), f"{path} in body should have at least {least} {of.lower()}")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+
+
 def _misfit(path: str, why: str) -> Fault:
     return invalid(_NO_FIELD, "", f'"{path}" {why}')
 
@@ -227,21 +222,12 @@ def _types(schema: Schema) -> Sequence[str]:
 
 
 def _type_of(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    return _TYPES.get(type(value), "object")
+
+
+_TYPES: Final = {
+    type(None): "null", bool: "boolean", str: "string", int: "integer", float: "number", list: "array",
+}  # fmt: skip
 
 
 def _has_type(types: Sequence[str], value: Any, found: str, schema: Schema) -> bool:
@@ -274,7 +260,13 @@ class _Enum:
 
 
 def _number(schema: Schema, value: float, path: str) -> Faults:
-    yield from _range(schema, value, path)
+    kind, form = schema.get("type"), schema.get("format", "")
+    limit = 2**31 if form == "int32" else 2**63
+    if kind == "integer" and not -limit <= value < limit:
+        how = f"with format {form}" if form in {"int32", "int64"} else "(default format)"
+        yield invalid(_NO_FIELD, "", f"Checked value must be of type integer {how} in {path}")
+    elif kind == "number" and form == "float" and abs(value) > _MAX_FLOAT32:
+        yield invalid(_NO_FIELD, "", f"Checked value must be of type number with format float in {path}")
     factor = schema.get("multipleOf")
     if factor is not None and not _is_multiple(value, factor):
         yield invalid(path, value, f"{path} in body should be a multiple of {_shown(factor)}")
@@ -285,17 +277,6 @@ def _number(schema: Schema, value: float, path: str) -> Faults:
     if most is not None and (value >= most if schema.get("exclusiveMaximum") else value > most):
         how = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
         yield invalid(path, value, f"{path} in body should be {how} {_shown(most)}")
-
-
-def _range(schema: Schema, value: float, path: str) -> Faults:
-    kind, form = schema.get("type"), schema.get("format", "")
-    if kind == "integer":
-        limit = 2**31 if form == "int32" else 2**63
-        if not -limit <= value < limit:
-            how = f"with format {form}" if form in {"int32", "int64"} else "(default format)"
-            yield invalid(_NO_FIELD, "", f"Checked value must be of type integer {how} in {path}")
-    elif kind == "number" and form == "float" and abs(value) > _MAX_FLOAT32:
-        yield invalid(_NO_FIELD, "", f"Checked value must be of type number with format float in {path}")
 
 
 _MAX_FLOAT32: Final = 3.4028234663852886e38

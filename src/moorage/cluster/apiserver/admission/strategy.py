@@ -42,7 +42,7 @@ from moorage.cluster.apiserver.admission.validation import (
     unread_field_faults,
 )
 from moorage.cluster.apiserver.vocabulary.records import key_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, set_or_drop
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
 from moorage.framework.feature_gates import FeatureGates
@@ -195,7 +195,7 @@ def _set_phase_time(old: Document, new: Document, now: str) -> None:
     status["phase"] = status.get("phase") or "Pending"
     held, given = before.get("lastPhaseTransitionTime"), status.get("lastPhaseTransitionTime")
     if before.get("phase") == status.get("phase"):
-        _set_or_drop(status, "lastPhaseTransitionTime", given or held)
+        set_or_drop(status, "lastPhaseTransitionTime", given or held)
     elif not given or given == held:
         status["lastPhaseTransitionTime"] = now
 
@@ -247,7 +247,7 @@ def prepare_update(
         prepare_definition(old, new)
     if kind.has_generation or kind.native == "CSIDriver":
         counted = subresource != "status" and _is_changed(kind, old, new)
-        _set_or_drop(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
+        set_or_drop(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if kind.custom is not None:
         faults = custom_faults(kind, decoded, old, new, subresource=subresource)
         _raise_if_any(kind, new, chain(faults, _changed_metadata_faults(kind, old, new)))
@@ -294,9 +294,9 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
             _only_resources(old, new)
         case "ephemeralcontainers":
             sent = _reset_but_metadata(old, new)
-            _set_or_drop(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
+            set_or_drop(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
         case _ if kind.has_status:
-            _set_or_drop(new, "status", old.get("status"))
+            set_or_drop(new, "status", old.get("status"))
     if kind.native == "Namespace" and subresource != "finalize":
         keep_finalizers(old, new)
 
@@ -324,13 +324,6 @@ def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:
 _NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])
 
 
-def _set_or_drop(document: Document, name: str, value: Any) -> None:
-    if value is None:
-        document.pop(name, None)
-    else:
-        document[name] = value
-
-
 def _keep_identity(kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
     held, sent = old["metadata"], new["metadata"]
     if sent.get("uid") and sent["uid"] != held["uid"]:
@@ -352,7 +345,7 @@ def _keep_identity(kind: ServedKind, old: Document, new: Document, subresource: 
     if fixed and not (subresource == "status" and kind.custom is not None):
         raise invalid(kind.kind, kind.group, held["name"], fixed)
     for name in _SERVER_METADATA:
-        _set_or_drop(sent, name, held.get(name))
+        set_or_drop(sent, name, held.get(name))
 
 
 #: Metadata that an update of the status does not change.
@@ -365,12 +358,12 @@ def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     for name in _STATUS_METADATA:
         is_reset = kind.native in _RESET_METADATA and name not in {"managedFields", "generateName"}
         if not is_reset and (kind.native, name) not in _KEPT_METADATA:
-            _set_or_drop(metadata, name, new["metadata"].get(name))
-    _set_or_drop(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
+            set_or_drop(metadata, name, new["metadata"].get(name))
+    set_or_drop(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
     new.clear()
     new.update(copy.deepcopy(old))
     new["metadata"] = metadata
-    _set_or_drop(new, "status", status)
+    set_or_drop(new, "status", status)
 
 
 def _keep_qos_class(old: Document, new: Document) -> None:
@@ -387,7 +380,7 @@ def _reset_but_metadata(old: Document, new: Document) -> Document:
     new.clear()
     new.update(copy.deepcopy(old))
     for name, value in kept.items():
-        _set_or_drop(new["metadata"], name, value)
+        set_or_drop(new["metadata"], name, value)
     return dict(sent)
 
 
@@ -404,7 +397,7 @@ def _only_resources(old: Document, new: Document) -> None:
             continue
         for container, other in zip(held, given, strict=True):
             for name in ("resources", "resizePolicy"):
-                _set_or_drop(container, name, other.get(name))
+                set_or_drop(container, name, other.get(name))
 
 
 # -- validation --------------------------------------------------------------------------------------------------------

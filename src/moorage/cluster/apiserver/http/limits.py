@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,7 +22,7 @@ from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_re
 from moorage.cluster.apiserver.schema.representations import Accepted, accepted
 from moorage.cluster.apiserver.schema.schemas import count_marks
 from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.detached_store import DetachedStore, StaleReadError
+from moorage.cluster.apiserver.storage.detached_store import retried
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED
@@ -87,15 +87,9 @@ class Seats:
     def watches(self) -> int:
         return self._watching.total()
 
-    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def taken(self, client: str, *, mutating: bool) -> AsyncIterator[None]:
         """Hold a seat for a request.
-
-        Raises  ApiError 429, on entering, if no seat becomes free in time
-        """
-        return _Seat(self, client, mutating)
-
-    async def acquire(self, mutating: bool, client: str) -> None:
-        """Take a seat, which ``release`` releases.
 
         Raises  ApiError 429 if no seat becomes free in time
         """
@@ -103,9 +97,12 @@ class Seats:
             self._take(mutating, client)
         else:
             await self._wait(mutating, client)
+        try:
+            yield
+        finally:
+            self._release(mutating, client)
 
-    @contextmanager
-    def watching(self, client: str) -> Iterator[None]:
+    def watching(self, client: str) -> AbstractContextManager[None]:
         """Hold a watch seat; watches last long and cost little.
 
         Raises  ApiError 429 if there is none
@@ -113,16 +110,9 @@ class Seats:
         limits = self._limits
         if self.watches >= limits.watches or self._watching[client] >= limits.watches_per_client:
             raise too_many("too many watches, please try again later", _RETRY_S)
-        self._watching[client] += 1
-        try:
-            yield
-        finally:
-            self._watching[client] -= 1
-            if not self._watching[client]:
-                del self._watching[client]
+        return _counted(self._watching, client, 1)
 
-    @contextmanager
-    def sending(self, client: str, size: int, *, refusable: bool) -> Iterator[None]:
+    def sending(self, client: str, size: int, *, refusable: bool) -> AbstractContextManager[None]:
         """Count a long response while its client reads it.
 
         Raises  ApiError 429 if ``refusable`` and the client has too much unread already
@@ -130,13 +120,7 @@ class Seats:
         unread = self._unread[client]
         if refusable and unread and unread + size > self._limits.unread_per_client:
             raise too_many("too many answers are unread, please try again later", _RETRY_S)
-        self._unread[client] += size
-        try:
-            yield
-        finally:
-            self._unread[client] -= size
-            if not self._unread[client]:
-                del self._unread[client]
+        return _counted(self._unread, client, size)
 
     def _has_room(self, mutating: bool, client: str) -> bool:
         most = self._limits.mutating if mutating else self._limits.reading
@@ -156,14 +140,14 @@ class Seats:
                 await waiter.turn
         except BaseException as error:
             if waiter.turn.done() and not waiter.turn.cancelled():
-                self.release(mutating, client)  # the seat became free just too late
+                self._release(mutating, client)  # the seat became free just too late
             elif waiter in self._waiting:
                 self._waiting.remove(waiter)
             if isinstance(error, TimeoutError):
                 raise _busy() from None
             raise
 
-    def release(self, mutating: bool, client: str) -> None:
+    def _release(self, mutating: bool, client: str) -> None:
         """Release a seat, to a waiting request if there is one."""
         self._kinds[mutating] -= 1
         self._clients[client] -= 1
@@ -177,19 +161,15 @@ class Seats:
                 return
 
 
-class _Seat:
-    """A request's seat as an async context manager."""
-
-    __slots__ = ("_client", "_mutating", "_seats")
-
-    def __init__(self, seats: Seats, client: str, mutating: bool) -> None:
-        self._seats, self._client, self._mutating = seats, client, mutating
-
-    async def __aenter__(self) -> None:
-        await self._seats.acquire(self._mutating, self._client)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._seats.release(self._mutating, self._client)
+@contextmanager
+def _counted(counts: Counter[str], client: str, amount: int) -> Iterator[None]:
+    counts[client] += amount
+    try:
+        yield
+    finally:
+        counts[client] -= amount
+        if not counts[client]:
+            del counts[client]
 
 
 def _busy() -> ApiError:
@@ -209,8 +189,6 @@ LONG: Final = 256 << 10
 VALUES: Final = 2000
 #: Maximum number of objects of a kind for which the loop deletes a collection.
 OBJECTS: Final = 50
-#: Maximum number of attempts when objects that a request read change meanwhile.
-_MAX_ATTEMPTS: Final = 5
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -227,7 +205,10 @@ def is_large(store: Store, request: HTTPRequest, target: Target | ReviewTarget) 
     held = store.find(target.kind, target.namespace or "", target.name)
     if held is None or not is_heavy(held.body):
         return False
-    return request.method not in {"GET", "HEAD"} or request.flag("pretty") or not _is_plain(request)
+    with suppress(ApiError):
+        # A body is plain if it is sent as stored.
+        return request.method not in {"GET", "HEAD"} or request.flag("pretty") or accepted(request.accept) != Accepted()
+    return False
 
 
 def is_heavy(body: bytes, *, counted: bool = True) -> bool:
@@ -237,14 +218,6 @@ def is_heavy(body: bytes, *, counted: bool = True) -> bool:
     return not counted or len(body) > LONG or count_marks(body) > VALUES
 
 
-def _is_plain(request: HTTPRequest) -> bool:
-    """Return True if the object is sent as stored."""
-    try:
-        return accepted(request.accept) == Accepted()
-    except ApiError:
-        return True
-
-
 def carry_out(
     store: Store, guard: Authenticator, request: HTTPRequest, target: Target | ReviewTarget, ask: AskOwner
 ) -> OutgoingResponse:
@@ -252,11 +225,9 @@ def carry_out(
 
     Raises  ApiError for a rejected request, and 409 or 429 if the objects that it read keep changing
     """
-    for _ in range(_MAX_ATTEMPTS):
-        try:
-            return _attempt(DetachedStore(store, ask), guard, request, target)
-        except StaleReadError:
-            pass
+    answer = retried(store, ask, lambda detached: _attempt(detached, guard, request, target))
+    if answer is not None:
+        return answer
     if isinstance(target, Target) and target.name:
         raise conflict(target.kind.resource, target.kind.group, target.name, _MODIFIED)
     raise too_many("too many changes at a time, please try again later", 1)

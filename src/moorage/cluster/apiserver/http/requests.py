@@ -22,17 +22,10 @@ from moorage.cluster.apiserver.http import write_requests
 from moorage.cluster.apiserver.http.lists import check_list, metadata_list, object_list, table_list
 from moorage.cluster.apiserver.http.scale_requests import answer_scale
 from moorage.cluster.apiserver.http.write_requests import drop_repeated_owners
+from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.representations import META as _META
 from moorage.cluster.apiserver.schema.representations import accepted, form_of, metadata_of
-from moorage.cluster.apiserver.schema.request_bodies import (
-    APPLY,
-    OBJECT_TYPES,
-    BodyForm,
-    check_namespace,
-    normalized_body,
-    read_body,
-)
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.storage.admission_policies import requested_by
 from moorage.cluster.apiserver.storage.deletion import DeleteOptions, options_of
@@ -111,7 +104,7 @@ def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest,
     """
     if isinstance(target, ReviewTarget) or target.kind in MEASURED or not target.name or target.subresource:
         return
-    makes = request.method == "PUT" or (request.method == "PATCH" and request.media_type == APPLY)
+    makes = request.method == "PUT" or (request.method == "PATCH" and request.media_type == request_bodies.APPLY)
     if makes and store.find(target.kind, target.namespace or "", target.name) is None:
         authorizer.check(request.user, attributes_of("POST", target, {}))
 
@@ -200,16 +193,15 @@ def _body_as(
 
     Raises  ApiError 400 if the body is not such an object, or its namespace differs from the path's
     """
-    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
     shape = kind_schema(Review(group, kind, "", version=version))
-    sent, warnings = normalized_body(BodyForm(group, version, kind, shape), body, request.validation)
+    sent, warnings = write_requests.sent_object(request, request_bodies.BodyForm(group, version, kind, shape))
     metadata = sent.setdefault("metadata", {})
     metadata.pop("selfLink", None)
     if namespace is None:
         metadata.pop("namespace", None)
     warnings = (*warnings, *drop_repeated_owners(sent))
     with write_requests.with_warnings(warnings):
-        check_namespace(metadata, namespace)
+        request_bodies.check_namespace(metadata, namespace)
     return sent, warnings
 
 
@@ -296,7 +288,7 @@ def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
         shown = _response(store, request, kind, deleted.record, code)
         return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
-    return Response(200, msgspec.json.encode(statuses.success(kind.group, kind.resource, target.name, uid)), warnings)
+    return _json_response(statuses.success(kind.group, kind.resource, target.name, uid), 200, warnings)
 
 
 def _check_answer_to_deletion(store: Store, request: HTTPRequest, target: Target, options: DeleteOptions) -> None:
@@ -335,7 +327,7 @@ def _delete_options(request: HTTPRequest) -> DeleteOptions:
     """Return the deletion options of the body or, without one, of the parameters."""
     if request.body:
         media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
-        return options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
+        return options_of(request_bodies.read_body(request.body, media_type, request_bodies.OBJECT_TYPES).document or {})
     query = request.query
     asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
     if "gracePeriodSeconds" in query:
@@ -359,7 +351,8 @@ _VERBS: Final[Mapping[str, Callable[[Store, HTTPRequest, Target], Response]]] = 
 def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
     match request.method:
         case "GET" | "HEAD":
-            return _list(store, request, target)
+            check_list(request, is_watch=False)
+            return _list_response(store, request, target.kind, _page(store, request, target))
         case "POST" if target.namespace is not None:
             return _write(store, authorizer, request, target)
         case "DELETE" if target.namespace is not None:
@@ -382,51 +375,37 @@ def _included(request: HTTPRequest) -> str:
     return included(request.query.get("includeObject", ""))
 
 
-def _list(store: Store, request: HTTPRequest, target: Target) -> Response:
-    check_list(request, is_watch=False)
-    return _list_response(store, request, target.kind, _page(store, request, target))
-
-
 def _list_response(store: Store, request: HTTPRequest, kind: ServedKind, page: ListPage) -> Response:
     """Return a list in the representation that the client accepts."""
     _check_representation(request, kind, many=True)
-    form = form_of(request.accept)
-    if form == "PartialObjectMetadataList":
-        return Response(200, metadata_list(_META, _list_metadata(page), page.records))
-    if form == "Table":
-        return Response(200, table_list(kind, _list_metadata(page), page.records, store.clock(), _included(request)))
-    metadata = _list_metadata(page)
-    if kind.custom is not None:
-        metadata = {"continue": "", **metadata}
-    return Response(200, object_list(kind, metadata, page.records))
+    metadata = _versioned(page.version)
+    if page.token:
+        metadata["continue"] = page.token
+        if page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+    match form_of(request.accept):
+        case "PartialObjectMetadataList":
+            return Response(200, metadata_list(_META, metadata, page.records))
+        case "Table":
+            return Response(200, table_list(kind, metadata, page.records, store.clock(), _included(request)))
+        case _ if kind.custom is not None:
+            return Response(200, object_list(kind, {"continue": "", **metadata}, page.records))
+        case _:
+            return Response(200, object_list(kind, metadata, page.records))
 
 
 def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
     query, chosen = request.query, selection_of(request, target)
     if target.kind in MEASURED:
         return ListPage(measure_all(store, target.kind, chosen), 0)
-    return store.page(
-        target.kind,
-        chosen,
-        limit=request.number("limit"),
-        token=query.get("continue", ""),
-        version=query.get("resourceVersion", ""),
-        match=query.get("resourceVersionMatch", ""),
-    )
+    version, match = (query.get(name, "") for name in ("resourceVersion", "resourceVersionMatch"))
+    limit, token = request.number("limit"), query.get("continue", "")
+    return store.page(target.kind, chosen, limit=limit, token=token, version=version, match=match)
 
 
 def _versioned(version: int) -> Document:
     """Return a version as metadata; measured kinds have none."""
     return {"resourceVersion": str(version)} if version else {}
-
-
-def _list_metadata(page: ListPage) -> Document:
-    metadata = _versioned(page.version)
-    if page.token:
-        metadata["continue"] = page.token
-        if page.remaining is not None:
-            metadata["remainingItemCount"] = page.remaining
-    return metadata
 
 
 def _delete_all(store: Store, request: HTTPRequest, target: Target) -> Response:
@@ -494,4 +473,4 @@ def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Resp
         if not name and not own_name:
             raise statuses.bad_request("Name parameter required.")
         bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
-    return Response(201, msgspec.json.encode(statuses.success(code=201)), warnings)
+    return _json_response(statuses.success(code=201), 201, warnings)

@@ -15,7 +15,14 @@ import msgspec
 
 from moorage.cluster.apiserver.fields import managed_fields
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.http.write_requests import check_options, configuration, manager, patched, with_warnings
+from moorage.cluster.apiserver.http.write_requests import (
+    check_options,
+    configuration,
+    manager,
+    patched,
+    sent_object,
+    with_warnings,
+)
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.representations import META, form_of
 from moorage.cluster.apiserver.schema.schemas import kind_schema
@@ -71,10 +78,7 @@ def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record,
     """Return the object to scale, the scale that the client wants, and warnings."""
     kind, namespace = target.kind, target.namespace or ""
     if request.method == "PUT":
-        body = request_bodies.read_body(
-            request.body, request.media_type, request_bodies.OBJECT_TYPES, kind="Scale", strict=request.looks_closely
-        )
-        wanted, warnings = request_bodies.normalized_body(_FORM, body, request.validation)
+        wanted, warnings = sent_object(request, _FORM)
         record = None
     else:
         record = store.get(kind, namespace, target.name)

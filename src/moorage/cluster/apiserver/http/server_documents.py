@@ -21,7 +21,7 @@ from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target
-from moorage.cluster.apiserver.vocabulary.served_kinds import UNGATED_KINDS, KindTable
+from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable
 
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: Paths that are also served in encodings other than JSON.
@@ -62,7 +62,7 @@ def check_method(path: str, method: str) -> None:
         raise statuses.not_allowed()
 
 
-def document(path: str, accept: str, host: str, kinds: KindTable = UNGATED_KINDS) -> ServerDocument:
+def document(path: str, accept: str, host: str, kinds: KindTable) -> ServerDocument:
     """Return the document at a path. ``host`` is the server's address, ``kinds`` are those that it serves.
 
     Raises  ApiError 404 if there is none, 406 if the client accepts none of its encodings
@@ -173,9 +173,12 @@ def _line(name: str, failure: str, *, is_excluded: bool) -> str:
 
 #: The types of patches to objects of custom kinds, which have no merge keys.
 _CUSTOM_PATCH_TYPES: Final = tuple(one for one in PATCH_TYPES if "strategic" not in one)
-_OF_ONE: Final = {"delete": "DELETE", "get": "GET", "patch": "PATCH", "update": "PUT"}
-_OF_MANY: Final = {"create": "POST", "deletecollection": "DELETE", "list": "GET"}
-_OF_PARTS: Final = {**_OF_ONE, "create": "POST"}
+#: The methods of the verbs on collections, on objects and on their subresources.
+_METHODS: Final[Mapping[str, Mapping[str, str]]] = {
+    "many": {"create": "POST", "deletecollection": "DELETE", "list": "GET"},
+    "one": {"delete": "DELETE", "get": "GET", "patch": "PATCH", "update": "PUT"},
+    "part": {"create": "POST", "delete": "DELETE", "get": "GET", "patch": "PATCH", "update": "PUT"},
+}
 
 
 def check_route(method: str, target: Target | ReviewTarget, media_type: str, verb: str = "") -> None:
@@ -185,43 +188,27 @@ def check_route(method: str, target: Target | ReviewTarget, media_type: str, ver
     """
     custom = target.kind if isinstance(target, Target) and target.kind.custom is not None else None
     if method not in _methods(target):
-        raise (
-            statuses.not_allowed()
-            if custom is None
-            else statuses.not_supported(custom.resource, custom.group, verb or method.lower())
-        )
+        if custom is not None:
+            raise statuses.not_supported(custom.resource, custom.group, verb or method.lower())
+        raise statuses.not_allowed()
     if method == "PATCH" and custom is not None and media_type not in _CUSTOM_PATCH_TYPES:
         raise statuses.unsupported_media(_CUSTOM_PATCH_TYPES)
     if method == "PATCH" and media_type not in PATCH_TYPES:
-        raise statuses.unsupported_patch()
+        raise statuses.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", routed=False)
 
 
 def _methods(target: Target | ReviewTarget) -> frozenset[str]:
     if isinstance(target, ReviewTarget):
-        return _of_many(target.review.verbs)
+        return _methods_of("many", target.review.verbs)
     if target.subresource:
-        return _of_part(target.subresource)
+        return _methods_of("part", SUBRESOURCES[target.subresource][3])
     if target.name:
         created = {"POST"} if target.kind.custom is not None and "create" in target.kind.verbs else set()
-        return _of_one(target.kind.verbs) | created
+        return _methods_of("one", target.kind.verbs) | created
     # A collection over all namespaces can only be read.
-    return _of_many(target.kind.verbs if target.namespace is not None else ("list",))
+    return _methods_of("many", target.kind.verbs if target.namespace is not None else ("list",))
 
 
 @cache
-def _of_many(verbs: tuple[str, ...]) -> frozenset[str]:
-    return _methods_of(_OF_MANY, verbs)
-
-
-@cache
-def _of_one(verbs: tuple[str, ...]) -> frozenset[str]:
-    return _methods_of(_OF_ONE, verbs)
-
-
-@cache
-def _of_part(subresource: str) -> frozenset[str]:
-    return _methods_of(_OF_PARTS, SUBRESOURCES[subresource][3])
-
-
-def _methods_of(methods: Mapping[str, str], verbs: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(methods[verb] for verb in verbs if verb in methods)
+def _methods_of(place: str, verbs: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_METHODS[place][verb] for verb in verbs if verb in _METHODS[place])

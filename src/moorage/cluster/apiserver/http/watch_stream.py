@@ -140,32 +140,23 @@ class Stream:
 
     def _encoded(self, events: Iterable[WatchedObject], bookmark: bytes) -> Iterator[bytes]:
         for event in events:
-            if self._form == "Table":
-                yield self._row(event)
-            else:
+            if self._form != "Table":
                 yield from lists.event_parts(event, self._form, self._encoding)
+                continue
+            document = event.record.document()
+            # The first row comes with the column definitions.
+            shown = table(self._kind, [document], self._store.clock(), self._include, heading=not self._has_sent_columns)
+            self._has_sent_columns = True
+            shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
+            yield self._line(event.type, msgspec.json.encode(shown))
         if bookmark:
             yield bookmark
-
-    def _row(self, event: WatchedObject) -> bytes:
-        """Return an event with a table row. The first one includes the column definitions."""
-        now, heading = self._store.clock(), not self._has_sent_columns
-        self._has_sent_columns = True
-        document = event.record.document()
-        shown = table(self._kind, [document], now, self._include, heading=heading)
-        shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
-        return self._line(event.type, msgspec.json.encode(shown))
 
     def _bookmark_if_due(self, annotations: dict[str, str]) -> bytes:
         """Return a bookmark if the client requested bookmarks and has received all events so far, else b""."""
         if not self._bookmarks or self._watch is None or self._watch.closed or not self._watch.idle:
             return b""
-        return self._bookmark(annotations)
-
-    def _bookmark(self, annotations: dict[str, str]) -> bytes:
-        metadata: Document = {
-            "resourceVersion": str(self._store.version),
-        }
+        metadata: Document = {"resourceVersion": str(self._store.version)}
         if annotations:
             metadata["annotations"] = annotations
         bookmark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
@@ -186,9 +177,7 @@ def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarge
 
     Raises  ApiError 400 or 504 for an invalid or future version, 422 for contradictory parameters
     """
-    if isinstance(target, ReviewTarget):
-        raise not_allowed()
-    if "watch" not in target.kind.verbs:
+    if isinstance(target, ReviewTarget) or "watch" not in target.kind.verbs:
         raise not_allowed()
     lists.check_list(request, is_watch=True)
     return Stream(store, target, request)

@@ -128,10 +128,15 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     check_options(request, "CreateOptions")
     document, warnings = _read_object(request, target)
     with with_warnings(warnings):
-        record = store.create(
-            kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
-        )
+        record = _created(store, request, target, document, confirm)
     return WriteResult(record, True, (*warnings, *_object_warnings(kind, document)))
+
+
+def _created(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
+    """Create an object in the name of its writer; an applied one already has a manager."""
+    writer = None if request.media_type == request_bodies.APPLY else manager(request, target.kind)
+    namespace = target.namespace or ""
+    return store.create(target.kind, namespace, document, dry_run=request.dry_run, manager=writer, confirm=confirm)
 
 
 def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
@@ -169,54 +174,46 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
 
     Raises  ApiError 400 for an invalid body, 404, 409, 422, and what ``confirm`` raises
     """
-    kind = target.kind
+    kind, place = target.kind, (target.namespace or "", target.name)
     check_options(request, "UpdateOptions")
     document, warnings = _read_object(request, target)
     with with_warnings(warnings):
-        if _creates(store, target, document):
-            _check_no_uid(target, document)
-            made = store.create(
-                kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
-            )
-            return WriteResult(made, True, warnings)
-        record = store.update(
-            kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
-            manager=manager(request, kind, target.subresource), confirm=confirm,
-        )  # fmt: skip
-    return WriteResult(record, False, (*warnings, *_change_warnings(target, document)))
+        may_create = kind.native in _CREATED_BY_PUT and not target.subresource
+        if may_create and not document["metadata"].get("resourceVersion") and store.find(kind, *place) is None:
+            if uid := document["metadata"].get("uid"):
+                key = "/".join(filter(None, ("/registry", kind.resource, target.namespace, target.name)))
+                why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+                why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+                raise conflict(kind.resource, kind.group, target.name, why)
+            return WriteResult(_created(store, request, target, document, confirm), True, warnings)
+        record = _updated(store, request, target, document, confirm)
+    more = _object_warnings(kind, document) if kind.native == "Service" and not target.subresource else ()
+    return WriteResult(record, False, (*warnings, *more))
 
 
-def _check_no_uid(target: Target, document: Document) -> None:
-    """Check that an object that a PUT creates has no uid.
+def _updated(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
+    """Update an object in the name of its writer; an applied one already has a manager."""
+    kind, part = target.kind, target.subresource
+    writer = None if request.media_type == request_bodies.APPLY else manager(request, kind, part)
+    return store.update(
+        kind, target.namespace or "", target.name, document, subresource=part, dry_run=request.dry_run, manager=writer,
+        confirm=confirm,
+    )  # fmt: skip
 
-    Raises  ApiError 409
+
+def sent_object(request: HTTPRequest, form: request_bodies.BodyForm) -> tuple[Document, tuple[str, ...]]:
+    """Return the object in the body of a request, normalized to its form, and warnings.
+
+    Raises  ApiError 400, 413 and 415 for a body that cannot be read or is of another kind
     """
-    kind, uid = target.kind, document["metadata"].get("uid")
-    if uid:
-        key = "/".join(filter(None, ("/registry", kind.resource, target.namespace, target.name)))
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-        raise conflict(kind.resource, kind.group, target.name, why)
-
-
-def _change_warnings(target: Target, document: Document) -> tuple[str, ...]:
-    return _object_warnings(target.kind, document) if target.kind.native == "Service" and not target.subresource else ()
-
-
-def _creates(store: Store, target: Target, document: Document) -> bool:
-    if target.kind.native not in _CREATED_BY_PUT or target.subresource or document["metadata"].get("resourceVersion"):
-        return False
-    return store.find(target.kind, target.namespace or "", target.name) is None
+    types, is_strict = request_bodies.OBJECT_TYPES, request.looks_closely
+    body = request_bodies.read_body(request.body, request.media_type, types, kind=form.kind, strict=is_strict)
+    request_bodies.check_custom_head(form, body.document, request.body)
+    return request_bodies.normalized_body(form, body, request.validation)
 
 
 def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
-    kind = target.kind
-    body = request_bodies.read_body(
-        request.body, request.media_type, request_bodies.OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely
-    )
-    form = request_bodies.form_of_kind(kind)
-    request_bodies.check_custom_head(form, body.document, request.body)
-    document, warnings = request_bodies.normalized_body(form, body, request.validation)
+    document, warnings = sent_object(request, request_bodies.form_of_kind(target.kind))
     with with_warnings(warnings):
         document = request_bodies.object_of(target.kind, document, target.namespace, target.name)
     return document, (*warnings, *drop_repeated_owners(document))
@@ -225,11 +222,7 @@ def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[
 # -- patches -----------------------------------------------------------------------------------------------------------
 
 #: Prefixes of the errors about a patch.
-_PREFIXES: Final = {
-    request_bodies.PATCH_TYPES[0]: "error decoding patch: ",
-    request_bodies.PATCH_TYPES[1]: "error decoding patch: ",
-    request_bodies.PATCH_TYPES[2]: "",
-}
+_PREFIXES: Final = dict.fromkeys(request_bodies.PATCH_TYPES[:2], "error decoding patch: ")
 #: Fields of a JSON patch operation that Go decodes as strings.
 _STRING_FIELDS: Final = ("op", "path", "from")
 
@@ -248,20 +241,17 @@ def patched(request: HTTPRequest, form: request_bodies.BodyForm, document: Docum
     Raises  ApiError 400, 413, 422 and 500 for patches that are invalid or cannot be applied
     """
     sent, name = _read_patch(request), document["metadata"]["name"]
-    made = _apply_patch(request, form, document, sent.wanted)
+    if request.media_type == request_bodies.PATCH_TYPES[0]:
+        made = json_patch(document, sent.wanted or [])
+    elif request.media_type == request_bodies.PATCH_TYPES[1]:
+        made = merge_patch(document, sent.wanted)
+    else:
+        made = strategic_merge(form.shape, document, sent.wanted or {})
     return _normalized_patch(request, form, made, sent, name)
 
 
-def _apply_patch(request: HTTPRequest, form: request_bodies.BodyForm, document: Document, wanted: Any) -> Any:
-    if request.media_type == request_bodies.PATCH_TYPES[0]:
-        return json_patch(document, wanted or [])
-    if request.media_type == request_bodies.PATCH_TYPES[1]:
-        return merge_patch(document, wanted)
-    return strategic_merge(form.shape, document, wanted or {})
-
-
 def _read_patch(request: HTTPRequest) -> _Patch:
-    head = _PREFIXES[request.media_type]
+    head = _PREFIXES.get(request.media_type, "")
     try:
         body = request_bodies.read_patch(request.body, strict=request.looks_closely)
     except ApiError as error:
@@ -307,18 +297,14 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
         check_options(request, "PatchOptions")
     if request.media_type == request_bodies.APPLY:
         return _apply(store, request, target, confirm)
-    held = store.get(kind, namespace, target.name)
-    before = held.document()
+    before = store.get(kind, namespace, target.name).document()
     document, warnings = patched(request, request_bodies.form_of_kind(kind), before)
     with with_warnings(warnings):
         document = request_bodies.object_of(kind, document, target.namespace, target.name)
         check_identity(kind, before, document)
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     with with_warnings(warnings):
-        record = store.update(
-            kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
-            manager=manager(request, kind, target.subresource), confirm=confirm,
-        )  # fmt: skip
+        record = _updated(store, request, target, document, confirm)
     return WriteResult(record, False, warnings)
 
 
@@ -399,11 +385,12 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     if held is not None:
         if config["metadata"].get("resourceVersion") == "0" and needs_version(kind):
             raise unversioned(kind, target.name)
-        record = store.update(
-            kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
-        )
-        return WriteResult(record, False, warnings)
-    made = _create_applied(store, request, target, document, confirm)
+        return WriteResult(_updated(store, request, target, document, confirm), False, warnings)
+    check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
+    if uid := document["metadata"].get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind.resource, kind.group, target.name, why)
+    made = _created(store, request, target, document, confirm)
     return WriteResult(made, True, (*warnings, *_object_warnings(kind, document)))
 
 
@@ -445,15 +432,6 @@ def _decoding_error(error: ApiError, head: str) -> ApiError:
     return error if error.code == 413 else bad_request(f"{head}{error.message}")
 
 
-def _create_applied(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
-    kind, uid = target.kind, document["metadata"].get("uid")
-    check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
-    if uid:
-        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise conflict(kind.resource, kind.group, target.name, why)
-    return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
-
-
 def _checked_configuration(form: request_bodies.BodyForm, config: Document) -> Document:
     if not isinstance(config.get("metadata", {}), dict):
         raise bad_request("error decoding YAML: the configuration's metadata is no object")
@@ -471,15 +449,9 @@ def _merge_configuration(store: Store, request: HTTPRequest, target: Target, hel
     kind = target.kind
     live = held.document() if held is not None else None
     applier = FieldManager(request.query["fieldManager"], applies=True, subresource=target.subresource)
-    made = managed_fields.apply(
-        kind_schema(kind),
-        live,
-        config,
-        applier,
-        timestamp(store.clock()),
-        force=request.flag("force"),
-        ignored=managed_fields.fields_not_written(kind, target.subresource),
-    )
+    ignored, force = managed_fields.fields_not_written(kind, target.subresource), request.flag("force")
+    shape, now = kind_schema(kind), timestamp(store.clock())
+    made = managed_fields.apply(shape, live, config, applier, now, force=force, ignored=ignored)
     try:
         document, _ = request_bodies.fit(request_bodies.form_of_kind(kind), made)
     except FieldTypeError as misfit:

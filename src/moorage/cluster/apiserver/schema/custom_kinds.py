@@ -66,21 +66,14 @@ def custom_kinds(definition: Document) -> tuple[ServedKind, ...]:
 
 def _kind(definition: Document, version: Document, stored: ServedKind | None) -> ServedKind:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
-    custom = _custom_version(definition, version, None if stored is None else stored.custom)
-    fields = ((one["jsonPath"].removeprefix("."), "") for one in version.get("selectableFields") or ())
+    subresources = tuple(name for name in ("scale", "status") if name in (version.get("subresources") or {}))
     return ServedKind(
-        spec["group"],
-        names["kind"],
-        names["plural"],
-        tuple(names.get("shortNames") or ()),
-        namespaced=spec["scope"] == "Namespaced",
-        subresources=tuple(name for name in ("scale", "status") if name in (version.get("subresources") or {})),
-        has_generation=True,
-        fields=tuple(fields),
-        version=version["name"],
-        custom=custom,
+        spec["group"], names["kind"], names["plural"], tuple(names.get("shortNames") or ()),
+        namespaced=spec["scope"] == "Namespaced", subresources=subresources, has_generation=True,
+        fields=tuple((one["jsonPath"].removeprefix("."), "") for one in version.get("selectableFields") or ()),
+        version=version["name"], custom=_custom_version(definition, version, None if stored is None else stored.custom),
         stored_as=stored,
-    )
+    )  # fmt: skip
 
 
 def _custom_version(definition: Document, version: Document, stored: CustomVersion | None) -> CustomVersion:
@@ -104,9 +97,8 @@ def _columns(version: Document) -> Iterator[PrinterColumn]:
     """Yield the columns of a version: its own ones, or the age."""
     columns = version.get("additionalPrinterColumns") or ()
     for one in columns:
-        yield PrinterColumn(
-            one["name"], one["type"], one["jsonPath"], one.get("format", ""), one.get("description", ""), one.get("priority", 0)
-        )
+        shown = one.get("format", ""), one.get("description", ""), one.get("priority", 0)
+        yield PrinterColumn(one["name"], one["type"], one["jsonPath"], *shown)
     if not columns:
         yield _AGE
 
@@ -125,12 +117,9 @@ def _warning(spec: Document, version: Document) -> str:
     if version.get("deprecationWarning") is not None:
         return str(version["deprecationWarning"])
     name, kind, group = version["name"], spec["names"]["kind"], spec["group"]
-    newer = [
-        one["name"]
-        for one in spec["versions"]
-        if one.get("served") and not one.get("deprecated") and version_priority(one["name"]) < version_priority(name)
-    ]
-    better = f"; use {group}/{min(newer, key=version_priority)} {kind}" if newer else ""
+    current = [one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated")]
+    newest = min(current, key=version_priority, default=name)
+    better = f"; use {group}/{newest} {kind}" if version_priority(newest) < version_priority(name) else ""
     return f"{group}/{name} {kind} is deprecated{better}"
 
 
@@ -159,7 +148,10 @@ def fit_custom(version_schema: Schema, document: Any) -> tuple[Document, list[st
     unknown = _fit_metadata(made, None)
     unknown += sorted(drop_unknown_fields(version_schema, made))
     for place, resource in embedded_resources(version_schema, made):
-        _fit_embedded(resource, place, unknown)
+        for name in ("apiVersion", "kind"):
+            if name in resource and not isinstance(resource[name], str):
+                raise FieldTypeError(f"{path_of((place, name))}: Invalid value: must be a string")
+        unknown += _fit_metadata(resource, place)
     return made, unknown[:MAX_UNKNOWN]
 
 
@@ -171,13 +163,6 @@ def _fit_metadata(holder: Document, place: Place) -> list[str]:
     holder["metadata"] = fitted
     base = path_of((place, "metadata"))
     return [f"{base}.{path}" for path in unknown]
-
-
-def _fit_embedded(resource: Document, place: Place, unknown: list[str]) -> None:
-    for name in ("apiVersion", "kind"):
-        if name in resource and not isinstance(resource[name], str):
-            raise FieldTypeError(f"{path_of((place, name))}: Invalid value: must be a string")
-    unknown += _fit_metadata(resource, place)
 
 
 def embedded_resources(root: Schema, document: Document) -> Iterator[tuple[Place, Document]]:
@@ -240,20 +225,13 @@ def _drop(node: Schema | None, value: Any, place: Place, dropped: list[str]) -> 
 
 
 def _drop_in_object(node: Schema, value: Document, place: Place, dropped: list[str], *, is_resource: bool) -> None:
-    properties: Mapping[str, Schema] = node.get("properties", {})
-    additional = node.get("additionalProperties")
-    preserves = bool(node.get(PRESERVES))
     for name in list(value):
         if is_resource and name in _HEAD:
             continue
-        below = properties.get(name)
-        if below is None and isinstance(additional, Mapping):
-            below = additional
-        if below is not None:
+        below = field_schema(node, name)
+        if below is not None or node.get("additionalProperties") is not None:
             _drop(below, value[name], (place, name), dropped)
-        elif additional is not None:
-            _drop(None, value[name], (place, name), dropped)
-        elif not preserves:
+        elif not node.get(PRESERVES):
             if len(dropped) < MAX_UNKNOWN:
                 dropped.append(path_of((place, name)))
             del value[name]

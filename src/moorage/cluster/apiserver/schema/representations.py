@@ -20,7 +20,7 @@ import yaml
 
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, write_list, write_protobuf
 from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.statuses import not_acceptable, not_acceptable_at_all
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_acceptable
 
 #: API version of Table and PartialObjectMetadata.
 META: Final = "meta.k8s.io/v1"
@@ -73,7 +73,11 @@ def check_types(accept: str, *, streams: bool, tables: bool = True, is_routed: b
     if accept and not tables and {form for clause in _clauses(accept, _SERVED) for _, form in _forms(clause)} == {"Table"}:
         raise not_acceptable(_SERVED)
     if accept and not any(_accepts(accept, one) for one in _SERVED):
-        raise not_acceptable(_SERVED) if is_routed else not_acceptable_at_all((*_SERVED, *_STREAMED) if streams else _SERVED)
+        if is_routed:
+            raise not_acceptable(_SERVED)
+        offered = ", ".join((*_SERVED, *_STREAMED) if streams else _SERVED)
+        message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
+        raise ApiError(406, "NotAcceptable", message, routed=False)
 
 
 def encoding_of_errors(accept: str) -> str:
@@ -93,12 +97,7 @@ def _clauses(accept: str, served: tuple[str, ...]) -> Iterator[_Clause]:
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         given = dict(piece.partition("=")[::2] for piece in parameters)
-        match name:
-            case "*/*" | "application/*":
-                types = served
-            case _:
-                types = (name,) if name in served else ()
-        if types:
+        if types := served if name in {"*/*", "application/*"} else (name,) if name in served else ():
             read.append((_quality(given.pop("q", "1")), _Clause(types, given)))
     yield from (clause for _, clause in sorted(read, key=lambda one: -one[0]))
 

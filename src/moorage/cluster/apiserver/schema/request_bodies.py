@@ -149,26 +149,16 @@ def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: 
         raise unsupported_media(accepted)
     if media_type == JSON:
         check_text(body)
-    read = _readable(body, media_type, strict, kind)
+    try:
+        if media_type == PROTOBUF and not body:
+            raise _Unreadable("empty data")
+        read = Body(read_protobuf(body)) if media_type == PROTOBUF else _read_text(body, media_type, strict)
+    except (_Unreadable, ApiError) as fault:
+        where = f"the object provided is unrecognized (must be of type {kind})"
+        raise bad_request(f"{where}: {fault} ({_summary(body)})" if kind else str(fault)) from None
     if media_type != JSON:
         check_values(read.document, len(body))
     return read
-
-
-def _readable(body: bytes, media_type: str, strict: bool, kind: str) -> Body:
-    try:
-        if media_type == PROTOBUF:
-            if not body:
-                raise _Unreadable("empty data")
-            return Body(read_protobuf(body))
-        return _read_text(body, media_type, strict)
-    except _Unreadable as fault:
-        why = str(fault)
-    except ApiError as error:
-        why = error.message
-    raise bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})" if kind else why
-    )
 
 
 class _Unreadable(Exception):  # noqa: N818 - never leaves this module
@@ -207,7 +197,7 @@ def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
         document = _yaml_document(body, strict)
     except InputError as error:
         repeats = tuple(map(_with_line, str(error).splitlines()))
-        if not strict or not all(map(_is_duplicate_error, repeats)):
+        if not strict or not all(line.endswith("already set in map") for line in repeats):
             raise _Unreadable(f"yaml: {'; '.join(line.partition(', while ')[0] for line in repeats)}") from None
         document = _yaml_document(body, strict=False)
     return Body(_check_head(document), repeats)
@@ -295,10 +285,6 @@ _PLACE: Final = re.compile(r":(\d+):(?:\d+:)? ?")
 _PLACED: Final = ("did not find expected", "key ", "mapping key")
 
 
-def _is_duplicate_error(line: str) -> bool:
-    return line.endswith("already set in map")
-
-
 def _as_reported(repeats: tuple[str, ...]) -> tuple[str, ...]:
     """Return messages about duplicate fields as strict decoding reports them. Those of YAML become one with a heading."""
     if repeats and repeats[0].startswith("line "):
@@ -344,21 +330,16 @@ def normalized_body(form: BodyForm, body: Body, validation: str) -> tuple[Docume
         fitted, unknown = fit(form, body.document)
     except FieldTypeError as misfit:
         raise bad_request(f"{subject}: {misfit}") from None
-    if body.written is not None:
-        warnings = found = _strange_fields(form, body.written, unknown)
+    unknown_fields = tuple(f'unknown field "{path}"' for path in unknown)
+    if body.written is not None and form.custom is None:
+        warnings = found = strange_fields(form.shape, body.written)
+    elif body.written is not None:
+        warnings = found = (*repeated_fields(body.written), *unknown_fields)
     else:
-        unknown_fields = tuple(f'unknown field "{path}"' for path in unknown)
         warnings, found = (*body.repeats, *unknown_fields), (*_as_reported(body.repeats), *unknown_fields)
     if validation == "Strict" and found:
         raise bad_request(f"{subject}: strict decoding error: {', '.join(found)}")
     return fitted, warnings if validation != "Ignore" else ()
-
-
-def _strange_fields(form: BodyForm, written: Any, unknown: list[str]) -> tuple[str, ...]:
-    """Return the errors for unknown and duplicate fields of a document that has duplicate fields."""
-    if form.custom is None:
-        return strange_fields(form.shape, written)
-    return (*repeated_fields(written), *(f'unknown field "{path}"' for path in unknown))
 
 
 def object_of(kind: ServedKind, document: Document, namespace: str | None, name: str) -> Document:

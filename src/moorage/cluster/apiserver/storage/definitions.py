@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from moorage.cluster.apiserver.admission.admission_plugins import add_finalizer
 from moorage.cluster.apiserver.admission.definition_validation import approval_of
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, track
 from moorage.cluster.apiserver.schema.custom_kinds import (
@@ -28,7 +29,7 @@ from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert, is_renamed
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served, set_or_drop
 
 if TYPE_CHECKING:
     from moorage.cluster.apiserver.storage.store import Store
@@ -173,9 +174,7 @@ class Definitions:
 
 def mark_for_cleanup(definition: Document, now: str) -> None:
     """Add the finalizer and the condition Terminating to a definition that a client deletes, in place."""
-    held = definition["metadata"].get("finalizers") or []
-    if CLEANUP not in held:
-        definition["metadata"]["finalizers"] = [*held, CLEANUP]
+    add_finalizer(definition["metadata"], CLEANUP)
     why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     _set_condition(definition, "Terminating", "True", "InstanceDeletionPending", why, now)
 
@@ -249,30 +248,18 @@ def _accepted(wanted: Document, held: Document, resources: set[str], kinds: set[
     names, reason, message = dict(held), "NoConflicts", "no conflicts found"
     for name, conflict, is_kind in _COMPARED:
         if name == "kind":
-            free, texts = _free(wanted.get("shortNames") or [], held.get("shortNames") or [], resources)
-            if free:
-                _set_or_drop(names, "shortNames", wanted.get("shortNames"))
-            else:
+            short = [one for one in wanted.get("shortNames") or () if one not in (held.get("shortNames") or ())]
+            if texts := [f'"{one}" is already in use' for one in short if one in resources]:
                 reason, message = "ShortNamesConflict", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+            else:
+                set_or_drop(names, "shortNames", wanted.get("shortNames") or None)
         text = wanted.get(name, "")
         if text != held.get(name) and text in (kinds if is_kind else resources):
             reason, message = conflict, f'"{text}" is already in use'
         else:
             names[name] = text
-    _set_or_drop(names, "categories", wanted.get("categories"))
+    set_or_drop(names, "categories", wanted.get("categories") or None)
     return names, reason, message
-
-
-def _free(wanted: Sequence[str], held: Sequence[str], used: set[str]) -> tuple[bool, list[str]]:
-    texts = [f'"{one}" is already in use' for one in wanted if one not in held and one in used]
-    return not texts, texts
-
-
-def _set_or_drop(names: Document, name: str, value: Any) -> None:
-    if value:
-        names[name] = value
-    else:
-        names.pop(name, None)
 
 
 def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[str]]:

@@ -9,7 +9,8 @@ Records are immutable, and a lookup or a copy of the key list is one step of the
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -33,15 +34,34 @@ class StaleReadError(Exception):
     """An object that was read has changed, so the pending change may be invalid."""
 
 
-def retried(store: Store, ask: AskOwner, work: Callable[[Store], None]) -> bool:
-    """Call ``work`` with a view of the store, in a worker thread; return False if each attempt failed with StaleReadError."""
+def retried(store: Store, ask: AskOwner, work: Callable[[Store], T]) -> T | None:
+    """Call ``work`` with a view of the store, in a worker thread; return None if each attempt failed with StaleReadError."""
     for _ in range(_TRIES):
+        with suppress(StaleReadError):
+            return work(DetachedStore(store, ask))
+    return None
+
+
+class FollowUp:
+    """Work that follows changes of a store, and changes the store itself. ``is_active``: a change is one of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.is_active = False
+
+    def do(self, key: Hashable, work: Callable[[Store], None], *, is_large: bool) -> None:
+        """Do some work at once or, if it is large, in a worker thread."""
+        if self._store.defer is None or not is_large:
+            self._change(lambda: work(self._store))
+        else:
+            self._store.defer(key, lambda ask: retried(self._store, lambda change: ask(lambda: self._change(change)), work))
+
+    def _change(self, change: Callable[[], T]) -> T:
+        self.is_active = True
         try:
-            work(DetachedStore(store, ask))
-        except StaleReadError:
-            continue
-        return True
-    return False
+            return change()
+        finally:
+            self.is_active = False
 
 
 class _Listed(NamedTuple):

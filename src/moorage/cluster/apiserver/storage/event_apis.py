@@ -10,15 +10,12 @@ Source  kubernetes, pkg/apis/events/v1/conversion.go; kube-apiserver, --event-tt
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from moorage.cluster.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.cluster.apiserver.schema.normalization import conform
 from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.detached_store import retried
+from moorage.cluster.apiserver.storage.detached_store import FollowUp
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
@@ -37,40 +34,20 @@ _TO_CORE_NAMES: Final = {
 _TO_EVENTS_NAMES: Final = {old: new for new, old in _TO_CORE_NAMES.items()}
 #: Larger events, in bytes, are copied in a worker thread.
 _SMALL: Final = 16 << 10
-T = TypeVar("T")
 _NOT_SHARED: Final = frozenset(["managedFields", "resourceVersion"])
 
 
 def mirror_events(store: Store) -> None:
     """From now on, copy every change of an event to its other form."""
-    store.follow(_Mirror(store).on_change)
+    follow_up = FollowUp(store)
 
+    def on_change(kind: ServedKind, change: StoreChange) -> None:
+        if not follow_up.is_active and kind in {_CORE, _EVENTS}:
+            event = kind, change.after.namespace, change.after.name
+            is_large = not change.gone and len(change.after.body) > _SMALL
+            follow_up.do(event, lambda store: _copy(store, *event), is_large=is_large)
 
-class _Mirror:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._writing = False
-
-    def on_change(self, kind: ServedKind, change: StoreChange) -> None:
-        if self._writing or kind not in {_CORE, _EVENTS}:
-            return
-        event = kind, change.after.namespace, change.after.name
-        if self._store.defer is None or change.gone or len(change.after.body) <= _SMALL:
-            self._writes(lambda: _copy(self._store, *event))
-        else:
-            self._store.defer(event, partial(self._copy_beside, event))
-
-    def _copy_beside(self, event: tuple[ServedKind, str, str], ask: AskOwner) -> None:
-        """Copy a large event in a worker thread."""
-        retried(self._store, lambda change: ask(lambda: self._writes(change)), lambda store: _copy(store, *event))
-
-    def _writes(self, function: Callable[[], T]) -> T:
-        """Call a function without copying its own changes."""
-        self._writing = True
-        try:
-            return function()
-        finally:
-            self._writing = False
+    store.follow(on_change)
 
 
 def _copy(store: Store, kind: ServedKind, namespace: str, name: str) -> None:

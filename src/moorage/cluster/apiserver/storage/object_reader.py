@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
 from moorage.cluster.apiserver.storage.watches import KindStore, Watch, between, matching
 from moorage.cluster.apiserver.vocabulary.records import Record, key_of, parse_version, parse_version_of_one
 from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, ServedKind, built_in_kinds
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, expired, not_found, not_found_path, timeout
+from moorage.cluster.apiserver.vocabulary.statuses import bad_request, expired, not_found, not_found_path, timeout
 
 # -- continue tokens ---------------------------------------------------------------------------------------------------
 # Continue tokens of lists: position and resource version of the next page, signed against forgery.
@@ -25,6 +25,10 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request,
 # Source  apiserver, pkg/storage/continue.go, for the messages; the token format is our own
 
 _MAX_TOKEN: Final = 4096
+_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+    "continue parameter."
+)
 
 
 class ListPosition(NamedTuple):
@@ -66,20 +70,6 @@ def read_token(key: bytes, kind: ServedKind, namespace: str | None, text: str) -
     if (token.resource, token.namespace) != (kind.qualified, namespace):
         raise invalid_token
     return ListPosition(token.version, token.after)
-
-
-def is_more(keys: list[str], namespace: str | None, after: str) -> bool:
-    """Return True if the namespace or kind has objects after a key, even if the selectors do not match them."""
-    following = bisect_right(keys, after)
-    return following < len(keys) and (namespace is None or keys[following].startswith(f"{namespace}/"))
-
-
-def too_old() -> ApiError:
-    """Return the 410 error for a token whose resource version is no longer in the watch cache."""
-    return expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-        "without the continue parameter."
-    )
 
 
 def _signature(key: bytes, body: bytes) -> bytes:
@@ -218,29 +208,21 @@ class ObjectReader:
         else:
             state = kind_store.history.state_at(position.version, kind_store.records)
             if state is None:
-                raise too_old() if token else expired("The resourceVersion for the provided list is too old.")
+                raise expired(_TOO_OLD if token else "The resourceVersion for the provided list is too old.")
             records, keys = state, sorted(state)
         return self._page_from(kind, selection, limit, position, records, keys)
 
     def _page_from(
-        self,
-        kind: ServedKind,
-        selection: Selection,
-        limit: int,
-        position: ListPosition,
-        records: Mapping[str, Record],
+        self, kind: ServedKind, selection: Selection, limit: int, position: ListPosition, records: Mapping[str, Record],
         keys: list[str],
-    ) -> ListPage:
-        found: list[Record] = []
-        for record in matching(records, keys, selection, position.after, _view(kind)):
-            found.append(record)
-            if len(found) == limit:
-                break
+    ) -> ListPage:  # fmt: skip
+        found = [*islice(matching(records, keys, selection, position.after, _view(kind)), limit or None)]
         after = found[-1].key if found else ""
-        if not limit or len(found) < limit or not is_more(keys, selection.namespace, after):
+        # More objects of the namespace or kind count even if the selectors do not match them.
+        if not limit or len(found) < limit or not (following := between(keys, selection.namespace, after)):
             return ListPage(found, position.version)
         token = write_token(self._signing_key, kind, selection.namespace, ListPosition(position.version, after))
-        remaining = len(between(keys, selection.namespace, after)) if selection.is_everything else None
+        remaining = len(following) if selection.is_everything else None
         return ListPage(found, position.version, token, remaining)
 
     def _resolve_version(self, version: str, match: str) -> int:

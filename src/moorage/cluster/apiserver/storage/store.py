@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moorage.api.core import Node, Object, Pod
+from moorage.api.core import Node, Pod
 from moorage.cluster.apiserver.admission import admission_plugins
 from moorage.cluster.apiserver.admission.device_validation import admin_access_faults
 from moorage.cluster.apiserver.admission.quota_admission import charge_quotas
@@ -327,7 +327,7 @@ class Store(ObjectReader):
         digits = f"{bits:032x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def _decode_all(self, struct: type[Object], namespace: str) -> Iterator[Object]:
+    def _decode_all(self, struct: type[Any], namespace: str) -> Iterator[Any]:
         kind = _BY_STRUCT[struct]
         return (decode_document(kind, record.document()) for record in self.all(kind, Selection(namespace)))
 

@@ -8,7 +8,6 @@ Source  kubernetes, pkg/registry/core/pod/storage/storage.go (BindingREST) and e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.decode import decode
@@ -24,7 +23,7 @@ from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, timestamp
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ScalePaths, ServedKind, find_kind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.errors import Fault, InputError
 
 # -- scale -------------------------------------------------------------------------------------------------------------
@@ -38,30 +37,21 @@ def read_scale(kind: ServedKind, record: Record) -> Document:
 
     Raises  ApiError 500 for a custom object without a replica count
     """
-    document = record.document()
+    document, selector = record.document(), ""
     if kind.custom is not None and kind.custom.scale is not None:
-        return _custom_scale(kind.custom.scale, document)
-    spec, status = document.get("spec") or {}, document.get("status") or {}
-    return _scale(document, spec.get("replicas", 0), status.get("replicas", 0), _selector(spec.get("selector")))
-
-
-def _custom_scale(paths: ScalePaths, document: Document) -> Document:
-    def at(path: str) -> Any:
-        return field_of(document, path.removeprefix("."))
-
-    if (wanted := at(paths.wanted)) is None:
-        raise statuses.internal(f"the spec replicas field {statuses.quoted(paths.wanted)} does not exist")
-    selector = at(paths.selector) if paths.selector else ""
-    return _scale(document, wanted, at(paths.current) or 0, selector if isinstance(selector, str) else "")
-
-
-def _scale(document: Document, wanted: Any, current: Any, selector: str) -> Document:
-    metadata = document["metadata"]
+        paths = kind.custom.scale
+        wanted, current, shown = (field_of(document, path.removeprefix(".")) if path else "" for path in paths)
+        if wanted is None:
+            raise statuses.internal(f"the spec replicas field {statuses.quoted(paths.wanted)} does not exist")
+        current, selector = current or 0, shown if isinstance(shown, str) else ""
+    else:
+        spec, status = document.get("spec") or {}, document.get("status") or {}
+        wanted, current, selector = spec.get("replicas", 0), status.get("replicas", 0), _selector(spec.get("selector"))
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "metadata": {name: document["metadata"][name] for name in names if name in document["metadata"]},
         "spec": {"replicas": wanted} if wanted else {},
         "status": {"replicas": current, **({"selector": selector} if selector else {})},
     }
@@ -109,15 +99,8 @@ def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
 # -- pod subresources --------------------------------------------------------------------------------------------------
 
 
-def _served(resource: str, group: str = "") -> ServedKind:
-    found = find_kind(resource, group)
-    if found is None:
-        raise LookupError(resource)
-    return found
-
-
-_PODS: Final = _served("pods")
-_BUDGETS: Final = _served("poddisruptionbudgets", "policy")
+_PODS: Final = served("pods")
+_BUDGETS: Final = served("poddisruptionbudgets", "policy")
 
 
 # -- binding -----------------------------------------------------------------------------------------------------------
@@ -133,15 +116,26 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
     if metadata.get("name") != name:
         raise statuses.bad_request("name in URL does not match name in Binding object")
     target = _mapping(binding.get("target"))
-    if faults := list(_target_faults(target)):
-        texts = [str(fault) for fault in faults]
+    faults = []
+    if target.get("kind") not in {None, "", "Node"}:
+        faults.append(Fault("Unsupported value", "target.kind", 'supported values: "Node", "<empty>"', target["kind"]))
+    if not target.get("name"):
+        faults.append(Fault("Required value", "target.name"))
+    if texts := [str(fault) for fault in faults]:
         raise statuses.unknown(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     record = store.get(_PODS, namespace, name)
     pod = record.document()
     _check_same(record, pod, metadata)
     _check_bindable(pod)
-    labels = store.topology_of(str(target["name"])) if target.get("kind") == "Node" else {}
-    _assign(pod, str(target["name"]), metadata, labels, timestamp(store.clock()))
+    topology = store.topology_of(str(target["name"])) if target.get("kind") == "Node" else {}
+    # Existing labels of the pod stay, and topology labels take precedence over the binding's labels.
+    pod["spec"]["nodeName"] = str(target["name"])
+    if annotations := _mapping(metadata.get("annotations")):
+        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
+    if labels := {**_mapping(metadata.get("labels")), **topology}:
+        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
+    pod["status"].pop("nominatedNodeName", None)
+    _set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, timestamp(store.clock()))
     store.put(_PODS, record, pod, dry_run=dry_run)
 
 
@@ -149,18 +143,9 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _target_faults(target: Document) -> Iterator[Fault]:
-    if target.get("kind") not in {None, "", "Node"}:
-        yield Fault("Unsupported value", "target.kind", 'supported values: "Node", "<empty>"', target["kind"])
-    if not target.get("name"):
-        yield Fault("Required value", "target.name")
-
-
 def _check_same(record: Record, pod: Document, metadata: Document) -> None:
-    for field, shown, held in (
-        ("uid", "UID", pod["metadata"]["uid"]),
-        ("resourceVersion", "ResourceVersion", str(record.version)),
-    ):
+    stated = (("uid", "UID", pod["metadata"]["uid"]), ("resourceVersion", "ResourceVersion", str(record.version)))
+    for field, shown, held in stated:
         wanted = metadata.get(field)
         if wanted and wanted != held:
             why = f"Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {held}"
@@ -180,18 +165,6 @@ def _check_bindable(pod: Document) -> None:
         why = f"pod {name} has non-empty .spec.schedulingGates"
     if why:
         raise statuses.conflict("pods/binding", "", name, why)
-
-
-def _assign(pod: Document, node: str, metadata: Document, topology: dict[str, str], now: str) -> None:
-    """Set a pod's node. Existing labels of the pod stay, and topology labels take precedence over the binding's labels."""
-    pod["spec"]["nodeName"] = node
-    if annotations := _mapping(metadata.get("annotations")):
-        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
-    if labels := {**_mapping(metadata.get("labels")), **topology}:
-        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
-    status = pod["status"]
-    status.pop("nominatedNodeName", None)
-    _set_condition(status, {"type": "PodScheduled", "status": "True"}, now)
 
 
 def _set_condition(status: Document, condition: Document, now: str, *, probed: bool = True) -> None:
@@ -226,7 +199,9 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
     pod = record.document()
-    budget = None if _is_exempt(pod) else _budget_of(store, namespace, record)
+    phase = _mapping(pod.get("status")).get("phase")
+    is_exempt = phase in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")
+    budget = None if is_exempt else _budget_of(store, namespace, record)
     held = budget.document() if budget is not None else None
     if held is not None and (_is_healthy(pod) or not _ignores_unhealthy(held)):
         _check_budget(held)
@@ -234,7 +209,10 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
         held = None
     check_preconditions(_PODS, pod["metadata"], options)
     if not dry_run:
-        record = store.put(_PODS, record, _with_disruption_target(pod, timestamp(store.clock())))
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        condition["message"] = "Eviction API: evicting"
+        _set_condition(pod.setdefault("status", {}), condition, timestamp(store.clock()))
+        record = store.put(_PODS, record, pod)
         options = options._replace(version="")
     deleted = store.delete(_PODS, namespace, name, options, dry_run=dry_run)
     if budget is not None and held is not None and not dry_run:
@@ -242,24 +220,11 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     return deleted
 
 
-def _with_disruption_target(pod: Document, now: str) -> Document:
-    """Return the pod with the condition DisruptionTarget for its eviction."""
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-    _set_condition(pod.setdefault("status", {}), {**condition, "message": "Eviction API: evicting"}, now)
-    return pod
-
-
-def _is_exempt(pod: Document) -> bool:
-    phase = _mapping(pod.get("status")).get("phase")
-    return phase in {"Pending", "Succeeded", "Failed"} or bool(pod["metadata"].get("deletionTimestamp"))
-
-
 def _budget_of(store: Store, namespace: str, pod: Record) -> Record | None:
     covering = [record for record in store.all(_BUDGETS, Selection(namespace)) if _covers(record, pod)]
     if len(covering) > 1:
-        raise statuses.unknown(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        )
+        why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise statuses.unknown(why)
     return covering[0] if covering else None
 
 

@@ -8,11 +8,12 @@ Source  kubernetes, pkg/printers/internalversion/printers.go; apimachinery, pkg/
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
+from moorage.api.validation.rule_tables import field_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 Cell = str | int | float | bool | None
@@ -24,10 +25,8 @@ NONE: Final = "<none>"
 
 def at(document: Mapping[str, Any], path: str, absent: Any = None) -> Any:
     """Return the value at a dotted path, or ``absent``."""
-    current: Any = document
-    for step in path.split("."):
-        current = current.get(step) if isinstance(current, Mapping) else None
-    return absent if current is None else current
+    found = field_of(document, path)
+    return absent if found is None else found
 
 
 def word(document: Mapping[str, Any], path: str, absent: str = "") -> str:
@@ -168,19 +167,15 @@ def _summarize(found: Document) -> tuple[int, _PodSummary]:
     inits = items(found, "spec.initContainers")
     sidecars = {one.get("name") for one in inits if one.get("restartPolicy") == "Always"}
     total = len(items(found, "spec.containers")) + sum(1 for one in inits if one.get("restartPolicy") == "Always")
-    initial, of_sidecars = _PodSummary(_initial_status(found)), _PodSummary("")
+    gated = any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in _conditions(found))
+    state = "SchedulingGated" if gated else word(found, "status.reason") or word(found, "status.phase")
+    initial, of_sidecars = _PodSummary(state), _PodSummary("")
     initializing = _add_init_containers(found, len(inits), sidecars, initial, of_sidecars)
     if initializing and not _is_true(found, "Initialized"):
         return total, initial
     count = _PodSummary(initial.state, initial.ready, of_sidecars.restarts, of_sidecars.ended)
     _add_containers(found, count)
     return total, count
-
-
-def _initial_status(found: Document) -> str:
-    state = word(found, "status.reason") or word(found, "status.phase")
-    gated = any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in _conditions(found))
-    return "SchedulingGated" if gated else state
 
 
 def _final_status(found: Document, state: str) -> str:
@@ -244,8 +239,8 @@ def _exit_reason(ended: Mapping[str, Any]) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode') or 0}"
 
 
-def _conditions(found: Document) -> Iterator[Mapping[str, Any]]:
-    return iter(items(found, "status.conditions"))
+def _conditions(found: Document) -> list[Any]:
+    return items(found, "status.conditions")
 
 
 def _is_true(found: Document, condition: str) -> bool:
@@ -255,11 +250,8 @@ def _is_true(found: Document, condition: str) -> bool:
 def readiness_gates(found: Document, now: float) -> Cell:
     """Return how many readiness gates of a pod are passed."""
     gates = [str(one.get("conditionType")) for one in items(found, "spec.readinessGates")]
-    return f"{sum(_first_is_true(found, gate) for gate in gates)}/{len(gates)}" if gates else NONE
-
-
-def _first_is_true(found: Document, condition: str) -> bool:
-    return next((one.get("status") == "True" for one in _conditions(found) if one.get("type") == condition), False)
+    first = {one.get("type"): one.get("status") for one in reversed(_conditions(found))}
+    return f"{sum(first.get(gate) == 'True' for gate in gates)}/{len(gates)}" if gates else NONE
 
 
 # -- workload cells ----------------------------------------------------------------------------------------------------
@@ -285,19 +277,17 @@ _UNFINISHED: Final = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 def job(found: Document, now: float) -> list[Cell]:
     """Return the status, the completions and the duration of a job."""
-    return [_job_state(found), _completions(found), _duration(found, now)]
+    started, ended = (epoch_of(at(found, f"status.{name}Time")) for name in ("start", "completion"))
+    lasts = "" if started is None else human_duration((now if ended is None else ended) - started)
+    return [_job_state(found), _completions(found), lasts]
 
 
 def _job_state(found: Document) -> str:
     first = {one.get("type"): one.get("status") for one in reversed(items(found, "status.conditions"))}
     true = [kind for kind, status in first.items() if status == "True"]
     terminating = ["Terminating"] if found["metadata"].get("deletionTimestamp") else []
-    states = [
-        *(one for one in _FINISHED if one in true),
-        *terminating,
-        *(one for one in _UNFINISHED if one in true),
-    ]
-    return states[0] if states else "Running"
+    finished, unfinished = ([one for one in group if one in true] for group in (_FINISHED, _UNFINISHED))
+    return next(iter([*finished, *terminating, *unfinished]), "Running")
 
 
 def _completions(found: Document) -> str:
@@ -306,11 +296,6 @@ def _completions(found: Document) -> str:
     if wanted is not None:
         return f"{succeeded}/{wanted}"
     return f"{succeeded}/1 of {at_a_time}" if at_a_time > 1 else f"{succeeded}/1"
-
-
-def _duration(found: Document, now: float) -> str:
-    started, ended = (epoch_of(at(found, f"status.{name}Time")) for name in ("start", "completion"))
-    return human_duration((now if ended is None else ended) - started) if started is not None else ""
 
 
 #: The field of a metric's source by its type, and how many metrics of an autoscaler are shown.

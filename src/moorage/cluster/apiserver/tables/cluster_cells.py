@@ -45,14 +45,10 @@ def kernel(found: Document, now: float) -> Cell:
 
 def service(found: Document, now: float) -> list[Cell]:
     """Return the cluster IP, the external addresses and the ports of a service."""
-    addresses = items(found, "spec.clusterIPs") or [one for one in [word(found, "spec.clusterIP")] if one]
-    ports = ",".join(_port(one) for one in items(found, "spec.ports"))
-    return [str(addresses[0]) if addresses else NONE, _external_addresses(found), ports or NONE]
-
-
-def _port(port: Document) -> str:
-    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+    address = next(iter(items(found, "spec.clusterIPs")), None) or word(found, "spec.clusterIP")
+    ports = [(one, f":{one['nodePort']}" if one.get("nodePort") else "") for one in items(found, "spec.ports")]
+    shown = ",".join(f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}" for port, node_port in ports)
+    return [str(address or NONE), _external_addresses(found), shown or NONE]
 
 
 def _external_addresses(found: Document) -> str:

@@ -33,11 +33,6 @@ _NAME: Final = {
 }  # fmt: skip
 
 
-def custom_headings(columns: Sequence[PrinterColumn]) -> list[Document]:
-    """Return the column definitions of a table."""
-    return [dict(_NAME), *map(_heading, columns)]
-
-
 def _heading(column: PrinterColumn) -> Document:
     description = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
     return {
@@ -146,12 +141,8 @@ def _below(value: Any, step: int | _Filter | None) -> Iterable[Any]:
         return ()
     if isinstance(step, int):
         return [value[step]] if -len(value) <= step < len(value) else ()
-    return [one for one in value if _passes(one, step)]
-
-
-def _passes(value: Any, wanted: _Filter) -> bool:
-    found = find_at(value, wanted.path)
-    return bool(found) and (found[0] == wanted.value) is (wanted.operator == "==")
+    found = [(one, find_at(one, step.path)) for one in value]
+    return [one for one, held in found if held and (held[0] == step.value) is (step.operator == "==")]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -167,7 +158,7 @@ def table(kind: ServedKind, documents: Sequence[Document], now: float, include: 
     """Return objects as a ``Table``. ``include`` is the part of the object in each row: Metadata, Object or None."""
     shown = _table(_layout(kind), documents, now, include, heading=heading)
     if heading and kind.custom is not None:
-        shown["columnDefinitions"] = custom_headings(kind.custom.columns)
+        shown["columnDefinitions"] = [dict(_NAME), *map(_heading, kind.custom.columns)]
     return shown
 
 

@@ -107,7 +107,9 @@ def used_by_containers(pod: Document) -> Iterator[tuple[str, _Usage]]:
     """Yield the running containers of a pod with their usage, sidecars last."""
     if (pod.get("status") or {}).get("phase") != "Running":
         return
-    running = [*_running(pod, "containers", "containerStatuses"), *_sidecars(pod)]
+    inits = _running(pod, "initContainers", "initContainerStatuses")
+    sidecars = [one for one in inits if one.get("restartPolicy") == "Always"]
+    running = [*_running(pod, "containers", "containerStatuses"), *sidecars]
     cpu_milli = _divided(pod, running, "cpu", quantity.milli_value)
     memory = _divided(pod, running, "memory", quantity.value)
     for container, cpu, held in zip(running, cpu_milli, memory, strict=True):
@@ -119,10 +121,6 @@ def _running(pod: Document, part: str, statuses: str) -> list[Document]:
     reported = (pod.get("status") or {}).get(statuses)
     states = {one.get("name"): one.get("state") or {} for one in reported or ()}
     return [one for one in pod["spec"].get(part) or () if reported is None or "running" in states.get(one["name"], {})]
-
-
-def _sidecars(pod: Document) -> list[Document]:
-    return [one for one in _running(pod, "initContainers", "initContainerStatuses") if one.get("restartPolicy") == "Always"]
 
 
 def _divided(pod: Document, containers: list[Document], resource: str, read: Any) -> list[int]:

@@ -293,28 +293,28 @@ def enabled_kinds(gates: frozenset[str]) -> tuple[ServedKind, ...]:
     return tuple(kind for kind in (*KINDS, *VERSIONS) if kind.is_served(gates))
 
 
-_BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in KINDS}
+_BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in (*KINDS, *VERSIONS, *MEASURED)}
 
 
 def find_kind(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
-    """Return the stored kind of a resource name, or None."""
-    return _BY_RESOURCE.get((group, version, resource))
-
-
-_NOT_STORED: Final = {(kind.group, kind.version, kind.resource): kind for kind in (*MEASURED, *VERSIONS)}
-
-
-def find_served(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
     """Return the kind of a resource name, stored, computed or in another version; or None."""
-    return find_kind(resource, group, version) or _NOT_STORED.get((group, version, resource))
+    return _BY_RESOURCE.get((group, version, resource))
 
 
 def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
     """Return the kind of a resource name in a version, which must exist."""
-    found = find_served(resource, group, version)
+    found = find_kind(resource, group, version)
     if found is None:
         raise LookupError(resource)
     return found
+
+
+def set_or_drop(document: Document, name: str, value: Any) -> None:
+    """Set a field of a document, or remove it if the value is None."""
+    if value is None:
+        document.pop(name, None)
+    else:
+        document[name] = value
 
 
 # -- kind tables -------------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class KindTable:
 
     def find(self, resource: str, group: str, version: str) -> ServedKind | None:
         """Return the kind at a path, or None. It may be a built-in kind whose gate is off."""
-        return find_served(resource, group, version) or self._by_path.get((group, version, resource))
+        return find_kind(resource, group, version) or self._by_path.get((group, version, resource))
 
     def find_stored(self, qualified: str) -> ServedKind | None:
         """Return the kind under which objects of a resource such as ``widgets.example.com`` are stored."""

@@ -29,13 +29,13 @@ _SHORT: Final = {"07": r"\a", "0b": r"\v"}
 
 def go_quoted(text: str) -> str:
     """Return a text in double quotes, in the format of ``%q``."""
-    return _CONTROL.sub(_control, json.dumps(text, ensure_ascii=False))
 
+    def control(found: re.Match[str]) -> str:
+        if found[0] == "\x7f":
+            return r"\x7f"
+        return found[0] if found[2] is None else _SHORT.get(found[2], rf"\x{found[2]}")
 
-def _control(found: re.Match[str]) -> str:
-    if found[0] == "\x7f":
-        return r"\x7f"
-    return found[0] if found[2] is None else _SHORT.get(found[2], rf"\x{found[2]}")
+    return _CONTROL.sub(control, json.dumps(text, ensure_ascii=False))
 
 
 def go_value(value: Any) -> str:
@@ -360,11 +360,6 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def forbidden_path(why: str) -> ApiError:
-    """Return the error for a non-resource path that the user may not access."""
-    return ApiError(403, "Forbidden", f"forbidden: {why}", routed=False)
-
-
 def unauthorized(message: str = "Unauthorized") -> ApiError:
     """Return the error for a request without valid credentials."""
     return ApiError(401, "Unauthorized", message)
@@ -401,14 +396,7 @@ def not_allowed(why: str = "") -> ApiError:
 
 def not_acceptable(accepted: Iterable[str]) -> ApiError:
     """Return the error for a client that accepts none of the encodings of a representation."""
-    message = f"only the following media types are accepted: {', '.join(accepted)}"
-    return ApiError(406, "NotAcceptable", message)
-
-
-def not_acceptable_at_all(offered: Iterable[str]) -> ApiError:
-    """Return the error for a client that accepts no type that the path serves."""
-    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
-    return ApiError(406, "NotAcceptable", message, routed=False)
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
 
 
 def not_acceptable_form(form: str, what: str) -> ApiError:
@@ -426,16 +414,10 @@ def too_large(limit: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def unsupported_patch() -> ApiError:
-    """Return the error for an unknown patch type."""
-    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", routed=False)
-
-
 def unsupported_media(accepted: Iterable[str]) -> ApiError:
     """Return the error for a body in an unsupported format."""
-    types = ", ".join(accepted)
-    message = f"the body of the request was in an unknown format - accepted media types include: {types}"
-    return ApiError(415, "UnsupportedMediaType", message)
+    why = "the body of the request was in an unknown format - accepted media types include"
+    return ApiError(415, "UnsupportedMediaType", f"{why}: {', '.join(accepted)}")
 
 
 def too_many(message: str, retry_after_s: int = 0, causes: Sequence[Cause] = ()) -> ApiError:

@@ -140,11 +140,9 @@ _ANONYMOUS: Final = "system:anonymous"
 
 
 def impersonated(
-    user: User,
-    headers: Iterable[tuple[str, str]],
-    authorizer: Authorizer,
+    user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer,
     attributes: Callable[[], Attributes] | None = None,
-) -> User:
+) -> User:  # fmt: skip
     """Return the impersonated user, or ``user`` if there are no impersonation headers.
 
     ``attributes`` returns those of the request; without it, only the right to ``impersonate`` counts.

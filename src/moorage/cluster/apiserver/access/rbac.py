@@ -201,25 +201,8 @@ class Grant(NamedTuple):
     fault: str = ""
 
 
-class _Subjects:
-    """The subjects of a binding and their positions, by the user or group that each refers to."""
-
-    def __init__(self, by_name: Mapping[tuple[str, str], tuple[int, Subject]]) -> None:
-        self._by_name = by_name
-
-    @classmethod
-    def of(cls, subjects: Iterable[Subject], namespace: str) -> _Subjects:
-        found: dict[tuple[str, str], tuple[int, Subject]] = {}
-        for position, subject in enumerate(subjects):
-            if name := _name_of(subject, namespace):
-                found.setdefault(name, (position, subject))
-        return cls(found)
-
-    def first(self, user: User) -> Subject | None:
-        """Return the first subject that refers to a user or one of their groups; None if there is none."""
-        names = (("User", user.name), *(("Group", group) for group in user.groups))
-        found = [self._by_name[name] for name in names if name in self._by_name]
-        return min(found, key=itemgetter(0))[1] if found else None
+#: The subjects of a binding with their positions, by the kind and the name of the user or group that each refers to.
+_Subjects = Mapping[tuple[str, str], tuple[int, Subject]]
 
 
 class _Binding(NamedTuple):
@@ -284,7 +267,7 @@ class Authorizer:
                 self._held.clear()
             held = self._held[key] = {}
             for binding in self._bindings():
-                if (subject := binding.subjects.first(user)) is not None:
+                if (subject := _first_of(binding.subjects, user)) is not None:
                     grant = Grant(_source(binding, subject), binding.rules, binding.fault)
                     held.setdefault(binding.namespace, []).append(grant)
         everywhere = held.get("", [])
@@ -342,7 +325,18 @@ def _subjects_of(kind: ServedKind, record: Record) -> tuple[_Subjects, RoleRef] 
     found = decode_document(kind, record.document())
     if not isinstance(found, (ClusterRoleBinding, RoleBinding)):
         return None
-    return _Subjects.of(found.subjects, record.namespace), found.role_ref
+    subjects: dict[tuple[str, str], tuple[int, Subject]] = {}
+    for position, subject in enumerate(found.subjects):
+        if name := _name_of(subject, record.namespace):
+            subjects.setdefault(name, (position, subject))
+    return subjects, found.role_ref
+
+
+def _first_of(subjects: _Subjects, user: User) -> Subject | None:
+    """Return the first subject that refers to a user or one of their groups; None if there is none."""
+    names = (("User", user.name), *(("Group", group) for group in user.groups))
+    found = [subjects[name] for name in names if name in subjects]
+    return min(found, key=itemgetter(0))[1] if found else None
 
 
 def _name_of(subject: Subject, namespace: str) -> tuple[str, str] | None:
@@ -359,9 +353,8 @@ def _source(binding: _Binding, subject: Subject) -> str:
     subject_name = subject.name
     if subject.kind == "ServiceAccount":
         subject_name = f"{subject.name}/{subject.namespace or binding.namespace}"
-    kind, name = (
-        ("RoleBinding", f"{binding.name}/{binding.namespace}") if binding.namespace else ("ClusterRoleBinding", binding.name)
-    )
+    name = f"{binding.name}/{binding.namespace}" if binding.namespace else binding.name
+    kind = "RoleBinding" if binding.namespace else "ClusterRoleBinding"
     return f"{kind} {quoted(name)} of {binding.ref.kind} {quoted(binding.ref.name)} to {subject.kind} {quoted(subject_name)}"
 
 
@@ -371,14 +364,12 @@ def denied(user: User, attributes: Attributes, reason: str = "") -> ApiError:
     Source  apiserver, pkg/endpoints/handlers/responsewriters/errors.go
     """
     more = f": {reason}" if reason else ""
-    who = _html_escaped(quoted(user.name))
+    who, home = (_html_escaped(quoted(text)) for text in (user.name, attributes.namespace))
     if attributes.path:
         why = f"User {who} cannot {attributes.verb} path {_html_escaped(quoted(attributes.path))}{more}"
         return ApiError(403, "Forbidden", f"forbidden: {why}", routed=False)
     what = f"resource {quoted(attributes.combined)} in API group {quoted(attributes.group)}"
-    place = (
-        f"in the namespace {_html_escaped(quoted(attributes.namespace))}" if attributes.namespace else "at the cluster scope"
-    )
+    place = f"in the namespace {home}" if attributes.namespace else "at the cluster scope"
     why = f"User {who} cannot {attributes.verb} {what} {place}{more}"
     return forbidden(attributes.resource, attributes.group, attributes.name, why)
 

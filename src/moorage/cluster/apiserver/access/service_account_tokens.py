@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.api.reading.json_tree import UNREADABLE
-from moorage.cluster.apiserver.storage.store import Store, timestamp
+from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import User
+from moorage.cluster.apiserver.vocabulary.records import timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import ConfigError, Fault

@@ -105,27 +105,28 @@ def _is_longer(current: list[Any], old: list[Any], new: list[Any]) -> bool:
 def _own_pod_spec(pod: Document) -> None:
     if isinstance(status := pod.get("status"), dict):
         _sync_list_form(status, "podIP", "podIPs", lambda address: {"ip": address}, lambda one: one.get("ip") or "")
-    if isinstance(spec := pod.get("spec"), dict):
-        spec.setdefault("enableServiceLinks", True)
+    _spec(pod).setdefault("enableServiceLinks", True)
 
 
 def _spec_default(**defaults: Any) -> Callable[[Document], None]:
     def fill(document: Document) -> None:
-        spec = document.get("spec")
-        if isinstance(spec, dict):
-            for name, value in defaults.items():
-                spec.setdefault(name, value)
+        for name, value in defaults.items():
+            _spec(document).setdefault(name, value)
 
     return fill
 
 
-def _rolling(spec: Document, name: str, **defaults: Any) -> None:
-    """Default a workload's update strategy to a rolling update, and the parameters of that."""
-    strategy = spec.setdefault(name, {})
-    if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        for field, value in defaults.items() if isinstance(rolling, dict) else ():
-            rolling.setdefault(field, value)
+def _rolling(name: str, **defaults: Any) -> Callable[[Document], None]:
+    """Return a function that defaults the update strategy of a workload to a rolling update, and its parameters."""
+
+    def fill(workload: Document) -> None:
+        strategy = _spec(workload).setdefault(name, {})
+        if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            for field, value in defaults.items() if isinstance(rolling, dict) else ():
+                rolling.setdefault(field, value)
+
+    return fill
 
 
 def _policy_types(policy: Document) -> None:
@@ -151,27 +152,14 @@ _SCALE_DOWN: Final[Document] = {
 
 def _autoscaler(autoscaler: Document) -> None:
     """Complete the scaling rules of an autoscaler that has a behavior."""
-    spec = autoscaler.get("spec")
-    behavior = spec.get("behavior") if isinstance(spec, dict) else None
+    behavior = _spec(autoscaler).get("behavior")
     if isinstance(behavior, dict):
         for name, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
             behavior[name] = {**copy.deepcopy(rules), **(behavior.get(name) or {})}
 
 
-def _deployment(deployment: Document) -> None:
-    if isinstance(spec := deployment.get("spec"), dict):
-        _rolling(spec, "strategy", maxSurge="25%", maxUnavailable="25%")
-
-
-def _daemon_set(daemon_set: Document) -> None:
-    if isinstance(spec := daemon_set.get("spec"), dict):
-        _rolling(spec, "updateStrategy", maxSurge=0, maxUnavailable=1)
-
-
 def _stateful_set(stateful_set: Document) -> None:
-    spec = stateful_set.get("spec")
-    if not isinstance(spec, dict):
-        return
+    spec = _spec(stateful_set)
     strategy = spec.setdefault("updateStrategy", {})
     if isinstance(strategy, dict):
         if not strategy.get("type"):
@@ -190,7 +178,7 @@ def _stateful_set(stateful_set: Document) -> None:
 
 def _copy_template_labels(document: Document) -> None:
     """Copy the labels of the pod template to an object without labels."""
-    template = (document.get("spec") or {}).get("template")
+    template = _spec(document).get("template")
     labels = (template.get("metadata") or {}).get("labels") if isinstance(template, dict) else None
     if labels and not document["metadata"].get("labels"):
         document["metadata"]["labels"] = {**labels}
@@ -198,8 +186,7 @@ def _copy_template_labels(document: Document) -> None:
 
 def _job(job: Document) -> None:
     """Default a job's parallelism, and its completions where neither is set, to 1."""
-    if not isinstance(spec := job.get("spec"), dict):
-        return
+    spec = _spec(job)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
@@ -212,8 +199,7 @@ _EXPOSED: Final = frozenset(["LoadBalancer", "NodePort"])
 
 
 def _service(service: Document) -> None:
-    if not isinstance(spec := service.get("spec"), dict):
-        return
+    spec = _spec(service)
     for port in spec.get("ports") or ():
         if isinstance(port, dict):
             port.setdefault("protocol", "TCP")
@@ -233,8 +219,7 @@ def _service(service: Document) -> None:
 
 def _claim(claim: Document) -> None:
     """Copy a claim's data source between ``dataSource`` and ``dataSourceRef`` when only one of them is set."""
-    if not isinstance(spec := claim.get("spec"), dict):
-        return
+    spec = _spec(claim)
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source and reference is None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
         del spec["dataSource"]  # another kind can only be named in dataSourceRef
@@ -259,11 +244,6 @@ def _pending(found: Document) -> None:
         status["phase"] = status.get("phase") or "Pending"
 
 
-def _node(node: Document) -> None:
-    if isinstance(spec := node.get("spec"), dict):
-        _sync_list_form(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
-
-
 def _sync_list_form(holder: Document, one: str, many: str, item: Callable[[str], Any], text: Callable[[Any], str]) -> None:
     """Keep a single-value field and the first item of its list form equal; the single value wins where they differ."""
     first, held = holder.get(one), holder.get(many)
@@ -283,8 +263,7 @@ def _binding(document: Document) -> None:
 
 def _definition(definition: Document) -> None:
     """Default the names of a CustomResourceDefinition and its conversion strategy."""
-    if not isinstance(spec := definition.get("spec"), dict):
-        return
+    spec = _spec(definition)
     spec.setdefault("conversion", {"strategy": "None"})
     names = spec.get("names")
     if isinstance(names, dict) and isinstance(kind := names.get("kind"), str) and kind:
@@ -294,7 +273,7 @@ def _definition(definition: Document) -> None:
 
 #: Defaulting functions that run before the defaults of each nested type.
 _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
-    ("", "Node"): (_node,),
+    ("", "Node"): (lambda node: _sync_list_form(_spec(node), "podCIDR", "podCIDRs", str, str),),
     ("", "PersistentVolume"): (_pending,),
     ("", "PersistentVolumeClaim"): (_claim, _pending),
     ("", "Pod"): (_own_pod_spec,),
@@ -302,8 +281,8 @@ _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]
     ("", "ServiceAccount"): (_account,),
     ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): (_definition,),
-    ("apps", "Deployment"): (_deployment,),
-    ("apps", "DaemonSet"): (_daemon_set,),
+    ("apps", "Deployment"): (_rolling("strategy", maxSurge="25%", maxUnavailable="25%"),),
+    ("apps", "DaemonSet"): (_rolling("updateStrategy", maxSurge=0, maxUnavailable=1),),
     ("apps", "StatefulSet"): (_stateful_set,),
     ("autoscaling", "HorizontalPodAutoscaler"): (_autoscaler,),
     ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),

@@ -15,15 +15,8 @@ from typing import NamedTuple
 
 from moorage.api.core import ResourceQuota
 from moorage.api.decode import decode
-from moorage.cluster.apiserver.admission.quota_usage import (
-    Facts,
-    QuotaEvaluator,
-    Usage,
-    add,
-    amounts,
-    evaluator_for,
-    is_in_scope,
-)
+from moorage.cluster.apiserver.admission import quota_usage
+from moorage.cluster.apiserver.admission.quota_usage import Facts, QuotaEvaluator, Usage, add, amounts, evaluator_for
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 
@@ -80,7 +73,7 @@ def charged_or_refused(
     growth = usage if old is None else _growth(evaluator.usage(old, facts), usage)
     changed = []
     for applicable in quotas_that_apply:
-        was_counted = old is not None and is_in_scope(evaluator, applicable.quota.spec, old)
+        was_counted = old is not None and quota_usage.is_in_scope(evaluator, applicable.quota.spec, old)
         after = _charge(applicable, growth if was_counted else usage, subresource)
         if isinstance(after, QuotaRefusal):
             return after
@@ -94,7 +87,7 @@ def _if_applicable(
     quota = decode(document, ResourceQuota, "")
     status = quota.status
     limited = evaluator.matching(status.hard, facts)
-    if not limited or not is_in_scope(evaluator, quota.spec, new):
+    if not limited or not quota_usage.is_in_scope(evaluator, quota.spec, new):
         return None
     if why := evaluator.missing(limited, new):
         return QuotaRefusal(quota.name, f"failed quota: {quota.name}: {why}")
@@ -120,14 +113,10 @@ def _charge(applicable: _Applicable, usage: Usage, subresource: str) -> Document
     add(total, requested)
     exceeded = sorted(name for name in requested if total[name].nano > hard[name].nano)
     if exceeded and subresource != "status":
-        return _exceeded(
-            applicable.quota.name, *({name: of[name] for name in exceeded if name in of} for of in (requested, used, hard))
-        )
+        words = {"requested": requested, "used": used, "limited": hard}
+        over = {word: {name: of[name] for name in exceeded if name in of} for word, of in words.items()}
+        shown = [f"{word}: {','.join(f'{name}={amount}' for name, amount in of.items())}" for word, of in over.items()]
+        name = applicable.quota.name
+        return QuotaRefusal(name, f"exceeded quota: {name}, {', '.join(shown)}", *over.values())
     after = {name: str(amount) for name, amount in sorted(total.items())}
     return {**applicable.document, "status": {**applicable.document["status"], "used": after}}
-
-
-def _exceeded(quota: str, requested: Usage, used: Usage, hard: Usage) -> QuotaRefusal:
-    amounts_shown = (("requested", requested), ("used", used), ("limited", hard))
-    shown = [f"{word}: {','.join(f'{name}={amount}' for name, amount in of.items())}" for word, of in amounts_shown]
-    return QuotaRefusal(quota, f"exceeded quota: {quota}, {', '.join(shown)}", requested, used, hard)

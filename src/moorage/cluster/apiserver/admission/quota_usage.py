@@ -348,18 +348,14 @@ def claim_usage(claim: Document, facts: Facts) -> Usage:
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         largest: Usage = {}
         for one in request.get("firstAvailable") or [request.get("exactly") or {}]:
-            raise_to_at_least(largest, _devices(one))
+            # The largest number of devices that a request can be allocated, by device class.
+            name, mode = one.get("deviceClassName"), one.get("allocationMode")
+            count = {"ExactCount": one.get("count") or 0, "All": _MAX_DEVICES}.get(mode or "", 0)
+            raise_to_at_least(largest, {name: exact(count)} if name else {})
         add(devices, largest)
     add(used, {f"{name}{_BY_DEVICE_CLASS}": amount for name, amount in devices.items()})
     add(used, _extended_usage(claim, devices, facts))
     return used
-
-
-def _devices(request: Document) -> Usage:
-    """Return the largest number of devices that a request can be allocated, by device class."""
-    name, mode = request.get("deviceClassName"), request.get("allocationMode")
-    count = {"ExactCount": request.get("count") or 0, "All": _MAX_DEVICES}.get(mode or "", 0)
-    return {name: exact(count)} if name else {}
 
 
 def _extended_usage(claim: Document, devices: Usage, facts: Facts) -> Usage:

@@ -71,19 +71,16 @@ def keep_addresses(old: Document, new: Document) -> None:
             if not after.get(name) and before.get(name):
                 after[name] = before[name]
     if _type(before) in _WITH_NODE_PORTS and _type(after) in _WITH_NODE_PORTS:
-        _keep_ports(before.get("ports") or [], [one for one in after.get("ports") or () if isinstance(one, dict)])
+        ports = [one for one in after.get("ports") or () if isinstance(one, dict)]
+        held = {one.get("name", ""): one.get("nodePort") for one in before.get("ports") or ()}
+        used = {one.get("nodePort") for one in ports}
+        for one in ports:
+            port = held.get(one.get("name", ""))
+            if not one.get("nodePort") and port and port not in used:
+                one["nodePort"] = port
+                used.add(port)
     if _has_health_check(before) and _has_health_check(after) and not after.get(_CHECK_PORT) and before.get(_CHECK_PORT):
         after[_CHECK_PORT] = before[_CHECK_PORT]
-
-
-def _keep_ports(before: list[Any], after: list[Document]) -> None:
-    held = {one.get("name", ""): one.get("nodePort") for one in before}
-    used = {one.get("nodePort") for one in after}
-    for one in after:
-        port = held.get(one.get("name", ""))
-        if not one.get("nodePort") and port and port not in used:
-            one["nodePort"] = port
-            used.add(port)
 
 
 def drop_unused_fields(old: Document, new: Document) -> None:

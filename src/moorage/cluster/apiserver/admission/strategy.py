@@ -36,11 +36,7 @@ from moorage.cluster.apiserver.admission.device_validation import selector_fault
 from moorage.cluster.apiserver.admission.quota_usage import qos_class
 from moorage.cluster.apiserver.admission.status_validation import status_faults
 from moorage.cluster.apiserver.admission.update_validation import change_faults, ephemeral_faults, resize_faults
-from moorage.cluster.apiserver.admission.validation import (
-    metadata_faults,
-    new_object_faults,
-    unread_field_faults,
-)
+from moorage.cluster.apiserver.admission.validation import metadata_faults, new_object_faults, unread_field_faults
 from moorage.cluster.apiserver.vocabulary.records import key_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, set_or_drop
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
@@ -95,9 +91,8 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
         prepare_custom(kind, document)
         drop_empty(document["metadata"])
         decoded = set_defaults_and_decode(kind, document)
-        _raise_if_any(
-            kind, document, chain(custom_faults(kind, decoded, None, document), metadata_faults(document["metadata"], kind))
-        )
+        faults = custom_faults(kind, decoded, None, document)
+        _raise_if_any(kind, document, chain(faults, metadata_faults(document["metadata"], kind)))
         return
     if kind.status_on_create is not None:
         document["status"] = copy.deepcopy(kind.status_on_create)
@@ -130,18 +125,11 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
     _raise_if_any(kind, document, chain(*found, _selector_faults(kind, document, gates)))
 
 
-def _no_faults(_: Document) -> Iterator[Fault]:
-    return iter(())
-
-
 #: The condition of a pod with scheduling gates.
 _GATED: Final = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "SchedulingGated",
-    "message": "Scheduling is blocked due to non-empty scheduling gates",
-    "lastProbeTime": None,
-}
+    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": None,
+}  # fmt: skip
 
 
 def _select_own_pods(job: Document) -> None:
@@ -218,7 +206,7 @@ def prepare_adopted(kind: ServedKind, document: Document) -> None:
     if kind.native == "Namespace" and not document["metadata"].get("deletionTimestamp"):
         with_finalizer(document)
     decoded = set_defaults_and_decode(kind, document)
-    more = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else _no_faults(document)
+    more = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else ()
     _raise_if_any(kind, document, chain(_faults(kind, decoded), more))
 
 
@@ -236,7 +224,10 @@ def prepare_update(
     _keep_identity(kind, old, new, subresource)
     drop_empty(new["metadata"])
     _restore_unwritten(kind, old, new, subresource, gates)
-    _keep_time(kind, old, new, subresource, now)
+    if kind.native == "PersistentVolume" and subresource == "status":
+        _set_phase_time(old, new, now)
+    elif kind.native == "ResourceSlice":
+        _set_taint_times(new, now)
     drop_disabled_fields(kind, old, new, gates)
     decoded = set_defaults_and_decode(kind, new)
     if kind.native == "DaemonSet":
@@ -270,7 +261,7 @@ def prepare_update(
 
 def _selector_faults(kind: ServedKind, document: Document, gates: FeatureGates) -> Iterator[Fault]:
     has_selectors = kind.native in {"DeviceClass", "ResourceClaim", "ResourceClaimTemplate"}
-    return selector_faults(document, has_lists=gates["DRAListTypeAttributes"]) if has_selectors else _no_faults(document)
+    return selector_faults(document, has_lists=gates["DRAListTypeAttributes"]) if has_selectors else iter(())
 
 
 def drop_empty(metadata: Document) -> None:
@@ -299,13 +290,6 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
             set_or_drop(new, "status", old.get("status"))
     if kind.native == "Namespace" and subresource != "finalize":
         keep_finalizers(old, new)
-
-
-def _keep_time(kind: ServedKind, old: Document, new: Document, subresource: str, now: str) -> None:
-    if kind.native == "PersistentVolume" and subresource == "status":
-        _set_phase_time(old, new, now)
-    elif kind.native == "ResourceSlice":
-        _set_taint_times(new, now)
 
 
 def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:

@@ -139,17 +139,6 @@ def without(left: FieldSet, right: FieldSet) -> FieldSet:
     return made
 
 
-def has(held: FieldSet, path: Path) -> bool:
-    """Return True if a path is in the set."""
-    node: FieldSet = held
-    for element in path:
-        inner = node.get(element)
-        if inner is None:
-            return False
-        node = inner
-    return _is_member(node)
-
-
 def paths(held: FieldSet) -> Iterator[Path]:
     """Yield the paths of a set in structured-merge-diff's order: a level before the levels below it."""
     ordered = sorted(_below(held), key=lambda pair: _rank(pair[0]))

@@ -15,28 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from moorage.api.validation.faults import MAX_ANNOTATIONS
-from moorage.cluster.apiserver.fields.field_merge import (
-    Differences,
-    compare,
-    field_set,
-    merge,
-    named_members,
-    remove,
-    type_faults,
-)
-from moorage.cluster.apiserver.fields.fieldsets import (
-    FieldSet,
-    Path,
-    difference,
-    intersection,
-    is_field_set,
-    ordered,
-    paths,
-    shown,
-    union,
-    union_all,
-    without,
-)
+from moorage.cluster.apiserver.fields import field_merge, fieldsets
+from moorage.cluster.apiserver.fields.field_merge import Differences, compare, field_set, merge, named_members, remove
+from moorage.cluster.apiserver.fields.fieldsets import FieldSet, difference, intersection, ordered, union, union_all
 from moorage.cluster.apiserver.schema.schemas import Struct
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause
@@ -106,7 +87,7 @@ def _read(entries: Any) -> _Managed | None:
         fields = entry.get("fieldsV1") or {}
         version, operation = entry.get("apiVersion", ""), entry.get("operation")
         is_valid = operation in {"Apply", "Update"} and version and entry.get("fieldsType") == "FieldsV1"
-        if not is_valid or not is_field_set(fields):
+        if not is_valid or not fieldsets.is_field_set(fields):
             return None
         applies = operation == "Apply"
         manager = FieldManager(entry.get("manager", ""), applies, "" if applies else version, entry.get("subresource", ""))
@@ -115,10 +96,9 @@ def _read(entries: Any) -> _Managed | None:
 
 
 def _write(document: Document, managed: _Managed) -> None:
+    order = ("operation", "time", "manager", "apiVersion", "subresource")
     entries = [_entry(manager, entry) for manager, entry in managed.items()]
-    entries.sort(
-        key=lambda one: (one["operation"], one.get("time", ""), one["manager"], one["apiVersion"], one.get("subresource", ""))
-    )
+    entries.sort(key=lambda one: tuple(one.get(name, "") for name in order))
     if entries:
         document["metadata"]["managedFields"] = entries
     else:
@@ -150,13 +130,8 @@ def equal_but_times(old: Document, new: Document) -> bool:
     """Return True if two versions of an object differ at most in the timestamps of their managers."""
     if _bare(old) != _bare(new):
         return False
-    before, after = (
-        [
-            {name: value for name, value in entry.items() if name != "time"}
-            for entry in one["metadata"].get("managedFields") or ()
-        ]
-        for one in (old, new)
-    )
+    managed = (one["metadata"].get("managedFields") or () for one in (old, new))
+    before, after = ([{**entry, "time": ""} for entry in entries] for entries in managed)
     return before == after
 
 
@@ -195,7 +170,7 @@ def track(
 
 
 def _not_ignored(changed: Differences, ignored: FieldSet) -> Differences:
-    return Differences(*(without(one, ignored) for one in changed)) if ignored else changed
+    return Differences(*(fieldsets.without(one, ignored) for one in changed)) if ignored else changed
 
 
 def _update(managed: _Managed, changed: Differences, manager: FieldManager, now: str) -> None:
@@ -313,12 +288,12 @@ def _apply_kubectl(task: _Task, *, force: bool) -> _Applied:
 def _apply(task: _Task, *, force: bool) -> _Applied:
     shape, live, config, managed, manager, ignored = task
     last = managed.get(manager)
-    mine = ordered(without(field_set(shape, config), ignored))
+    mine = ordered(fieldsets.without(field_set(shape, config), ignored))
     after = {**managed, manager: _Entry(mine, _version(config), last.time if last else "")}
     merged = merge(shape, live, config)
     if last is not None and last.fields:
         merged = _prune(shape, merged, after, last.fields)
-    changed = Differences(*(without(one, ignored) for one in compare(shape, live, merged)))
+    changed = Differences(*(fieldsets.without(one, ignored) for one in compare(shape, live, merged)))
     touched = union(changed.added, changed.modified)
     conflicts: dict[FieldManager, FieldSet] = {}
     for one, entry in after.items():
@@ -356,11 +331,10 @@ def _prune(shape: Struct, merged: Document, managed: _Managed, last: FieldSet) -
 
 
 def _refusal(found: Mapping[FieldManager, FieldSet]) -> ApiError:
-    each = [(manager, path) for manager in sorted(found, key=_sort_key) for path in paths(found[manager])]
-    causes = [Cause("FieldManagerConflict", f"conflict with {manager.described}", shown(path)) for manager, path in each]
+    each = [(one, fieldsets.shown(path)) for one in sorted(found, key=_sort_key) for path in fieldsets.paths(found[one])]
+    causes = [Cause("FieldManagerConflict", f"conflict with {manager.described}", path) for manager, path in each]
     if len(each) == 1:
-        manager, path = each[0]
-        message = f"Apply failed with 1 conflict: conflict with {manager.described}: {shown(path)}"
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         lines = "\n".join(_lines(each))
         message = f"Apply failed with {len(each)} conflicts: {lines}"
@@ -376,13 +350,13 @@ def _sort_key(manager: FieldManager) -> str:
     return json.dumps({name: value for name, value in shown_as.items() if value})
 
 
-def _lines(each: Iterable[tuple[FieldManager, Path]]) -> Iterator[str]:
+def _lines(each: Iterable[tuple[FieldManager, str]]) -> Iterator[str]:
     last = None
     for manager, path in each:
         if manager != last:
             yield f"conflicts with {manager.described}:"
             last = manager
-        yield f"- {shown(path)}"
+        yield f"- {path}"
 
 
 # -- client-side apply -------------------------------------------------------------------------------------------------
@@ -395,7 +369,11 @@ def _last_applied(task: _Task) -> FieldSet:
         last = json.loads(((live["metadata"].get("annotations")) or {}).get(LAST_APPLIED) or "null")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(last, dict) or last.get("apiVersion") != _version(task.config) or any(type_faults(shape, last)):
+    if (
+        not isinstance(last, dict)
+        or last.get("apiVersion") != _version(task.config)
+        or any(field_merge.type_faults(shape, last))
+    ):
         return {}
     changed = compare(shape, last, live)
     held = field_set(shape, last)

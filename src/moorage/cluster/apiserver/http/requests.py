@@ -31,13 +31,13 @@ from moorage.cluster.apiserver.storage.admission_policies import requested_by
 from moorage.cluster.apiserver.storage.deletion import DeleteOptions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection, selection
 from moorage.cluster.apiserver.storage.object_reader import ListPage
-from moorage.cluster.apiserver.storage.store import Store, timestamp
+from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import bind, evict
 from moorage.cluster.apiserver.tables.tables import included, table
 from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, ReviewTarget, Target
-from moorage.cluster.apiserver.vocabulary.records import Record, parse_version_of_one
+from moorage.cluster.apiserver.vocabulary.records import Record, parse_version_of_one, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, Review, ServedKind
 
 # -- pod connect -------------------------------------------------------------------------------------------------------

@@ -23,21 +23,12 @@ from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch, st
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.normalization import FieldTypeError
 from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.store import Store, timestamp
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version
+from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import (
-    ApiError,
-    bad_request,
-    bounded,
-    conflict,
-    go_value,
-    go_word,
-    invalid,
-    not_found,
-    unknown,
-)
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, go_word, invalid
 from moorage.errors import Fault
 
 # -- repeated owners ---------------------------------------------------------------------------------------------------
@@ -184,7 +175,7 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
                 key = "/".join(filter(None, ("/registry", kind.resource, target.namespace, target.name)))
                 why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
                 why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-                raise conflict(kind.resource, kind.group, target.name, why)
+                raise statuses.conflict(kind.resource, kind.group, target.name, why)
             return WriteResult(_created(store, request, target, document, confirm), True, warnings)
         record = _updated(store, request, target, document, confirm)
     more = _object_warnings(kind, document) if kind.native == "Service" and not target.subresource else ()
@@ -324,7 +315,7 @@ def _normalized_patch(
 ) -> tuple[Document, tuple[str, ...]]:
     """Return the patched document, of the object with this name, normalized to its form, and warnings."""
     is_strategic = request.media_type == request_bodies.PATCH_TYPES[2]
-    shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
+    shown = statuses.go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
     if not isinstance(made, dict):
         raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{form.kind}")
     if not is_strategic and (why := request_bodies.kind_mismatch(form, made)):
@@ -378,7 +369,7 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     kind, namespace = target.kind, target.namespace or ""
     held = store.find(kind, namespace, target.name)
     if held is None and target.subresource:
-        raise not_found(kind.resource, kind.group, target.name)
+        raise statuses.not_found(kind.resource, kind.group, target.name)
     config, warnings = configuration(request, request_bodies.form_of_kind(kind))
     document = _merge_configuration(store, request, target, held, config)
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
@@ -389,7 +380,7 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
     if uid := document["metadata"].get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise conflict(kind.resource, kind.group, target.name, why)
+        raise statuses.conflict(kind.resource, kind.group, target.name, why)
     made = _created(store, request, target, document, confirm)
     return WriteResult(made, True, (*warnings, *_object_warnings(kind, document)))
 
@@ -402,12 +393,12 @@ def configuration(request: HTTPRequest, form: request_bodies.BodyForm) -> tuple[
     """
     body = _read_configuration(request)
     config = _checked_configuration(form, body.document)
-    _, faults = bounded(type_faults(form.shape, config))
+    _, faults = statuses.bounded(type_faults(form.shape, config))
     if faults:
         metadata = config["metadata"]
         subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {form.group}/{form.version}, Kind={form.kind}"
         why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
-        raise unknown(f"failed to create typed patch object ({subject}): {why}")
+        raise statuses.unknown(f"failed to create typed patch object ({subject}): {why}")
     if body.repeats and request.validation == "Strict":
         lines = "\n".join(f"  {line}" for line in body.repeats)
         raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")

@@ -13,15 +13,8 @@ import msgspec
 
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
 from moorage.cluster.apiserver.schema.schemas import schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import (
-    CustomVersion,
-    Document,
-    PrinterColumn,
-    ScalePaths,
-    Schema,
-    ServedKind,
-    version_priority,
-)
+from moorage.cluster.apiserver.vocabulary import served_kinds
+from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Document, Schema, ServedKind, version_priority
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 #: The finalizer that keeps a definition until its objects are deleted.
@@ -32,7 +25,7 @@ MAX_DEFAULTS: Final = 3 << 19
 _SEPARATORS: Final = 4
 #: What each map and list in a default counts more than its JSON: it is made and looked at.
 _CONTAINER: Final = 16
-_AGE: Final = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
+_AGE: Final = served_kinds.PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
 def condition_of(definition: Document, name: str) -> Document | None:
@@ -93,21 +86,21 @@ def _custom_version(definition: Document, version: Document, stored: CustomVersi
     )
 
 
-def _columns(version: Document) -> Iterator[PrinterColumn]:
+def _columns(version: Document) -> Iterator[served_kinds.PrinterColumn]:
     """Yield the columns of a version: its own ones, or the age."""
     columns = version.get("additionalPrinterColumns") or ()
     for one in columns:
         shown = one.get("format", ""), one.get("description", ""), one.get("priority", 0)
-        yield PrinterColumn(one["name"], one["type"], one["jsonPath"], *shown)
+        yield served_kinds.PrinterColumn(one["name"], one["type"], one["jsonPath"], *shown)
     if not columns:
         yield _AGE
 
 
-def _scale(version: Document) -> ScalePaths | None:
+def _scale(version: Document) -> served_kinds.ScalePaths | None:
     found: Mapping[str, str] | None = (version.get("subresources") or {}).get("scale")
     if found is None:
         return None
-    return ScalePaths(found["specReplicasPath"], found["statusReplicasPath"], found.get("labelSelectorPath") or "")
+    return served_kinds.ScalePaths(found["specReplicasPath"], found["statusReplicasPath"], found.get("labelSelectorPath") or "")
 
 
 def _warning(spec: Document, version: Document) -> str:

@@ -11,15 +11,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import (
-    MEASURED,
-    REVIEWS,
-    UNGATED_KINDS,
-    KindTable,
-    Review,
-    ServedKind,
-    version_priority,
-)
+from moorage.cluster.apiserver.vocabulary import served_kinds
+from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, Review, ServedKind
 
 #: Media type of aggregated discovery; the placeholder is its version.
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
@@ -61,13 +54,13 @@ def api_versions(host: str) -> dict[str, Any]:
 
 def _groups(table: KindTable) -> Iterator[tuple[str, list[ServedKind | Review]]]:
     """Yield every group version, such as ``apps/v1``, with its kinds, the preferred version of a group first."""
-    kinds: list[ServedKind | Review] = [*table.served, *MEASURED, *REVIEWS]
-    served = sorted(kinds, key=lambda one: (one.group, version_priority(one.version), one.resource))
+    kinds: list[ServedKind | Review] = [*table.served, *served_kinds.MEASURED, *served_kinds.REVIEWS]
+    served = sorted(kinds, key=lambda one: (one.group, served_kinds.version_priority(one.version), one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
         yield f"{group}/{version}", list(members)
 
 
-def group_list(kinds: KindTable = UNGATED_KINDS) -> dict[str, Any]:
+def group_list(kinds: KindTable = served_kinds.UNGATED_KINDS) -> dict[str, Any]:
     """Return the document at ``/apis``: all groups but the core one. The first version of a group is the preferred one."""
     groups: dict[str, dict[str, Any]] = {}
     for name, _ in _groups(kinds):
@@ -78,7 +71,7 @@ def group_list(kinds: KindTable = UNGATED_KINDS) -> dict[str, Any]:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
 
 
-def group_document(rest: list[str], kinds: KindTable = UNGATED_KINDS) -> dict[str, Any] | None:
+def group_document(rest: list[str], kinds: KindTable = served_kinds.UNGATED_KINDS) -> dict[str, Any] | None:
     """Return the document at a path below ``/apis``: all groups, one group, or one version; None if it does not exist."""
     if len(rest) == 2:
         return resource_list(rest[0], rest[1], kinds)
@@ -89,7 +82,7 @@ def group_document(rest: list[str], kinds: KindTable = UNGATED_KINDS) -> dict[st
     return {"kind": "APIGroup", "apiVersion": "v1", **found} if found else None
 
 
-def resource_list(group: str, version: str, kinds: KindTable = UNGATED_KINDS) -> dict[str, Any] | None:
+def resource_list(group: str, version: str, kinds: KindTable = served_kinds.UNGATED_KINDS) -> dict[str, Any] | None:
     """Return the resources of a group version, or None if it is not served."""
     members = dict(_groups(kinds)).get(f"{group}/{version}")
     if members is None:
@@ -115,7 +108,7 @@ def _entries(member: ServedKind | Review) -> Iterator[dict[str, Any]]:
         entry["shortNames"] = list(member.short_names)
     if member.categories:
         entry["categories"] = list(member.categories)
-    if member not in MEASURED:
+    if member not in served_kinds.MEASURED:
         entry["storageVersionHash"] = _storage_hash(member.storage)
     yield entry
     for subresource in member.subresources:
@@ -146,7 +139,7 @@ def aggregated_version(accept: str) -> str:
     return ""
 
 
-def aggregated(core: bool, served_version: str = "v2", kinds: KindTable = UNGATED_KINDS) -> dict[str, Any]:
+def aggregated(core: bool, served_version: str = "v2", kinds: KindTable = served_kinds.UNGATED_KINDS) -> dict[str, Any]:
     """Return aggregated discovery of the core group, or of all other groups."""
     found: dict[str, dict[str, Any]] = {}
     for name, members in _groups(kinds):

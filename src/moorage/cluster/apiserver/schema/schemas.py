@@ -236,11 +236,8 @@ def schema(name: str) -> Struct:
         if inner:
             fields[inner] = _field(inner, holds, flags, rules.get(inner, ""))
         else:
-            spread = _short_name(holds)
-            fields |= {
-                name: replace(field, embedded=f"{spread}.{field.embedded}".strip("."))
-                for name, field in schema(holds).fields.items()
-            }
+            for one, field in schema(holds).fields.items():
+                fields[one] = replace(field, embedded=f"{_short_name(holds)}.{field.embedded}".strip("."))
     if name in _EMBEDDED_KINDS:
         fields = {**_TYPE_META, **fields}
     return Struct(name, _short_name(name), fields, is_atomic=rules.get("") == "atomic")
@@ -252,17 +249,11 @@ def _short_name(name: str) -> str:
 
 def _field(name: str, holds: str, flags: int, rule: str = "") -> Field:
     words = dict(word.partition(":")[::2] for word in rule.split())
+    is_pointer, omits_empty = bool(flags & FieldFlag.POINTER), bool(flags & FieldFlag.OMIT_EMPTY)
     return Field(
-        name,
-        _type(holds, flags, words),
-        is_pointer=bool(flags & FieldFlag.POINTER),
-        omits_empty=bool(flags & FieldFlag.OMIT_EMPTY),
-        is_required="required" in words,
-        default=words.get("default"),
-        merges="merge" in words,
-        merge_key=words.get("merge", ""),
-        retains="retain" in words,
-    )
+        name, _type(holds, flags, words), is_pointer, omits_empty, "required" in words, words.get("default"),
+        merges="merge" in words, merge_key=words.get("merge", ""), retains="retain" in words,
+    )  # fmt: skip
 
 
 def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:

@@ -52,11 +52,9 @@ def convert(kind: ServedKind, source: ServedKind, document: Document) -> None:
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
 #: Annotation → where its value is in version 2.
 _IN_ANNOTATIONS: Final = {
-    "metrics": ("spec", "metrics"),
-    "behavior": ("spec", "behavior"),
-    "current-metrics": ("status", "currentMetrics"),
+    "metrics": ("spec", "metrics"), "behavior": ("spec", "behavior"), "current-metrics": ("status", "currentMetrics"),
     "conditions": ("status", "conditions"),
-}
+}  # fmt: skip
 _SIDES: Final = {"metrics": "target", "current-metrics": "current"}
 #: What an autoscaler without any metric aims at.
 _DEFAULT_PERCENT: Final = 80

@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from moorage.cluster.apiserver.admission.admission_plugins import add_finalizer
 from moorage.cluster.apiserver.admission.definition_validation import approval_of
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, track
-from moorage.cluster.apiserver.schema.custom_kinds import (
-    CLEANUP,
-    apply_defaults,
-    condition_of,
-    custom_kinds,
-    drop_unknown_fields,
-    is_established,
-    served_state,
-)
+from moorage.cluster.apiserver.schema import custom_kinds
+from moorage.cluster.apiserver.schema.custom_kinds import CLEANUP, condition_of, is_established
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert, is_renamed
 from moorage.cluster.apiserver.storage.watches import StoreChange
@@ -102,8 +95,8 @@ class Definitions:
             self._store.serve_custom_kinds(after)
 
     def _kinds_of(self, name: str, document: Document) -> tuple[tuple[Any, ...], tuple[ServedKind, ...]]:
-        state, held = served_state(document), self._kinds.get(name)
-        return held if held is not None and held[0] == state else (state, custom_kinds(document))
+        state, held = custom_kinds.served_state(document), self._kinds.get(name)
+        return held if held is not None and held[0] == state else (state, custom_kinds.custom_kinds(document))
 
     def _find(self, name: str) -> Document | None:
         record = self._store.find(DEFINITIONS, "", name)
@@ -300,7 +293,7 @@ def convert_record(kind: ServedKind, source: ServedKind, record: Record) -> Reco
             convert(kind, source, document)
         else:
             document["apiVersion"] = kind.api_version
-            drop_unknown_fields(kind.custom.schema, document)
+            custom_kinds.drop_unknown_fields(kind.custom.schema, document)
         return Record.of(kind, document, record.version)
     if kind.fields == source.fields:
         return Record(record.namespace, record.name, record.version, record.labels, record.fields, body)
@@ -321,6 +314,6 @@ def reread_record(kind: ServedKind, record: Record) -> Record:
         return record
     document = record.document()
     document["apiVersion"], document["kind"] = kind.api_version, kind.kind
-    drop_unknown_fields(kind.custom.schema, document)
-    apply_defaults(kind.custom.schema, document)
+    custom_kinds.drop_unknown_fields(kind.custom.schema, document)
+    custom_kinds.apply_defaults(kind.custom.schema, document)
     return Record.of(kind, document, record.version)

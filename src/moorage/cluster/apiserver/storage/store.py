@@ -12,10 +12,8 @@ Source  apiserver, pkg/registry/generic/registry/store.go, pkg/registry/rest and
 from __future__ import annotations
 
 import copy
-import datetime
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moorage.api.core import Node, Pod
@@ -35,22 +33,15 @@ from moorage.cluster.apiserver.admission.update_validation import needs_version,
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert
+from moorage.cluster.apiserver.storage import deletion
 from moorage.cluster.apiserver.storage import watches as watch_cache
 from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies
 from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, Definitions, convert_record, mark_for_cleanup
-from moorage.cluster.apiserver.storage.deletion import (
-    NO_OPTIONS,
-    DeleteOptions,
-    check_finalizers,
-    check_preconditions,
-    grace_period_of,
-    is_removable,
-    set_propagation_finalizers,
-)  # fmt: skip
+from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version
+from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
 from moorage.cluster.apiserver.vocabulary.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.errors import Fault
@@ -84,16 +75,6 @@ def check_size(record: Record) -> None:
     """
     if len(record.body) > MAX_OBJECT:
         raise unknown("etcdserver: request is too large")
-
-
-def timestamp(epoch_s: float) -> str:
-    """Return a time in the format of object metadata: UTC with whole seconds."""
-    return _second(int(epoch_s))
-
-
-@lru_cache(maxsize=64)
-def _second(epoch: int) -> str:
-    return datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Store(ObjectReader):
@@ -379,7 +360,7 @@ class Store(ObjectReader):
                 self._allocate_service_addresses(old, document)
         if subresource == "resize":
             self._check_resize(old, document)
-        check_finalizers(kind, old, document)
+        deletion.check_finalizers(kind, old, document)
         if manager is not None:
             self._track(kind, old, document, manager, asked)
         document["metadata"]["resourceVersion"] = str(record.version)
@@ -389,7 +370,7 @@ class Store(ObjectReader):
         charges = self._charged_quotas(kind, namespace, old, document, subresource)
         if equal_but_times(old, document):
             return record
-        if is_removable(document):
+        if deletion.is_removable(document):
             return record if dry_run else self._remove(kind, record, document).record
         if dry_run:
             return self.put(kind, record, document, dry_run=True)
@@ -449,13 +430,13 @@ class Store(ObjectReader):
         document = record.document()
         metadata = document["metadata"]
         dry_run = dry_run or options.dry_run
-        check_preconditions(kind, metadata, options)
+        deletion.check_preconditions(kind, metadata, options)
         admission_plugins.check_deletable(kind, name)
         self._policies.check(kind, document, None, dry_run=dry_run)
         if kind is DEFINITIONS and not metadata.get("deletionTimestamp"):
             mark_for_cleanup(document, self.now)
-        grace = grace_period_of(kind, document, options)
-        set_propagation_finalizers(kind, metadata, options.propagation, is_default=options.is_default)
+        grace = deletion.grace_period_of(kind, document, options)
+        deletion.set_propagation_finalizers(kind, metadata, options.propagation, is_default=options.is_default)
         pending = bool(
             grace or metadata.get("finalizers") or (kind is _NAMESPACE and admission_plugins.finalizers_of(document))
         )

@@ -20,9 +20,9 @@ from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.admission.validation import metadata_faults
 from moorage.cluster.apiserver.storage.deletion import check_preconditions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection
-from moorage.cluster.apiserver.storage.store import DeletionResult, Store, timestamp
+from moorage.cluster.apiserver.storage.store import DeletionResult, Store
 from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.records import Record, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.errors import Fault, InputError
 

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from moorage.api import quantity
 from moorage.api.quantity import QuantityError
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
-from moorage.cluster.apiserver.storage.store import Store, timestamp
-from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.vocabulary.records import Record, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import not_found
 

@@ -5,6 +5,7 @@ Bytes take a tenth of the memory of dicts, are sent to clients unchanged, and ca
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
@@ -108,6 +109,19 @@ def _text(document: Mapping[str, Any], steps: tuple[str, ...]) -> str:
     if isinstance(current, bool):
         return "true" if current else "false"
     return "" if current is None or isinstance(current, (Mapping, list)) else str(current)
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+def timestamp(epoch_s: float) -> str:
+    """Return a time in the format of object metadata: UTC with whole seconds."""
+    return _second(int(epoch_s))
+
+
+@lru_cache(maxsize=1024)
+def _second(epoch: int) -> str:
+    return datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # -- resource versions -------------------------------------------------------------------------------------------------

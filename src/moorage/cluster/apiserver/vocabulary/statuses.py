@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, TypeVar
 
 from moorage.errors import Fault, MoorageError
@@ -210,6 +210,7 @@ class Cause:
         return {key: value for key, value in shown.items() if value}
 
 
+@dataclass(eq=False, repr=False)
 class ApiError(MoorageError):
     """A rejected request.
 
@@ -217,31 +218,22 @@ class ApiError(MoorageError):
     ``routed`` is False for errors raised before the request reached a handler, whose details are always present but empty.
     """
 
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        *,
-        group: str = "",
-        kind: str = "",
-        name: str = "",
-        causes: Sequence[Cause] = (),
-        retry_after_s: int = 0,
-        routed: bool = True,
-    ) -> None:
-        Exception.__init__(self, message)  # sent to the client unchanged
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.group = group
-        self.kind = kind
-        self.name = name
-        self.causes = tuple(causes)
-        self.retry_after_s = retry_after_s
-        self.routed = routed
-        #: Warnings to send with the error.
-        self.warnings: tuple[str, ...] = ()
+    code: int
+    reason: str
+    message: str
+    _: KW_ONLY
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+    causes: Sequence[Cause] = ()
+    retry_after_s: int = 0
+    routed: bool = True
+    #: Warnings to send with the error.
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, self.message)  # sent to the client unchanged
+        self.causes = tuple(self.causes)
 
     def status(self) -> dict[str, Any]:
         """Return the ``Status`` object of this error."""

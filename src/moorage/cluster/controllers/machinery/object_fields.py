@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
@@ -18,11 +18,11 @@ import msgspec
 from moorage.api.core import ENDED_PHASES, LabelSelector
 from moorage.api.decode import decode
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
+from moorage.cluster.apiserver.vocabulary.records import timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.errors import InputError
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def name_of(document: Document) -> str:
@@ -85,14 +85,7 @@ def revised(document: Document, **metadata: Any) -> Document:
 # -- time ---------------------------------------------------------------------------------------------------------------
 
 
-def stamp(epoch_s: float) -> str:
-    """Return a timestamp as objects store it: whole seconds, UTC."""
-    return _stamp(int(epoch_s))
-
-
-@lru_cache(maxsize=1024)
-def _stamp(epoch: int) -> str:
-    return datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime(_TIME)
+stamp: Final = timestamp
 
 
 @lru_cache(maxsize=65_536)
@@ -177,6 +170,15 @@ def with_condition(
 def phase_of(pod: Document) -> str:
     """Return the phase of a pod, volume or claim."""
     return status_of(pod).get("phase") or "Pending"
+
+
+def claim_names(pod: Document) -> Iterator[str]:
+    """Yield the names of the persistent volume claims that a pod mounts, its own claims included."""
+    for volume in spec_of(pod).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+        elif "ephemeral" in volume:
+            yield f"{name_of(pod)}-{volume['name']}"
 
 
 def is_active(pod: Document) -> bool:

@@ -85,16 +85,14 @@ class Admission:
 
 def _rejections(pod: Pod, asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
     yield from _shortages(asked, node, others)
-    if not required_node_affinity(PodInfo(pod)).matches(node):
-        yield _failed("NodeAffinity", node_affinity.REASON)
-    if any(wanted.clashes(held) for wanted in asked.ports for other in others for held in other.ports):
-        yield _failed("NodePorts", node_ports.REASON)
-    if find_untolerated(node.spec.taints, pod.spec.tolerations, {"NoExecute"}) is not None:
-        yield _failed("TaintToleration", _TAINTED)
-
-
-def _failed(predicate: str, why: str) -> tuple[str, str]:
-    return predicate, f"Predicate {predicate} failed: {why}"
+    clashes = any(wanted.clashes(held) for wanted in asked.ports for other in others for held in other.ports)
+    is_tainted = find_untolerated(node.spec.taints, pod.spec.tolerations, {"NoExecute"}) is not None
+    for fails, predicate, why in (
+        (not required_node_affinity(PodInfo(pod)).matches(node), "NodeAffinity", node_affinity.REASON),
+        (clashes, "NodePorts", node_ports.REASON), (is_tainted, "TaintToleration", _TAINTED),
+    ):  # fmt: skip
+        if fails:
+            yield predicate, f"Predicate {predicate} failed: {why}"
 
 
 def _shortages(asked: _Requests, node: Node, others: list[_Requests]) -> Iterator[tuple[str, str]]:
@@ -154,34 +152,27 @@ class Kubelets:
         self._admission = Admission()
 
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
-        if event.kind is k8s.PODS:
-            return self._pod_keys(event)
-        if event.kind is k8s.NODES:
-            return self._node_keys(event, world)
-        return ()
-
-    def _pod_keys(self, event: ObjectChange) -> Iterator[str]:
-        pod = event.latest
-        if event.new is None:
-            self._release(k8s.uid_of(pod))
-            self._admission.forget(k8s.uid_of(pod))
-        elif k8s.spec_of(pod).get("nodeName"):
-            yield f"pod:{k8s.key_of(pod)}"
-
-    @staticmethod
-    def _node_keys(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
-        node = event.latest
-        yield f"node:{k8s.name_of(node)}"
-        if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
-            for pod in world.pods_on(k8s.name_of(node)):
-                yield f"pod:{k8s.key_of(pod)}"
+        found = event.latest
+        if event.kind is k8s.PODS and event.new is None:
+            self._taken.discard(self._addresses.pop(k8s.uid_of(found), 0))
+            self._admission.forget(k8s.uid_of(found))
+        elif event.kind is k8s.PODS and k8s.spec_of(found).get("nodeName"):
+            yield f"pod:{k8s.key_of(found)}"
+        elif event.kind is k8s.NODES:
+            yield f"node:{k8s.name_of(found)}"
+            if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
+                for pod in world.pods_on(k8s.name_of(found)):
+                    yield f"pod:{k8s.key_of(pod)}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, name = key.partition(":")
         if what == "node":
             node = world.get(k8s.NODES, "", name)
             if node is not None and not is_down(node):
-                yield from self._report(node, world, now)
+                status = _healthy_status(node, now)
+                if status != k8s.status_of(node):
+                    yield SetStatus(k8s.NODES, node, status)
+                yield from self._renew(node, world, now)
             return
         pod = world.find(k8s.PODS, name)
         host = None if pod is None else world.get(k8s.NODES, "", k8s.spec_of(pod).get("nodeName", ""))
@@ -237,16 +228,7 @@ class Kubelets:
                 return number
         raise LookupError("there are more pods than addresses")
 
-    def _release(self, uid: str) -> None:
-        self._taken.discard(self._addresses.pop(uid, 0))
-
     # -- nodes ----------------------------------------------------------------------------------------------------------
-
-    def _report(self, node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
-        status = _healthy_status(node, now)
-        if status != k8s.status_of(node):
-            yield SetStatus(k8s.NODES, node, status)
-        yield from self._renew(node, world, now)
 
     @staticmethod
     def _renew(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
@@ -298,13 +280,11 @@ def _healthy_status(node: Document, now: float) -> Document:
     """Return the status of a healthy node. Existing fields, and transition times of unchanged conditions, are preserved."""
     status = k8s.status_of(node)
     capacity = status.get("capacity") or status.get("allocatable") or {}
-    made: dict[str, Any] = {
-        **status,
-        "capacity": capacity,
-        "allocatable": _allocatable(capacity, status.get("allocatable") or {}),
-        "addresses": status.get("addresses")
-        or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": k8s.name_of(node)}],
-    }
+    # The allocatable is the node's own, completed from its capacity, without devices missing from the capacity.
+    held = {name: amount for name, amount in (status.get("allocatable") or {}).items() if name in capacity or "/" not in name}
+    own = [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": k8s.name_of(node)}]
+    made: dict[str, Any] = {**status, "capacity": capacity, "allocatable": {**capacity, **held}}
+    made["addresses"] = status.get("addresses") or own
     if not (made.get("nodeInfo") or {}).get("kubeletVersion"):
         made["nodeInfo"] = _INFO
     ready = k8s.condition_of(node, "Ready")
@@ -318,11 +298,6 @@ def _healthy_status(node: Document, now: float) -> Document:
     return made
 
 
-def _allocatable(capacity: Document, held: Document) -> Document:
-    """Return a node's allocatable: its own values, completed from its capacity, without devices missing from the capacity."""
-    return {**capacity, **{name: amount for name, amount in held.items() if name in capacity or "/" not in name}}
-
-
 _INFO: Final = {
     "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "moorage://0", "kernelVersion": "pretended",
     "kubeProxyVersion": "", "kubeletVersion": "v1.36.2", "machineID": "", "operatingSystem": "linux",
@@ -332,14 +307,8 @@ _INFO: Final = {
 
 def _waits_for_volumes(pod: Document, world: ObjectIndex) -> bool:
     """Return True while one of the pod's claims is not bound."""
-    for volume in k8s.spec_of(pod).get("volumes") or ():
-        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        if "ephemeral" in volume:
-            name = f"{k8s.name_of(pod)}-{volume['name']}"
-        claim = world.get(k8s.CLAIMS, k8s.namespace_of(pod), name) if name else None
-        if name and (claim is None or k8s.phase_of(claim) != "Bound"):
-            return True
-    return False
+    claims = (world.get(k8s.CLAIMS, k8s.namespace_of(pod), name) for name in k8s.claim_names(pod) if name)
+    return any(claim is None or k8s.phase_of(claim) != "Bound" for claim in claims)
 
 
 # -- hollow nodes ------------------------------------------------------------------------------------------------------

@@ -258,11 +258,8 @@ def _with_ephemeral_containers(pod: Document, now: float) -> Document | None:
     held = k8s.status_of(pod).get("ephemeralContainerStatuses") or []
     known = {one["name"] for one in held}
     state = {"running": {"startedAt": k8s.stamp(now)}}
-    fresh = [
-        _container(pod, one, 0, state=state, lastState={}, ready=False)
-        for one in k8s.spec_of(pod).get("ephemeralContainers") or ()
-        if one["name"] not in known
-    ]
+    new = [one for one in k8s.spec_of(pod).get("ephemeralContainers") or () if one["name"] not in known]
+    fresh = [_container(pod, one, 0, state=state, lastState={}, ready=False) for one in new]
     return {**k8s.status_of(pod), "ephemeralContainerStatuses": [*held, *fresh]} if fresh else None
 
 
@@ -334,20 +331,15 @@ def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float
     """Return the pod's status with these containers and the resulting conditions."""
     status = k8s.status_of(pod)
     ready = all(one["ready"] for one in containers)
-    why = {} if ready else _unready(containers, over=over)
+    names = " ".join(one["name"] for one in containers if not one["ready"])
+    unready = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
+    why = {} if ready else {"reason": "PodCompleted"} if over else unready
     conditions = status.get("conditions") or ()
     conditions = k8s.with_condition(conditions, "PodReadyToStartContainers", "False" if over else "True", now)
     conditions = k8s.with_condition(conditions, "Initialized", "True", now, "PodCompleted" if over else "")
     for name in ("Ready", "ContainersReady"):
         conditions = k8s.with_condition(conditions, name, "True" if ready else "False", now, **why)
     return {**status, "conditions": conditions, "containerStatuses": containers}
-
-
-def _unready(containers: list[dict[str, Any]], *, over: bool) -> dict[str, str]:
-    if over:
-        return {"reason": "PodCompleted"}
-    names = " ".join(one["name"] for one in containers if not one["ready"])
-    return {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
 
 
 # -- containers ---------------------------------------------------------------------------------------------------------
@@ -359,14 +351,9 @@ def _container_id(pod: Document, name: str, restarts: int) -> str:
 
 def _container(pod: Document, spec: dict[str, Any], restarts: int, **more: Any) -> dict[str, Any]:
     image = str(spec.get("image", ""))
-    return {
-        "name": spec["name"],
-        "image": image,
-        "imageID": f"moorage.dev/pretended@sha256:{hashlib.sha256(image.encode()).hexdigest()}",
-        "containerID": _container_id(pod, spec["name"], restarts),
-        "restartCount": restarts,
-        **more,
-    }
+    digest, own_id = hashlib.sha256(image.encode()).hexdigest(), _container_id(pod, spec["name"], restarts)
+    head = {"name": spec["name"], "image": image, "imageID": f"moorage.dev/pretended@sha256:{digest}"}
+    return {**head, "containerID": own_id, "restartCount": restarts, **more}
 
 
 def _running(pod: Document, since: float, restarts: int, ready: bool) -> list[dict[str, Any]]:
@@ -383,13 +370,9 @@ def _running(pod: Document, since: float, restarts: int, ready: bool) -> list[di
 
 def _end_of(pod: Document, held: Mapping[str, Any], code: int, now: float) -> dict[str, Any]:
     began = ((held.get("state") or {}).get("running") or {}).get("startedAt") or k8s.stamp(now)
-    return {
-        "exitCode": code,
-        "reason": "Error" if code else "Completed",
-        "startedAt": began,
-        "finishedAt": k8s.stamp(now),
-        "containerID": held.get("containerID", _container_id(pod, "", 0)),
-    }
+    times = {"startedAt": began, "finishedAt": k8s.stamp(now)}
+    own_id = held.get("containerID", _container_id(pod, "", 0))
+    return {"exitCode": code, "reason": "Error" if code else "Completed", **times, "containerID": own_id}
 
 
 def _terminated(pod: Document, code: int, now: float) -> list[dict[str, Any]]:

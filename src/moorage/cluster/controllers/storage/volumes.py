@@ -54,11 +54,9 @@ def asked_of(storage_class: storage.StorageClass) -> str:
 
 
 def made_for(
-    claim: storage.PersistentVolumeClaim,
-    storage_class: storage.StorageClass,
-    labels_of: Callable[[str], Mapping[str, str] | None],
-    csi_node_of: Callable[[str], storage.CSINode | None],
-) -> storage.PersistentVolume | None:
+    claim: storage.PersistentVolumeClaim, storage_class: storage.StorageClass,
+    labels_of: Callable[[str], Mapping[str, str] | None], csi_node_of: Callable[[str], storage.CSINode | None],
+) -> storage.PersistentVolume | None:  # fmt: skip
     """Return the volume to create for a claim; None if the node selected for it no longer exists.
 
     ``labels_of`` and ``csi_node_of`` return the labels and the CSINode of a node by name, None if there are none.
@@ -78,25 +76,16 @@ def made_for(
         affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
     meta, spec = claim.metadata, claim.spec
     name = f"pvc-{meta.uid or k8s.stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
-    return storage.PersistentVolume(
-        metadata=ObjectMeta(
-            name=name,
-            uid=k8s.stable_uid("PersistentVolume", "", name),
-            annotations={_PROVISIONED_BY: storage_class.provisioner},
-        ),
-        spec=storage.PersistentVolumeSpec(
-            capacity={key: amount for key, amount in spec.resources.requests.items() if key == "storage"},
-            access_modes=spec.access_modes,
-            persistent_volume_reclaim_policy=storage_class.reclaim_policy or "Delete",
-            storage_class_name=storage_class.name,
-            volume_mode=spec.volume_mode,
-            node_affinity=affinity,
-            volume_attributes_class_name=spec.volume_attributes_class_name,
-            mount_options=storage_class.mount_options,
-            # The name of a driver cannot contain a slash; names of provisioners that are not CSI drivers can.
-            csi=storage.CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name),
-        ),
-    )
+    uid, marks = k8s.stable_uid("PersistentVolume", "", name), {_PROVISIONED_BY: storage_class.provisioner}
+    # The name of a driver cannot contain a slash; names of provisioners that are not CSI drivers can.
+    source = storage.CSIPersistentVolumeSource(driver=driver.replace("/", "."), volume_handle=name)
+    made = storage.PersistentVolumeSpec(
+        capacity={key: amount for key, amount in spec.resources.requests.items() if key == "storage"},
+        access_modes=spec.access_modes, persistent_volume_reclaim_policy=storage_class.reclaim_policy or "Delete",
+        storage_class_name=storage_class.name, volume_mode=spec.volume_mode, node_affinity=affinity,
+        volume_attributes_class_name=spec.volume_attributes_class_name, mount_options=storage_class.mount_options, csi=source,
+    )  # fmt: skip
+    return storage.PersistentVolume(metadata=ObjectMeta(name=name, uid=uid, annotations=marks), spec=made)
 
 
 _Asked = list[tuple[str, tuple[str, ...]]]
@@ -108,13 +97,8 @@ def _terms(allowed: Iterable[storage.TopologySelectorTerm]) -> list[_Asked]:
 
 def _affinity(terms: Iterable[_Asked]) -> storage.VolumeNodeAffinity | None:
     """Return the affinity whose terms are alternatives; None if no term has a requirement."""
-    selected = tuple(
-        NodeSelectorTerm(
-            match_expressions=tuple([NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in term])
-        )
-        for term in terms
-        if term
-    )
+    wanted = [[NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in term] for term in terms]
+    selected = tuple([NodeSelectorTerm(match_expressions=tuple(one)) for one in wanted if one])
     return storage.VolumeNodeAffinity(required=NodeSelector(node_selector_terms=selected)) if selected else None
 
 
@@ -122,7 +106,6 @@ def _affinity(terms: Iterable[_Asked]) -> storage.VolumeNodeAffinity | None:
 
 _CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
 _VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
-_MADE_BY: Final = "pv.kubernetes.io/provisioned-by"
 #: The annotations of a claim that name its provisioner; the first one is the deprecated name.
 _ASKED: Final = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
 
@@ -143,7 +126,7 @@ class Volumes:
         elif event.kind is k8s.STORAGE_CLASSES:
             yield from _waiting(world)
         elif event.kind is k8s.PODS and (event.new is None or _is_over(event.new)):
-            for name in _claim_names(event.latest):
+            for name in k8s.claim_names(event.latest):
                 yield f"claim:{k8s.namespace_of(event.latest)}/{name}"
 
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
@@ -170,14 +153,6 @@ def _waiting(world: ObjectIndex) -> Iterator[str]:
     for claim in world.all(k8s.CLAIMS):
         if k8s.phase_of(claim) == "Pending":
             yield f"claim:{k8s.key_of(claim)}"
-
-
-def _claim_names(pod: Document) -> Iterator[str]:
-    for volume in k8s.spec_of(pod).get("volumes") or ():
-        if source := volume.get("persistentVolumeClaim"):
-            yield source.get("claimName", "")
-        elif "ephemeral" in volume:
-            yield f"{k8s.name_of(pod)}-{volume['name']}"
 
 
 # -- claims -------------------------------------------------------------------------------------------------------------
@@ -242,12 +217,10 @@ class _UnboundClaim:
         volume = self._named(name) if name else self._best()
         if volume is not None:
             yield from self._bound(volume)
+        elif not name and self.storage_class is not None and makes_volumes(self.storage_class) and not self._waits_for_pod():
+            yield from self._made(self.storage_class)
         elif not name:
-            yield from self._made() if self._is_due() else self._waiting_event()
-
-    def _is_due(self) -> bool:
-        held = self.storage_class
-        return held is not None and makes_volumes(held) and not self._waits_for_pod()
+            yield from self._waiting_event()
 
     def _waits_for_pod(self) -> bool:
         held = self.storage_class
@@ -310,15 +283,13 @@ class _UnboundClaim:
             shown["currentVolumeAttributesClassName"] = attributes
         yield SetStatus(k8s.CLAIMS, self.document, {**k8s.status_of(self.document), **shown})
 
-    def _made(self) -> Iterator[Step]:
-        if self.storage_class is None:
-            return
-        volume = made_for(self.claim, self.storage_class, self._labels_of, self._csi_node_of)
+    def _made(self, storage_class: storage.StorageClass) -> Iterator[Step]:
+        volume = made_for(self.claim, storage_class, self._labels_of, self._csi_node_of)
         if volume is None:
             marks = {name: value for name, value in k8s.annotations_of(self.document).items() if name != SELECTED_NODE}
             yield Update(k8s.CLAIMS, k8s.revised(self.document, annotations=marks))
             return
-        asked = dict.fromkeys(_ASKED, asked_of(self.storage_class))
+        asked = dict.fromkeys(_ASKED, asked_of(storage_class))
         if not asked.items() <= k8s.annotations_of(self.document).items():
             yield from self._ask(asked)
             return
@@ -326,9 +297,8 @@ class _UnboundClaim:
         made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
         made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         yield Create(k8s.VOLUMES, made, or_keep=True)
-        yield EventStep(
-            k8s.CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}"
-        )
+        text = f"Successfully provisioned volume {volume.name}"
+        yield EventStep(k8s.CLAIMS, self.document, "Normal", "ProvisioningSucceeded", text)
 
     def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
         """Yield the update that annotates the claim with its provisioner. The next reconcile provisions the volume."""
@@ -386,7 +356,7 @@ def _sync_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
         return
     if k8s.phase_of(volume) != "Released":
         yield SetStatus(k8s.VOLUMES, volume, {**k8s.status_of(volume), "phase": "Released"})
-    elif k8s.spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in k8s.annotations_of(volume):
+    elif k8s.spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _PROVISIONED_BY in k8s.annotations_of(volume):
         yield DeleteStep(k8s.VOLUMES, volume)
 
 
@@ -425,10 +395,6 @@ class AttributesClassProtection:
 
 def _named(user: Document) -> Iterator[str]:
     """Yield the names of the classes that a volume or a claim refers to: requested, current and target."""
-    status = k8s.status_of(user)
-    for name in (
-        k8s.spec_of(user).get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"),
-        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
-    ):  # fmt: skip
-        if name:
-            yield name
+    requested, status = k8s.spec_of(user).get("volumeAttributesClassName"), k8s.status_of(user)
+    target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+    yield from filter(None, (requested, status.get("currentVolumeAttributesClassName"), target))

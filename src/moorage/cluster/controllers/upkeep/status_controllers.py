@@ -71,9 +71,6 @@ def _ingress(service: Document) -> list[dict[str, Any]]:
 # -- resource quota ----------------------------------------------------------------------------------------------------
 
 _QUOTAS: Final = served("resourcequotas")
-_RESOURCE_QUOTA_SERVICES: Final = served("services")
-
-
 #: Seconds after which each quota is recalculated without an event.
 _AGAIN_S: Final = 300.0
 #: Objects to read per second for one quota, so that recalculation takes a small part of the CPU.
@@ -122,12 +119,8 @@ class ResourceQuotas:
         held = k8s.status_of(quota)
         if "used" not in held or not _are_equal(hard, quota_usage.amounts(read.status.hard)) or not _are_equal(used, known):
             yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
-        ends = [
-            end
-            for pod in world.all(k8s.PODS, k8s.namespace_of(quota))
-            if (end := quota_usage.charge_ends_at(pod)) is not None and end >= now
-        ]
-        yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
+        ends = map(quota_usage.charge_ends_at, world.all(k8s.PODS, k8s.namespace_of(quota)))
+        yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends if end is not None and end >= now)]))
 
 
 def _facts(world: ObjectIndex, now: float) -> quota_usage.Facts:
@@ -156,9 +149,7 @@ def _releases(event: ObjectChange) -> bool:
 
 
 def _pod_releases(old: Document, new: Document) -> bool:
-    if quota_usage.has_deadline(old) is not quota_usage.has_deadline(new) or quota_usage.charge_ends_at(
-        old
-    ) != quota_usage.charge_ends_at(new):
+    if any(read(old) != read(new) for read in (quota_usage.has_deadline, quota_usage.charge_ends_at)):
         return True
     if k8s.phase_of(old) != k8s.phase_of(new) and k8s.phase_of(new) in ENDED_PHASES:
         return True
@@ -184,13 +175,8 @@ def _allocated(pod: Document) -> dict[str, Any]:
     return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}
 
 
-def _service_releases(old: Document, new: Document) -> bool:
-    before, after = (k8s.spec_of(one).get("type") for one in (old, new))
-    return before != after
-
-
 _RULES: Final[Mapping[ServedKind, Callable[[Document, Document], bool]]] = {
     k8s.PODS: _pod_releases,
-    _RESOURCE_QUOTA_SERVICES: _service_releases,
+    _SERVICES: lambda old, new: bool(k8s.spec_of(old).get("type") != k8s.spec_of(new).get("type")),
     k8s.CLAIMS: lambda _, __: True,
 }

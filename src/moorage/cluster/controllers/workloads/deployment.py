@@ -20,18 +20,9 @@ from moorage.cluster.controllers.machinery.object_fields import bounds
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.cluster.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
+from moorage.cluster.controllers.workloads import replica_set
 from moorage.cluster.controllers.workloads.missing_pods import REVISION
-from moorage.cluster.controllers.workloads.replica_set import (
-    DESIRED,
-    MAX,
-    find_new,
-    new_replica_set,
-    revision_of,
-    size_of,
-    template_hash,
-    updated_annotations,
-    with_sizes,
-)
+from moorage.cluster.controllers.workloads.replica_set import DESIRED, size_of
 
 # -- deployment status -------------------------------------------------------------------------------------------------
 # The status of a deployment: counts, and the conditions that ``kubectl rollout status`` and ``kubectl wait`` read.
@@ -265,7 +256,7 @@ def _shared(sets: list[Document], change: int, wanted: int, most: int) -> dict[s
 def _share(one: Document, wanted: int, most: int) -> int:
     if not wanted:
         return -size_of(one)
-    before = parse_int64(k8s.annotations_of(one).get(MAX, "")) or 0
+    before = parse_int64(k8s.annotations_of(one).get(replica_set.MAX, "")) or 0
     if before <= 0:
         return 0
     return k8s.rounded(size_of(one) * most / before) - size_of(one)
@@ -333,7 +324,7 @@ class Deployments:
         selector = k8s.selector_of(k8s.spec_of(deployment).get("selector"))
         claimed = claim(k8s.REPLICA_SETS, k8s.DEPLOYMENTS, deployment, selector, world)
         yield from claimed.steps
-        new = find_new(deployment, claimed.held)
+        new = replica_set.find_new(deployment, claimed.held)
         old = sorted((one for one in claimed.held if new is None or k8s.uid_of(one) != k8s.uid_of(new)), key=k8s.age_order)
         wanted = int(k8s.spec_of(deployment).get("replicas", 1))
         rolling = (k8s.spec_of(deployment).get("strategy") or {}).get("rollingUpdate") or {}
@@ -352,10 +343,10 @@ class Deployments:
         if rollout.new is None:
             yield from self._make_new(rollout, world)
             return
-        marked = _marked(deployment, rollout.new, max(map(revision_of, rollout.old), default=0) + 1)
+        marked = _marked(deployment, rollout.new, max(map(replica_set.revision_of, rollout.old), default=0) + 1)
         if marked is not rollout.new:
             yield Update(k8s.REPLICA_SETS, marked)
-        yield from _with_revision(deployment, revision_of(marked))
+        yield from _with_revision(deployment, replica_set.revision_of(marked))
         rollout = replace(rollout, new=marked)
         if _is_scaled(rollout):
             yield from _resized(rollout, spread(rollout.new, rollout.old, rollout.wanted, rollout.most, rollout.rolls))
@@ -373,14 +364,14 @@ class Deployments:
             yield from _resized(rollout, {k8s.uid_of(one): 0 for one in rollout.old})
             return
         collisions = int(k8s.status_of(deployment).get("collisionCount") or 0)
-        mark = template_hash(k8s.spec_of(deployment).get("template") or {}, collisions)
+        mark = replica_set.template_hash(k8s.spec_of(deployment).get("template") or {}, collisions)
         if world.get(k8s.REPLICA_SETS, k8s.namespace_of(deployment), f"{k8s.name_of(deployment)}-{mark}") is not None:
             yield SetStatus(k8s.DEPLOYMENTS, deployment, {**k8s.status_of(deployment), "collisionCount": collisions + 1})
             return
         room = min(rollout.wanted, max(0, rollout.most - sum(map(size_of, rollout.old))))
         replicas = room if rollout.rolls else rollout.wanted
-        revision = max(map(revision_of, rollout.old), default=0) + 1
-        made = new_replica_set(deployment, mark, revision, replicas, rollout.most)
+        revision = max(map(replica_set.revision_of, rollout.old), default=0) + 1
+        made = replica_set.new_replica_set(deployment, mark, revision, replicas, rollout.most)
         yield Create(k8s.REPLICA_SETS, made)
         yield from _with_revision(deployment, revision)
         if replicas:
@@ -407,7 +398,7 @@ class Deployments:
 
 def _marked(deployment: Document, new: Document, revision: int) -> Document:
     """Return the new replica set with the annotations and minReadySeconds of its deployment."""
-    annotations = updated_annotations(deployment, new, revision)
+    annotations = replica_set.updated_annotations(deployment, new, revision)
     least_s = k8s.spec_of(deployment).get("minReadySeconds") or 0
     if annotations == k8s.annotations_of(new) and (k8s.spec_of(new).get("minReadySeconds") or 0) == least_s:
         return new
@@ -448,7 +439,7 @@ def _resized(rollout: Rollout, sizes: dict[str, int]) -> Iterator[Step]:
     """Yield the updates that resize replica sets, by UID, and the sizes in their annotations."""
     for one in rollout.sets:
         size = sizes.get(k8s.uid_of(one), size_of(one))
-        annotations = with_sizes(k8s.annotations_of(one), rollout.wanted, rollout.most)
+        annotations = replica_set.with_sizes(k8s.annotations_of(one), rollout.wanted, rollout.most)
         if size == size_of(one) and (not size or annotations == k8s.annotations_of(one) or k8s.uid_of(one) not in sizes):
             continue
         spec = {**k8s.spec_of(one), "replicas": size}
@@ -469,7 +460,7 @@ def _cleaned_up(rollout: Rollout) -> Iterator[Step]:
     if limit is None:
         return
     alive = [one for one in rollout.old if not k8s.is_ending(one)]
-    oldest = sorted(alive, key=lambda one: (revision_of(one), k8s.age_order(one)))
+    oldest = sorted(alive, key=lambda one: (replica_set.revision_of(one), k8s.age_order(one)))
     for one in oldest[: max(0, len(alive) - int(limit))]:
         status = k8s.status_of(one)
         idle = not status.get("replicas") and not size_of(one)

@@ -241,7 +241,7 @@ def test_little_is_read_ahead_while_a_request_is_unanswered(size, at_once, most)
 
 
 class HastyHost(Host):
-    patience_s = 0.05
+    limits = AcceptLimits(most=1, patience_s=0.05, answer_s=5.0, farewell_s=5.0)
 
 
 def test_time_spent_on_a_body_does_not_count_for_a_head():
@@ -264,13 +264,13 @@ def test_time_spent_on_a_body_does_not_count_for_a_head():
             await asyncio.sleep(0)
         for at in (-500, -250):
             connection.data_received(whole[at : at + 250 or None])
-        await asyncio.sleep(3 * HastyHost.patience_s)
+        await asyncio.sleep(3 * HastyHost.limits.patience_s)
         assert wire.open
         connection.data_received(request(1, 0, 0, 0))
         while wire.written.count(b"HTTP/1.1 403 ") < 2:
             await asyncio.sleep(0)
         connection.data_received(b"PUT /2 HTTP")  # and a head that is not finished ends it
-        await asyncio.sleep(3 * HastyHost.patience_s)
+        await asyncio.sleep(3 * HastyHost.limits.patience_s)
         assert not wire.open
         connection.connection_lost(None)
         await manager.shutdown(0)

@@ -294,10 +294,10 @@ _FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     for name in _FROZEN[kind.native]:
-        held, given = _spec(old).get(name, {}), _spec(new).get(name, {})
+        held, given = _spec(old).get(name), _spec(new).get(name)
         if held == given:
             continue
-        if name == "schedulingPolicy" and gates.emulated.groups_as_one and "gang" in held and "gang" in given:
+        if name == "schedulingPolicy" and gates.emulated.groups_as_one and "gang" in (held or ()) and "gang" in (given or ()):
             continue  # the minCount of a gang may change since 1.37
         if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
             yield Fault("Forbidden", f"spec.{name}")

@@ -100,11 +100,12 @@ class AccountTokens:
             "aud": audiences, "exp": now + lasts_s, "iat": now, "iss": ISSUER, "jti": str(uuid.uuid4()),
             "kubernetes.io": private, "nbf": now, "sub": f"{_PREFIX}{namespace}:{name}",
         }  # fmt: skip
+        token = jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
         shown = {"audiences": audiences, "expirationSeconds": lasts_s, "boundObjectRef": reference or None}
         return {
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}, "spec": shown,
-            "status": {"token": self._signed(claims), "expirationTimestamp": timestamp(now + lasts_s)},
+            "status": {"token": token, "expirationTimestamp": timestamp(now + lasts_s)},
         }  # fmt: skip
 
     def _bound(self, namespace: str, account: str, reference: Document) -> Document:
@@ -130,9 +131,6 @@ class AccountTokens:
             if node := spec.get("nodeName"):
                 claims["node"] = {"name": node}
         return claims
-
-    def _signed(self, claims: Document) -> str:
-        return jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
 
     # -- verifying -----------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ Source  apiextensions-apiserver, pkg/controller: status/naming_controller.go, es
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from moorage.cluster.apiserver.admission.admission_plugins import add_finalizer
 from moorage.cluster.apiserver.admission.definition_validation import approval_of
@@ -23,9 +23,6 @@ from moorage.cluster.apiserver.schema.versions import convert, is_renamed
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served, set_or_drop
-
-if TYPE_CHECKING:
-    from moorage.cluster.apiserver.storage.store import Store
 
 # -- deferral ----------------------------------------------------------------------------------------------------------
 # The interface between a store and a worker thread: the store defers work to the thread, which calls back.
@@ -57,10 +54,26 @@ _CONTROLLER: Final = FieldManager("kube-apiserver", version="apiextensions.k8s.i
 _AT_ONCE: Final = 50
 
 
+class DefinitionStore(Protocol):
+    """The methods of ``moorage.cluster.apiserver.storage.store.Store`` that definitions use."""
+
+    defer: Defer | None
+
+    @property
+    def now(self) -> str: ...
+    def find(self, kind: ServedKind, namespace: str, name: str, /) -> Record | None: ...
+    def all(self, kind: ServedKind, /) -> Iterator[Record]: ...
+    def count(self, kind: ServedKind, /) -> int: ...
+    def put(self, kind: ServedKind, before: Record, document: Document, /) -> Record: ...
+    def update(self, kind: ServedKind, namespace: str, name: str, document: Document, /, *, subresource: str) -> Record: ...
+    def delete(self, kind: ServedKind, namespace: str, name: str, /) -> object: ...
+    def serve_custom_kinds(self, custom: Sequence[ServedKind], /) -> None: ...
+
+
 class Definitions:
     """The definitions of a store, and the kinds that they define."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DefinitionStore) -> None:
         self._store = store
         #: The kinds of each definition, and the state (``served_state``) from which they were made.
         self._kinds: dict[str, tuple[tuple[Any, ...], tuple[ServedKind, ...]]] = {}

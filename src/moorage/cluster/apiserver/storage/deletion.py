@@ -39,10 +39,11 @@ def options_of(document: Document | None) -> DeleteOptions:
     dry_run = options.get("dryRun") or []
     if faults := list(_faults(options, dry_run)):
         raise invalid("DeleteOptions", "meta.k8s.io", "", faults)
-    only_if = options.get("preconditions") or {}
+    only_if, orphans = options.get("preconditions") or {}, options.get("orphanDependents")
+    policy = options.get("propagationPolicy") if orphans is None else "Orphan" if orphans else "Background"
     return DeleteOptions(
         options.get("gracePeriodSeconds"), str(only_if.get("uid") or ""), str(only_if.get("resourceVersion") or ""),
-        _propagation(options), "All" in dry_run, is_cascading=options.get("orphanDependents") is False,
+        str(policy or ""), "All" in dry_run, is_cascading=orphans is False,
     )  # fmt: skip
 
 
@@ -59,13 +60,6 @@ def _faults(options: Document, dry_run: list[Any]) -> Iterator[Fault]:
         yield Fault("Unsupported value", "propagationPolicy", f"supported values: {supported}", policy)
     if any(one != "All" for one in dry_run):
         yield Fault("Unsupported value", "dryRun", 'supported values: "All"', dry_run)
-
-
-def _propagation(options: Document) -> str:
-    policy = options.get("propagationPolicy")
-    if policy is None and options.get("orphanDependents") is not None:
-        return "Orphan" if options["orphanDependents"] is True else "Background"
-    return str(policy or "")
 
 
 # -- deletion ----------------------------------------------------------------------------------------------------------

@@ -60,7 +60,10 @@ class Expressions:
             (one, _compiled(one["expression"]), _compiled(text) if (text := one.get("messageExpression")) else None)
             for one in spec.get("validations") or ()
         ]
-        self._mutations = [(one["patchType"], _compiled(_expression_of(one))) for one in spec.get("mutations") or ()]
+        self._mutations = []
+        for one in spec.get("mutations") or ():
+            held = one.get("applyConfiguration" if one["patchType"] == "ApplyConfiguration" else "jsonPatch") or {}
+            self._mutations.append((one["patchType"], _compiled(str(held.get("expression") or ""))))
 
     def failures(self, given: Mapping[str, Value]) -> Iterator[UnmetRule]:
         """Yield the validations that a request does not satisfy.
@@ -97,11 +100,6 @@ class Expressions:
                 raise PolicyError(f"match condition {name}: {error}") from None
         evaluation.define(self._variables)
         return True
-
-
-def _expression_of(mutation: Document) -> str:
-    held = mutation.get("applyConfiguration" if mutation["patchType"] == "ApplyConfiguration" else "jsonPatch") or {}
-    return str(held.get("expression") or "")
 
 
 def _compiled(source: str) -> Program:

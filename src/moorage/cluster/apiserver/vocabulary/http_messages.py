@@ -150,9 +150,10 @@ def find_target(path: str, kinds: KindTable = ALL_KINDS) -> Target | ReviewTarge
 
 def _within(kinds: KindTable, group: str, version: str, parts: list[str]) -> Target | ReviewTarget:
     namespace: str | None = None
-    if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and _is_namespace_subresource(parts[2])):
+    # The subresources of namespaces are no resource names.
+    if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and parts[2] in {"finalize", "status"}):
         namespace, parts = parts[1], parts[2:]
-    if not parts or not all(_is_segment(part) for part in (*parts, namespace or "x")):
+    if not parts or any(part in {"", ".", ".."} or _has_special(part) for part in (*parts, namespace or "x")):
         raise not_found_path()
     review = _REVIEWS.get((group, version, parts[0]))
     if review is not None and len(parts) == 1 and review.namespaced is (namespace is not None):
@@ -167,12 +168,3 @@ def _within(kinds: KindTable, group: str, version: str, parts: list[str]) -> Tar
     if (namespace is not None and not kind.namespaced) or (namespace is None and kind.namespaced and name):
         raise not_found_path()
     return Target(kind, namespace if kind.namespaced else "", name, subresource)
-
-
-def _is_namespace_subresource(part: str) -> bool:
-    """Return True for the subresources of namespaces, which are not resource names."""
-    return part in {"finalize", "status"}
-
-
-def _is_segment(part: str) -> bool:
-    return part not in {"", ".", ".."} and not _has_special(part)

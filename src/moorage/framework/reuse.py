@@ -52,6 +52,7 @@ class Reuse:
                              Pods with equal signatures get equal answers, in PostFilter too where it finds nothing to do
     ``signature_reads``      kinds of objects that the signature depends on, in addition to the pod's shape (its namespace,
                              labels, owners, spec and status). None: it may depend on anything, and every pod is signed
+    ``signature_reads_metadata``  for a built-in plugin: whether the signature reads the pod's labels or owners
     ``domains``              the forms for DOMAIN
     ``idle(pod, snapshot)``  for a plugin that reads other pods but skips most pods: whether it skips all pods of this shape
     ``narrows_to(pod)``      for a PreFilter that may answer ``Narrow``: the node names, without running it, or None
@@ -69,6 +70,7 @@ class Reuse:
     scope: Scope = Scope.CLUSTER
     signature: Callable[[PodInfo], Signature | None] | None = None
     signature_reads: tuple[type[Object], ...] | None = None
+    signature_reads_metadata: bool = False
     domains: Domains[Any, Any] | None = None
     idle: Callable[[PodInfo, Snapshot], Idle] | None = None
     narrows_to: Callable[[PodInfo], frozenset[str] | None] | None = None

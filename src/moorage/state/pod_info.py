@@ -35,6 +35,8 @@ _OF_SHAPE: Final = (
     "needs", "host_ports", "required_affinity", "required_anti_affinity", "preferred_affinity", "preferred_anti_affinity",
     "spread_constraints", "label_class", "group_key", "_affinity_terms", "_kept",
 )  # fmt: skip
+#: Those that are the same for all pods with the same spec and status.
+_OF_SPEC: Final = ("needs", "host_ports")
 _ANY_CLAIM: Final = ClaimSource()
 _AT_NODE: Final = PodSpec.__struct_fields__.index("node_name")
 
@@ -152,6 +154,11 @@ class PodInfo:
         if its.get("volumes", self) is None:  # no pod of the shape has a volume that matters
             facts["volumes"] = None
         return facts
+
+    def facts_of_spec(self) -> dict[str, Any]:
+        """Return, by attribute, the data computed so far that is the same for all pods with the same spec and status."""
+        its = self.__dict__
+        return {fact: its[fact] for fact in _OF_SPEC if fact in its}
 
     def keep(self, what: Hashable, version: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that depends on the pod's shape and on data of this ``version``; computed once per shape.

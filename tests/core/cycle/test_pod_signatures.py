@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from moorage.api.core import Service
 from moorage.api.devices import DeviceClass
@@ -11,6 +12,7 @@ from moorage.core.cycle.pod_signatures import Signer
 from moorage.framework.answer_forms import Idle
 from moorage.framework.profile import Step, reuse_of
 from moorage.framework.reuse import Reuse
+from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 
@@ -74,6 +76,29 @@ def test_pods_that_name_different_claims_are_signed_once_by_our_own_plugins(plug
     one = signer(plugin)
     for name in "ab":
         one.sign(a_pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}]), SNAPSHOT)
+    assert plugin.signed == signed
+
+
+class ReadsLabels(Ours):
+    """A plugin of ours that says so."""
+
+    __module__ = "moorage.plugins.colors"
+
+    def __init__(self):
+        super().__init__()
+        self.reuse = Reuse(signature=self.signature, signature_reads=(), signature_reads_metadata=True)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "signed"), [(Ours(), 3), (ReadsLabels(), 4), (Colors(), 4)], ids=["ours", "ours, by labels", "custom"]
+)
+def test_pods_that_share_a_spec_are_signed_once_by_our_own_plugins_unless_they_read_more(plugin, signed):
+    one, first = signer(plugin), a_pod("a", {"job": "a"})
+    one.sign(first, SNAPSHOT)
+    for name, space in (("b", first.namespace), ("c", "elsewhere")):
+        metadata = replace(first.pod.metadata, name=name, uid=name, labels={"job": name}, namespace=space)
+        one.sign(PodInfo(replace(first.pod, metadata=metadata)), SNAPSHOT)
+    one.sign(a_pod("d", {"job": "d"}, nodeSelector={"a": "b"}), SNAPSHOT)
     assert plugin.signed == signed
 
 

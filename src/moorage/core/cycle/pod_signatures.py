@@ -83,8 +83,8 @@ class Signed(Struct, eq=False):
     """The key of a pod, the plugins that run for each pod with it (``asked``), those with nothing to do, and column keys.
 
     ``nodes`` has the keys of plugins that read only nodes, each with their index in ``Signer.groups`` as its remainder by
-    ``GROUPS``; ``rows`` is that of all other plugins. The caches of decisions keep in ``look`` what they derive from it, if
-    it ``was_used`` before.
+    ``GROUPS``; ``rows`` is that of all other plugins; ``beside``: what signatures were added to. The caches of decisions keep
+    in ``look`` what they derive from it, if it ``was_used`` before.
     """
 
     key: Hashable
@@ -92,6 +92,7 @@ class Signed(Struct, eq=False):
     idle: frozenset[str]
     nodes: tuple[int, ...] = ()
     rows: Hashable = 0
+    beside: Signed | None = None
     look: Any = None
     was_used: bool = False
 
@@ -171,7 +172,11 @@ class Signer:
         #: True if all plugins are built in: their signatures contain no names of claims. Then shapes are compared without these
         #: names, which differ from pod to pod.
         self._skips_claims = all(type(step.plugin).__module__.startswith(_OWN) for step in steps)
+        #: True if signatures read only the spec, the status and the namespace: then pods that share these share signatures.
+        self._skips_labels = self._skips_claims and not any(step.reuse.signature_reads_metadata for step in signing)
         self._known: Recent[bytes, KnownShape] = Recent(_CAPACITY)
+        #: The last known shape by ``id()`` of the spec and status of its first pod, and its namespace.
+        self._by_spec: dict[tuple[int, int, str], KnownShape] = {}
         #: Signature → the number that replaces it, since signatures may be long.
         self._nodes: Recent[Hashable, int] = Recent(_NODES_KEPT)
         self._rows: Recent[Hashable, int] = Recent(_ROWS_KEPT)
@@ -196,6 +201,7 @@ class Signer:
             positions = [log.position for log in self._logs]
             if positions != self._positions:
                 self._known.clear()
+                self._by_spec.clear()
                 self._positions = positions
         claims = self._skips_claims and pod.names_claims
         if claims or shape is None:
@@ -223,7 +229,19 @@ class Signer:
         beside = self._beside.get(idle)
         if beside is None:
             beside = self._beside[idle] = Signed(0, self._always_asked.difference(idle), frozenset(idle))
-        return KnownShape(pod, self._signed(self._by_shape, pod, beside), self._last)
+        parts = id(pod.spec), id(pod.status), pod.namespace
+        alike = self._by_spec.get(parts)
+        if alike is not None and alike.signed.beside is beside:
+            first = alike.first
+            if first.spec is pod.spec and first.status is pod.status:  # otherwise they were replaced by equal ones
+                pod.__dict__.update(first.facts_of_spec())
+                return KnownShape(pod, alike.signed, self._last)
+        known = KnownShape(pod, self._signed(self._by_shape, pod, beside), self._last)
+        if self._skips_labels:
+            if len(self._by_spec) >= _CAPACITY:
+                self._by_spec.clear()
+            self._by_spec[parts] = known
+        return known
 
     def _signed(self, signings: _Signings, pod: PodInfo, before: Signed) -> Signed:
         """Add signatures to ``before``."""
@@ -254,7 +272,7 @@ class Signer:
             idle_names = self._unions.get((before.idle, idle)) or self._united(before.idle, idle, signings.signing)
         else:
             idle_names = before.idle
-        return Signed((before.key, asked, keys, rows), asked, idle_names, keys, rows)
+        return Signed((before.key, asked, keys, rows), asked, idle_names, keys, rows, before)
 
     def _united(self, names: frozenset[str], idle: int, signing: Sequence[_Signing]) -> frozenset[str]:
         """Return the names with those of the plugins whose bits are set: most pods share them."""

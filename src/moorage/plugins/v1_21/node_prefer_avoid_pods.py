@@ -97,7 +97,12 @@ class NodePreferAvoidPods(ScorePlugin[PodInfo], Reusable):
     """The plugin; see the module docstring. It parses the annotations again when a node is added, deleted or changed."""
 
     name = "NodePreferAvoidPods"
-    reuse = Reuse(Scope.NODE, signature=lambda pod: {"replicating controller": _controller(pod)}, signature_reads=())
+    reuse = Reuse(
+        Scope.NODE,
+        signature=lambda pod: {"replicating controller": _controller(pod)},
+        signature_reads=(),
+        signature_reads_metadata=True,
+    )
 
     def __init__(self) -> None:
         self._cache: WeakKeyDictionary[NodeTable, _AvoidingRows] = WeakKeyDictionary()

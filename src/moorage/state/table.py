@@ -79,7 +79,7 @@ class NodeTable:
         self._ring_updates = 0
         self._divisors = DivisorColumns(self.allocatable)
         #: Returns the divisors for shares of a resource; valid until nodes are added or removed, or offer something else.
-        self.divisors: Callable[[str], Divisors] = self._divisors.of
+        self.divisors: Callable[[str], Divisors] = self._divisors.__getitem__
         #: The columns that ``allocatable`` and ``requested`` return, by resource, as far as they exist. Read them only.
         self.allocatable_columns: dict[str, Column] = {}
         self.requested_columns: dict[str, Column] = {}

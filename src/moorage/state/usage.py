@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.state.change_log import ChangeLog
-from moorage.state.columns import Column, IntArray, RowSpace, has_any
+from moorage.state.columns import Column, IntArray, has_any
+
+if TYPE_CHECKING:
+    from moorage.state.table import NodeTable
 
 # -- divisors ----------------------------------------------------------------------------------------------------------
-# Divisors for shares of resources.
 
-#: For amounts below this (64 TiB, in bytes), ``100 * amount`` is exact in float64, and a quotient of such amounts that is less
-#: than a whole number up to 100 never rounds up to it.
-_EXACT = 1 << 46
+#: For amounts of so many bits (less than 64 TiB), 200 times the amount is exact in float64, and a quotient of a hundred times
+#: such amounts that is less than a whole number up to 100 never rounds up to it.
+BITS: Final = 46
 
 
 class Divisors(NamedTuple):
@@ -35,25 +36,18 @@ class Divisors(NamedTuple):
     exact: bool
 
 
-class DivisorColumns:
-    """The divisors of resources, computed from the column ``allocatable(resource)``."""
+class DivisorColumns(dict[str, Divisors]):
+    """The divisors of each resource. Clear it after nodes were added or removed, or offer something else."""
 
     def __init__(self, allocatable: Callable[[str], Column]) -> None:
+        super().__init__()
         self._allocatable = allocatable
-        self._found: dict[str, Divisors] = {}
 
-    def of(self, resource: str) -> Divisors:
-        """Return the divisors of a resource; valid until ``clear``."""
-        found = self._found.get(resource)
-        if found is None:
-            offered = self._allocatable(resource).view
-            exact = int(offered.max(initial=0)) < _EXACT
-            found = self._found[resource] = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()), exact)
+    def __missing__(self, resource: str) -> Divisors:
+        offered = self._allocatable(resource).view
+        exact = not int(offered.max(initial=0)) >> BITS
+        found = self[resource] = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()), exact)
         return found
-
-    def clear(self) -> None:
-        """Forget all divisors, after nodes were added or removed, or offer something else."""
-        self._found.clear()
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------
@@ -61,28 +55,11 @@ class DivisorColumns:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-#: Amounts of so many bits, times 200, are exact in float64. 64 TiB is the first that has more.
-_BITS: Final = 46
 #: After more changes than one in so many rows, all rows are computed again; up to so many changed rows are computed one by one.
 _MANY, _FEW = 4, 8
 #: Resource → its row in the arrays; ``free`` has one more, for pods.
 AT: Final = {"cpu": 0, "memory": 1}
 PLACES: Final = 2
-
-
-class Amounts(Protocol):
-    """What is read of a node table."""
-
-    space: RowSpace
-    changes: ChangeLog
-    allowed_pods: Column
-    pod_count: Column
-    nonzero_cpu: Column
-    nonzero_memory: Column
-
-    def allocatable(self, resource: str) -> Column: ...
-
-    def requested(self, resource: str) -> Column: ...
 
 
 class Usage:
@@ -109,7 +86,7 @@ class Usage:
         "spare",
     )  # fmt: skip
 
-    def __init__(self, table: Amounts) -> None:
+    def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.changes = table.changes
         #: The position in the change log up to which the entries are current.
@@ -143,7 +120,7 @@ class Usage:
     @staticmethod
     def is_exact(amount: int) -> bool:
         """Return whether an amount that a pod requests is small enough for exact arithmetic with the arrays."""
-        return not amount >> _BITS
+        return not amount >> BITS
 
     def follow(self) -> bool:
         """Bring the entries up to date. Return False if they would not be exact, or a node offers no CPU or no memory.
@@ -203,7 +180,7 @@ class Usage:
         lows, shares = [(PLACES, places)], []
         for at, columns in enumerate(self._columns):
             offered, held, nonzero = (column.view[rows] for column in columns)
-            if not offered.all() or has_any((offered | held | nonzero) >> _BITS):
+            if not offered.all() or has_any((offered | held | nonzero) >> BITS):
                 self._exact = False
                 return
             self.is_plain = self.is_plain and np.array_equal(held, nonzero)
@@ -224,7 +201,7 @@ class Usage:
         for row in changed:
             cpu, memory, held, held_size = cpus[row], memories[row], milli[row], sizes[row]
             nonzero, nonzero_size = counted[row], counted_sizes[row]
-            if (held | held_size | nonzero | nonzero_size) >> _BITS:
+            if (held | held_size | nonzero | nonzero_size) >> BITS:
                 self._exact = False
             if nonzero != held or nonzero_size != held_size:
                 self.is_plain = False

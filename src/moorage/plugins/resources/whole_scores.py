@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from moorage.state.pod_requests import PodRequests
 from moorage.state.table import NodeTable
-from moorage.state.usage import AT, SomeUsage, Usage
+from moorage.state.usage import AT, BITS, SomeUsage, Usage
 from moorage.state.view import BoolArray, IntArray, PodInfo
 
 Floats = npt.NDArray[np.float64]
@@ -25,9 +25,7 @@ _NOTHING: Final = -(2**63)
 _WANTED: Final = np.zeros(3, dtype=np.int64)
 _AMOUNTS: Final = np.zeros(4)
 _WANTED_DOWN, _AMOUNTS_DOWN = _WANTED.reshape(3, 1), _AMOUNTS.reshape(4, 1)
-#: See ``Usage.is_exact``.
-_BITS: Final = 46
-#: Half of how many times a node's allocatable amount is still exact enough.
+#: Shares of up to twice as many need no bounds: a hundred times such a share fits into 32 bits.
 _TIMES: Final = 500_000
 
 
@@ -173,7 +171,7 @@ class UsageRule:
             held, held_size = requested["cpu"].cells[row], requested["memory"].cells[row]
         except KeyError:
             return None
-        if not cpu or not memory or (cpu | memory | held | held_size) >> _BITS:
+        if not cpu or not memory or (cpu | memory | held | held_size) >> BITS:
             return None
         wanted = self._wanted
         if wanted is not None:

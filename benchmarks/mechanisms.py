@@ -53,6 +53,10 @@ def _sign_without_idle(signer: Any, *given: object) -> None:
     signer._may_idle = []
 
 
+def _first_of_all(places: Any, start: int) -> object:
+    return places._ring.first_best(places._totals, start)
+
+
 #: The mechanism → what switches it off.
 MECHANISMS: Final[Mapping[str, Replacement]] = {
     "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
@@ -62,7 +66,7 @@ MECHANISMS: Final[Mapping[str, Replacement]] = {
     "shape-routes": Replacement("cycle.sheets:Sheets", decide_known=_decide_by_signature, route_of=_none),
     "counted-places": Replacement("cycle.ring_totals:RingTotals", counted_places=_none),
     "summed-places": Replacement("cycle.ring_totals:RingTotals", summed_places=_none),
-    "tied-places": Replacement("cycle.top_places:TopPlaces", _find=_none),
+    "tied-places": Replacement("cycle.domain_places:TopPlaces", first=_first_of_all),
     "domains": Replacement("cycle.domain_verdicts:ByDomain", closed=_none),
     "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", row_of_node=_none),
     "usage": Replacement("state.view:AllRows", usage=_none),

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "add_at", "has_any", "lazy", "ranges"]
+__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "add_at", "both", "has_any", "lazy", "ranges"]
 
 
 IntArray = npt.NDArray[np.int64]
@@ -24,6 +24,13 @@ BoolArray = npt.NDArray[np.bool_]
 def has_any(values: npt.NDArray[Any]) -> bool:
     """Return whether a value, none of which is negative, is above zero. Several times faster than ``any()``."""
     return len(values) > 0 and bool(values.item(values.argmax()))
+
+
+def both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    """Return the rows that are in both masks; None stands for all rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def ranges(starts: IntArray, counts: IntArray) -> IntArray:

@@ -50,7 +50,7 @@ def default_profile():
 
 
 #: Limits that make clusters of a few nodes take the ways of large ones.
-ALWAYS_TIED = {"top_places._WORTH_KEEPING": 1, "top_places._PAUSE": 0, "top_places._FIRST": 0}
+ALWAYS_TIED = {"domain_places._WORTH_KEEPING": 1, "domain_places._PAUSE": 0, "domain_places._FIRST": 0}
 TOGETHER = {"column.FEW": 0, "sheet.FEW": 0}
 LOOKING = {"sheets._FEW_ROWS": 0}
 LIMITS = [

@@ -1,18 +1,21 @@
-"""A pod class's totals by the domains of one label, kept while totals and domains change one at a time.
+"""The best places of the ring for one sheet, of all and by the domains of one label, kept while totals change one at a time.
+
+Many nodes share the highest total, and a pod takes the first of them from its own place. While few totals change between two
+pods, ``TopPlaces`` keeps the places that share the highest as bytes, so that a search costs the same in a cluster of any size.
 
 Where a label has few values, ``DomainPlaces`` compares domains instead of nodes. Where it has many, such as the host name,
-``OpenPlaces`` keeps the totals without closed domains: few domains open or close between two pods of a class.
+``OpenPlaces`` keeps the totals without closed domains: few domains open or close between two pods with equal keys.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.top_places import TopPlaces
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_tree import Ring
 from moorage.state.table import NodeTable
@@ -22,6 +25,11 @@ Domains = npt.NDArray[np.intp] | slice
 
 #: Stands in for the total of a refused row: below any total, whatever is added to it.
 REFUSED: Final = -(1 << 62)
+#: Fewer tied places than this are not worth keeping: they are used up after as many pods.
+_WORTH_KEEPING: Final = 8
+#: How many searches compare all totals after one that found too few tied places, or after many changes at once; and at first,
+#: as many sheets serve one pod.
+_PAUSE, _FIRST = 16, 2
 #: If more domains open or close at once than this, all totals are written again.
 _FEW_CHANGES: Final = 64
 
@@ -33,25 +41,81 @@ def selected(mask: BoolArray) -> Domains:
     return np.flatnonzero(mask)
 
 
+class TopPlaces:
+    """Finds the best row. ``totals`` are in ring order; call ``changed`` after each change of one, or ``forget`` after many.
+
+    ``tied`` has one byte for each place, 1 where the total is the ``highest``; None while it is unknown.
+    """
+
+    __slots__ = ("_count", "_pause", "_ring", "_totals", "highest", "tied")
+
+    def __init__(self, ring: Ring, totals: IntArray) -> None:
+        self._ring, self._totals = ring, totals
+        self.tied: bytearray | None = None
+        self.highest = self._count = 0
+        #: How many searches compare all totals before the tied places are found.
+        self._pause = _FIRST
+
+    def forget(self, totals: IntArray) -> None:
+        """Start again after many totals changed. They may soon change again, so the next searches compare all."""
+        self._totals, self.tied, self._pause = totals, None, _PAUSE
+
+    def changed(self, place: int, total: int) -> None:
+        """Follow the change of one place's total, which the caller has written."""
+        tied = self.tied
+        if tied is None:
+            return
+        if total > self.highest:
+            self.tied = None
+        elif total == self.highest:
+            self._count += not tied[place]
+            tied[place] = 1
+        elif tied[place]:
+            tied[place] = 0
+            self._count -= 1
+            if not self._count:
+                self.tied = None
+
+    def first(self, start: int) -> int:
+        """Return the row with the highest total; where several share it, the first at or after ``start``."""
+        tied, ring = self.tied, self._ring
+        if tied is None:
+            self._pause -= 1
+            if self._pause >= 0:
+                return ring.first_best(self._totals, start)
+            tied = self.find()
+            if self._count < _WORTH_KEEPING:
+                self.tied, self._pause = None, _PAUSE
+        place = tied.find(1, bisect_left(ring.hash_at, start))
+        row: int = ring.row_at[place if place >= 0 else tied.find(1)]
+        return row
+
+    def find(self, inside: BoolArray | None = None) -> bytearray:
+        """Return the tied places, of all or of those ``inside``."""
+        totals = self._totals
+        self.highest = int((totals if inside is None else totals[inside]).max())
+        mask: BoolArray = totals == self.highest
+        if inside is not None:
+            mask &= inside
+        self._count = int(np.count_nonzero(mask))
+        self.tied = bytearray(mask.tobytes())
+        return self.tied
+
+
 class DomainPlaces:
-    """One pod class's totals by domain. ``totals`` are in ring order; refused places have negative ones.
+    """One sheet's totals by domain. ``totals`` are in ring order; refused places have negative ones.
 
     ``open`` is how many places of each domain are not refused.
     """
 
-    __slots__ = ("_domain_at", "_highest", "_left", "_ring", "_tied", "_totals", "domains", "open")
+    __slots__ = ("_domain_at", "_ring", "_tops", "domains", "open")
 
     def __init__(self, ring: Ring, totals: IntArray, domains: npt.NDArray[np.intp], size: int) -> None:
         """``domains``: the id of each place's domain, all below ``size``."""
-        self._ring = ring
-        self._totals = totals
-        self.domains = domains
+        self._ring, self.domains = ring, domains
         self._domain_at: memoryview = domains.data
         self.open: list[int] = np.bincount(domains[totals >= 0], minlength=size).tolist()
-        self._highest = [0] * size
-        #: For each domain one byte for each place of the ring, 1 where the total is the domain's highest; None while unknown.
-        self._tied: list[bytearray | None] = [None] * size
-        self._left = [0] * size
+        self._tops = [TopPlaces(ring, totals) for _ in range(size)]
 
     def knows(self, table: NodeTable, key: str) -> bool:
         """Return whether the label has the same values on the same nodes as before."""
@@ -61,19 +125,7 @@ class DomainPlaces:
         """Follow the change of one place's total, which the caller has written."""
         domain = self._domain_at[place]
         self.open[domain] += (total >= 0) - (before >= 0)
-        tied = self._tied[domain]
-        if tied is None:
-            return
-        if total > self._highest[domain]:
-            self._tied[domain] = None
-        elif total == self._highest[domain]:
-            self._left[domain] += not tied[place]
-            tied[place] = 1
-        elif tied[place]:
-            tied[place] = 0
-            self._left[domain] -= 1
-            if not self._left[domain]:
-                self._tied[domain] = None
+        self._tops[domain].changed(place, total)
 
     def first(self, gains: Sequence[int], closed: Sequence[bool], start: int) -> int:
         """Return the row with the highest total plus its domain's gain, the first at or after ``start`` of those that tie.
@@ -84,8 +136,9 @@ class DomainPlaces:
         for domain, count in enumerate(self.open):
             if not count or closed[domain]:
                 continue
-            tied = self._tied[domain] or self._find(domain)
-            total = self._highest[domain] + gains[domain]
+            top = self._tops[domain]
+            tied = top.tied or top.find(self.domains == domain)
+            total = top.highest + gains[domain]
             if total > best:
                 best, candidates = total, [tied]
             elif total == best:
@@ -95,22 +148,14 @@ class DomainPlaces:
         row: int = self._ring.row_at[min(places) if places else min(tied.find(1) for tied in candidates)]
         return row
 
-    def _find(self, domain: int) -> bytearray:
-        inside: BoolArray = self.domains == domain
-        highest = int(self._totals[inside].max())
-        inside &= self._totals == highest
-        self._highest[domain], self._left[domain] = highest, int(np.count_nonzero(inside))
-        tied = self._tied[domain] = bytearray(inside.tobytes())
-        return tied
-
 
 class OpenPlaces:
-    """One pod class's totals in ring order, ``REFUSED`` in closed domains. ``count`` is how many places are open."""
+    """One sheet's totals in ring order, ``REFUSED`` in closed domains. ``count`` is how many places are open."""
 
     __slots__ = ("_all", "_by_domain", "_cells", "_closed", "_domain_at", "_starts", "_top", "count", "domains", "totals")
 
     def __init__(self, ring: Ring, totals: IntArray, domains: npt.NDArray[np.intp], closed: BoolArray) -> None:
-        """``totals`` are the class's own, of all places; ``domains``: the id of each place's domain."""
+        """``totals`` are the sheet's own, of all places; ``domains``: the id of each place's domain."""
         self._all = totals
         self.domains = domains
         self._domain_at: memoryview = domains.data

@@ -13,7 +13,7 @@ from moorage.framework.plugin_runner import ask, refused_rows
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
-from moorage.state.columns import BoolArray
+from moorage.state.columns import BoolArray, both
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
@@ -112,13 +112,6 @@ def ask_pre_filters(steps: Sequence[Step], pod: PodInfo, snapshot: Snapshot) -> 
         else:
             states[step.name] = answer
     return PreFilters(states, frozenset(skipped), narrowed, refused)
-
-
-def both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    """Return the rows that are in both masks; None stands for all rows."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
 
 
 def close_refused(

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from moorage.core.cycle.domain_places import DomainPlaces, Domains, OpenPlaces, selected
+from moorage.core.cycle.domain_places import DomainPlaces, Domains, OpenPlaces, TopPlaces, selected
 from moorage.core.cycle.summed_places import CountedPlaces, SummedPlaces
-from moorage.core.cycle.top_places import TopPlaces
 from moorage.framework.answer_forms import FollowedScores
 from moorage.state.change_log import RowLog
 from moorage.state.columns import BoolArray, IntArray

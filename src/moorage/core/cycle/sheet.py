@@ -18,7 +18,7 @@ from moorage.api.core import Pod
 from moorage.core.cycle.column import FEW, KeyColumn, Varying
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain, DomainScoring
-from moorage.core.cycle.judges import Steps, ask_pre_filters, both
+from moorage.core.cycle.judges import Steps, ask_pre_filters
 from moorage.core.cycle.pod_signatures import KnownShape
 from moorage.core.cycle.removed_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
@@ -28,6 +28,7 @@ from moorage.framework.plugin_runner import ask, check_range, normalized, refuse
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import SKIP
+from moorage.state.columns import both
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 #: Answers about rooms with nominated pods that one sheet caches.

@@ -25,7 +25,7 @@ from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.framework.points import ScoresByCount
 from moorage.state.affinity_terms import SpreadConstraint
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import BoolArray, IntArray
+from moorage.state.columns import BoolArray, IntArray, both
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
 from moorage.state.node_matching import DO_NOT_SCHEDULE, required_node_affinity, rows_tolerated
 from moorage.state.pod_info import PodInfo
@@ -143,16 +143,10 @@ def _counted_rows(
     for constraint in constraints:
         policy = constraint.honors_affinity, constraint.honors_taints
         if policy not in by_policy:
-            rows = _both(among, taken) if constraint.honors_affinity else among
-            by_policy[policy] = _both(rows, bearable) if constraint.honors_taints else rows
+            rows = both(among, taken) if constraint.honors_affinity else among
+            by_policy[policy] = both(rows, bearable) if constraint.honors_taints else rows
         found.append((constraint, by_policy[policy]))
     return found
-
-
-def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
 
 
 def pods_by_domain(nodes: NodeView, counted: CountedConstraint) -> IntArray:

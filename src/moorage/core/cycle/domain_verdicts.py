@@ -10,7 +10,7 @@ The caller decides by row if a plugin lacks these forms, or has no answer by dom
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.cycle.domain_places import Domains, OpenPlaces, selected
+from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.summed_places import CountedPlaces, SummedPlaces
 from moorage.framework.answer_forms import FollowedScores, ScoresByCount
 from moorage.framework.plugin_runner import are_in_range, ask, normalized
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
-from moorage.framework.verdicts import SKIP
 from moorage.state.columns import BoolArray, IntArray, has_any
 from moorage.state.labels import LabelColumn
 from moorage.state.table import NodeTable
@@ -77,7 +77,9 @@ class ByDomain:
         scores: RingTotals,
         allowed: int,
         closed: Mapping[str, BoolArray],
-        scoring: DomainScoring,
+        asked: Steps,
+        found: PreFiltered,
+        pod: PodInfo,
         snapshot: Snapshot,
         start: int,
     ) -> Pick | None:
@@ -86,29 +88,27 @@ class ByDomain:
         ``allowed`` is how many rows have a total. ``start`` is the ring position that ties are broken from. With a single
         feasible row no plugin scores.
         """
-        if self._by_row and scoring.shape in self._by_row:
+        if self._by_row and pod.shape() in self._by_row:
             return None
         table = snapshot.table
         rows = _OpenRows(scores, allowed, closed, table)
         if rows.count < 2:
             return Pick(rows.only() if rows.count else -1, rows.count)
-        gains = self._gains(scoring, snapshot, rows)
+        view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
+        gains = self._gains(asked.scoring(found, pod, view), view, rows)
         if gains is None:
             if len(self._by_row) >= _SHAPES_REMEMBERED:
                 self._by_row.clear()
-            self._by_row.add(scoring.shape)
+            self._by_row.add(pod.shape())
             return None
         return Pick(rows.best(gains, start), rows.count)
 
-    def _gains(self, scoring: DomainScoring, snapshot: Snapshot, rows: _OpenRows) -> _Gains | None:
+    def _gains(self, scoring: Iterable[tuple[Step, Any]], view: NodeView, rows: _OpenRows) -> _Gains | None:
         """Return the amounts that domains and cells add to a row's total; None: decide by row."""
         counted: list[_Counted] = []
-        view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
-        states = scoring.states(view)
         gains: dict[str, IntArray] = {}
-        for step in scoring.steps(states):
+        for step, state in scoring:
             form = self._scores[step.name]
-            state = scoring.state(step, states)
             answer = None if form is None else ask(form, "score", state, view)
             if answer is None:
                 return None
@@ -324,28 +324,3 @@ class _OpenNodes(NodeView):
         held[self._open.held(key)] = True
         held[0] = False
         return held
-
-
-class DomainScoring:
-    """The PreScore and Score plugins that run for one pod."""
-
-    def __init__(self, pre: tuple[Step, ...], score: tuple[Step, ...], found: PreFiltered, pod: PodInfo) -> None:
-        self._pre = pre
-        self._score = score
-        self._found = found
-        self._pod = pod
-
-    @property
-    def shape(self) -> bytes:
-        return self._pod.shape()
-
-    def states(self, feasible: NodeView) -> Mapping[str, Any]:
-        """Run PreScore and return each plugin's state, or ``SKIP``."""
-        return {step.name: ask(step, "preScore", self._pod, feasible.snapshot, feasible) for step in self._pre}
-
-    def steps(self, states: Mapping[str, Any]) -> list[Step]:
-        """Return the Score plugins whose PreScore did not skip."""
-        return [step for step in self._score if states.get(step.name) is not SKIP]
-
-    def state(self, step: Step, states: Mapping[str, Any]) -> Any:
-        return states[step.name] if step.name in states else self._found.states.get(step.name, self._pod)

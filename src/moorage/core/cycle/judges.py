@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.framework.answer_forms import Rule
 from moorage.framework.plugin_runner import ask, refused_rows
+from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import SKIP, Hold, Narrow
@@ -46,6 +47,13 @@ class Steps:
 
     def __bool__(self) -> bool:
         return bool(self.filter or self.pre_score or self.score)
+
+    def scoring(self, found: PreFiltered, pod: PodInfo, view: NodeView) -> list[tuple[Step, Any]]:
+        """Run PreScore for the rows of a view. Return the Score plugins that did not skip, with their states."""
+        told = {step.name: ask(step, "preScore", pod, view.snapshot, view) for step in self.pre_score}
+        states = found.states
+        scoring = [(step, told[step.name] if step.name in told else states.get(step.name, pod)) for step in self.score]
+        return [one for one in scoring if one[1] is not SKIP]
 
     def plan(self, skipped: frozenset[str], passed: frozenset[str]) -> Plan:
         """Return the plugins that judge the rows for pods that these plugins skip in PreFilter and in PreScore."""

@@ -17,17 +17,16 @@ from msgspec import structs
 from moorage.api.core import Pod
 from moorage.core.cycle.column import FEW, KeyColumn, Varying
 from moorage.core.cycle.decision import Feasible, Quick
-from moorage.core.cycle.domain_verdicts import ByDomain, DomainScoring
+from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.judges import Steps, ask_pre_filters
 from moorage.core.cycle.pod_signatures import KnownShape
 from moorage.core.cycle.removed_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.search import draw, first_from, ring_position
 from moorage.core.preemption.what_if import Nominated, judge_with_nominated
-from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
+from moorage.framework.plugin_runner import check_range, normalized, refused_rows, scored
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.verdicts import SKIP
 from moorage.state.columns import both
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
@@ -328,9 +327,8 @@ class Sheet:
         closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
         if closed is None or (closed and self._varying):
             return None
-        scoring = DomainScoring(self._asked.pre_score, self._asked.score, found, pod)
         totals, start = self._ring_of(snapshot), ring_position(pod.uid, seed)
-        pick = self._by_domain.pick(totals, self._count, closed, scoring, snapshot, start)
+        pick = self._by_domain.pick(totals, self._count, closed, self._asked, found, pod, snapshot, start)
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 
     def _decide_by_row(
@@ -410,19 +408,8 @@ class Sheet:
     ) -> IntArray | None:
         """Score the feasible rows by the plugins that run for each pod; None if all of them skip."""
         view = snapshot.nodes if len(rows) == len(snapshot.table) else NodeView(snapshot, rows)
-        states: dict[str, Any] = {}
-        passed: set[str] = set()
-        for step in self._asked.pre_score:
-            state = ask(step, "preScore", pod, snapshot, view)
-            if state is SKIP:
-                passed.add(step.name)
-            else:
-                states[step.name] = state
         total: IntArray | None = None
-        for step in self._asked.score:
-            if step.name in passed:
-                continue
-            state = states[step.name] if step.name in states else found.states.get(step.name, pod)
+        for step, state in self._asked.scoring(found, pod, view):
             scores = normalized(step, state, scored(step, state, view), view)
             check_range(step, scores, view)
             weight = self._profile.weights.get(step.name, 1)

@@ -56,7 +56,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
 #: After more changes than one in so many rows, all rows are computed again; up to so many changed rows are computed one by one.
-_MANY, _FEW = 4, 8
+_MANY, _FEW = 4, 32
 #: Resource → its row in the arrays; ``free`` has one more, for pods.
 AT: Final = {"cpu": 0, "memory": 1}
 PLACES: Final = 2
@@ -116,11 +116,6 @@ class Usage:
         rest, scratch, shares, scores, bounds = self._held
         self.rest, self.scratch, self.bounds = rest[:rows], scratch[:, :rows], bounds[:, :, :rows]
         self.shares, self.scores = shares[:, :rows], scores[:, :rows]
-
-    @staticmethod
-    def is_exact(amount: int) -> bool:
-        """Return whether an amount that a pod requests is small enough for exact arithmetic with the arrays."""
-        return not amount >> BITS
 
     def follow(self) -> bool:
         """Bring the entries up to date. Return False if they would not be exact, or a node offers no CPU or no memory.

@@ -272,13 +272,6 @@ class KeyColumn:
             np.putmask(self._dense, self.closed, REFUSED)
         return self._dense
 
-    def _use_as_dense(self) -> IntArray | None:
-        """Keep the worths without refusals beside those that sheets have, before the first row is refused."""
-        self._dense = self.worths
-        if self.worths is not None:
-            self._use(self.worths.copy())
-        return self.worths
-
     def _scores(self) -> IntArray | None:
         return self.worths if self.few is None else self.few.spread(self._size)
 
@@ -430,8 +423,10 @@ class KeyColumn:
         """Do so for plugins that read only nodes."""
         worths, refused = self._worths(view, pod), self._refused(view, pod)
         if self.closed is None and refused is not None and refused.item(refused.argmax()):
-            if self._use_as_dense() is None:
+            self._dense = self.worths  # without refusals, beside the worths that sheets have
+            if self.worths is None:
                 return False
+            self._use(self.worths.copy())
             self.closed = np.zeros(self._size, dtype=bool)
         if self.closed is not None:
             self.closed[rows] = False if refused is None else refused

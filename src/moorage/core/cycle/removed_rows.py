@@ -16,8 +16,6 @@ from moorage.state.view import BoolArray, PodInfo
 
 #: Stands for the former row of a node that had none.
 GONE: Final = -1
-#: Up to this many changed rows are judged one by one.
-_FEW: Final = 8
 
 
 class NewRows(NamedTuple):
@@ -51,21 +49,6 @@ class NewRows(NamedTuple):
         """Return the rows whose node was added, or was updated since ``position`` of the log of updates."""
         spans = None if self.steps is None else [(step.updates, step.updates) for step in self.steps]
         return self._changed(updates, position, spans)
-
-    def settled(self, changes: ChangeLog, position: int, rows: int) -> tuple[int, int, set[int]]:
-        """Return the few rows that changed after ``position``, before the first step, and whose nodes are the same there now.
-
-        Empty if any other row changed then. The first two values are the positions of both logs before the first step; ``rows``
-        is the former number of rows.
-        """
-        if not self.steps:
-            return 0, 0, set()
-        begin, updates = self.steps[0].begin, self.steps[0].updates
-        before = changes.since(position, begin) if changes.behind(position, begin) <= _FEW else None
-        since = changes.since(begin) if before else None
-        if not before or since is None or not {row for step in self.steps for row in step[1:3]}.union(since).isdisjoint(before):
-            return begin, updates, set()
-        return begin, updates, {row for row in before if row < rows}  # others were added and removed again
 
     def _changed(self, log: RowLog, position: int, spans: Sequence[tuple[int, int]] | None) -> set[int] | None:
         if self.steps is None or spans is None:

@@ -167,7 +167,10 @@ class FailureHandler:
         result = decision.post_filter
         if result is not None:
             self.displace(result)
-        nominated = result.nominated if result is not None else "" if self._clears and _clears_nomination(decision) else None
+        nominated = None if result is None else result.nominated
+        early = decision.error is not None or decision.verdicts is None or decision.refused_after is not None
+        if result is None and self._clears and early:
+            nominated = ""
         self.nominate(queued.pod, nominated, published=expected)
         if result is not None and (result.victims or result.effects):
             self._preemption.preempt(queued.pod, result)
@@ -203,7 +206,3 @@ class FailureHandler:
         if result.victims or not self._state.gates["SchedulerAsyncPreemption"]:
             for other in result.displaced:
                 self.nominate(other, "")
-
-
-def _clears_nomination(decision: Decision) -> bool:
-    return decision.error is not None or decision.verdicts is None or decision.refused_after is not None

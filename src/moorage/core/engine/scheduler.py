@@ -249,8 +249,11 @@ class Scheduler:
             if isinstance(found, Found):
                 self._begin(found.queued, [], partial(self.lane.order_bind, found))
                 return True
-            attempt = self._next_attempt()
-            return attempt is not None and self._make(attempt)
+            while (queued := self.state.queue.pop(now, self.state.revision)) is not None:
+                attempt = self._attempt_for(queued, EVERYWHERE)
+                if attempt is not None:
+                    return self._make(attempt)
+            return False
         return self._resume(attempt)
 
     def place_run(self, now: float, most: int) -> list[Binding]:
@@ -305,14 +308,6 @@ class Scheduler:
         except Exception as error:
             self._abort(attempt, error)
         return True
-
-    def _next_attempt(self) -> SchedulingAttempt | None:
-        state = self.state
-        while (queued := state.queue.pop(state.now, state.revision)) is not None:
-            attempt = self._attempt_for(queued, EVERYWHERE)
-            if attempt is not None:
-                return attempt
-        return None
 
     def _attempt_for(self, queued: QueuedPod, scope: SearchScope) -> SchedulingAttempt | None:
         """Return the attempt for a pod that left the queue; None if it needs none."""

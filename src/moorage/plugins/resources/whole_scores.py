@@ -87,7 +87,7 @@ class UsageRuleMaker:
         share, balanced = self._share, self._balanced
         counted = (0, 0) if share is None else share.amounts(pod)
         added = (0, 0) if balanced is None else balanced.amounts(pod)
-        if not Usage.is_exact(counted[0] | counted[1] | added[0] | added[1]):
+        if (counted[0] | counted[1] | added[0] | added[1]) >> BITS:
             return None
         kind, weight = (Kind.LEAST, 0) if share is None else (share.kind, share.weight)
         # A pod without requests is not scored by balance.

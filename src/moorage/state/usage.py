@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.state.columns import Column, IntArray, has_any
-
-if TYPE_CHECKING:
-    from moorage.state.table import NodeTable
+from moorage.state.change_log import ChangeLog
+from moorage.state.columns import Column, IntArray, RowSpace, has_any
 
 # -- divisors ----------------------------------------------------------------------------------------------------------
 
@@ -62,6 +60,21 @@ AT: Final = {"cpu": 0, "memory": 1}
 PLACES: Final = 2
 
 
+class Amounts(Protocol):
+    """What is read of a node table."""
+
+    space: RowSpace
+    changes: ChangeLog
+    allowed_pods: Column
+    pod_count: Column
+    nonzero_cpu: Column
+    nonzero_memory: Column
+
+    def allocatable(self, resource: str) -> Column: ...
+
+    def requested(self, resource: str) -> Column: ...
+
+
 class Usage:
     """The usage of one table's rows; valid after ``follow`` returned True, until the table changes.
 
@@ -86,7 +99,7 @@ class Usage:
         "spare",
     )  # fmt: skip
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: Amounts) -> None:
         self._table = table
         self.changes = table.changes
         #: The position in the change log up to which the entries are current.

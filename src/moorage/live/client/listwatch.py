@@ -11,10 +11,10 @@ import os
 import selectors
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -33,19 +33,6 @@ _LIST_ENDS = "k8s.io/initial-events-end"
 #: Status for an ERROR event without a code, which is still a response of the server.
 _BROKEN = 500
 _CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
-
-
-class ListWatchClient(Protocol):
-    """Requests to an API server. Both methods raise ClusterError unless the server responds with 200."""
-
-    async def get(self, path: str, params: Mapping[str, str]) -> bytes: ...
-    def watch(
-        self, path: str, params: Mapping[str, str], idle_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]:
-        """Yield the lines of a watch, one or more at a time.
-
-        The stream ends when the server ends it, or after ``idle_s`` without data.
-        """
 
 
 class _Status(Value):

@@ -19,8 +19,9 @@ from typing import Generic, Protocol, TypeVar
 from moorage.api.meta import Object, is_older
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import UNREACHABLE, ClusterError
-from moorage.live.client.listwatch import ListWatchClient, ObjectDecoder, WatchEvent
+from moorage.live.client.listwatch import ObjectDecoder, WatchEvent
 from moorage.live.client.resources import RawObjects, WatchedResource
+from moorage.live.client.rest import Rest
 
 # -- backoff -----------------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class Reflector(Generic[T]):
     """
 
     def __init__(
-        self, resource: WatchedResource[T], wire: ListWatchClient, sink: Sink, *, clock: Callable[[], float],
+        self, resource: WatchedResource[T], wire: Rest, sink: Sink, *, clock: Callable[[], float],
         rng: random.Random, report: Callable[[str], None] = lambda line: None, raw_objects: RawObjects | None = None,
         streams: bool = False,
     ) -> None:  # fmt: skip

@@ -17,9 +17,9 @@ from moorage.basis.printable import counted
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import MoorageError
-from moorage.live.client.listwatch import ListWatchClient
 from moorage.live.client.reflector import Reflector, Sink
 from moorage.live.client.resources import watched
+from moorage.live.client.rest import Rest
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.shadow import ComparedDecision, Shadow
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Log, Observers
@@ -38,7 +38,7 @@ class RecorderLoop:
     """Records a cluster until ``run`` is cancelled. ``facts`` describe it in the log; ``on_status`` is called now and then."""
 
     def __init__(
-        self, recorder: ChangeRecorder, shadow: Shadow, rest: ListWatchClient, facts: Mapping[str, Any], *,
+        self, recorder: ChangeRecorder, shadow: Shadow, rest: Rest, facts: Mapping[str, Any], *,
         observers: Observers = UNOBSERVED, on_status: Callable[[RecorderLoop], None] = lambda loop: None,
         clock: Callable[[], float] = time.monotonic, inbox: int = 50_000,
     ) -> None:  # fmt: skip

@@ -121,10 +121,6 @@ class Costs:
         """Return the sum of the costs of changes, without what else they disturb."""
         return round(sum(map(self.cost_of, changes)), 6)
 
-    def least_of_one(self, change: Change) -> float:
-        """Return the least cost of one change if a pod may move instead of being evicted."""
-        return self.cost_of(change) - (self._saved() if change.verb == "evict" else 0.0)
-
     def least_of(self, changes: Collection[Change]) -> float:
         """Return the least cost of changes if pods may move instead of being evicted."""
         whole, saved = self.sum_of(changes), self._saved()

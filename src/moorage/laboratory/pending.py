@@ -277,12 +277,12 @@ class PendingSearch:
                 by = tuple(who_makes(one, around) for one in priced)
                 return SmallestSet(changes, cost, tuple(zip(by, map(atom_of, priced), strict=True)))
             for search, offers in found or ():
-                for one in search.following(changes, offers, self._limits.may, most):
+                for one in search.following(changes, offers, self._limits.may):
                     more = self._of_templates(one, pods)
-                    if more not in seen and not search.broken_by(more):
+                    if more not in seen and self._costs.least_of(more) < most and not search.broken_by(more):
                         seen.add(more)
                         heapq.heappush(heap, (search.cost_of(more), sort_key(more), next(serial), more))
-        return SmallestSet(None, max(self.least, heap[0][0] if heap else 0.0), ())
+        return SmallestSet(None, max(self.least, heap[0][0] if heap else most), ())
 
     def _of_templates(self, changes: ChangeSet, pods: Sequence[str]) -> ChangeSet:
         """Return changes with those of a pod made for all waiting pods of its workload: they have one template."""

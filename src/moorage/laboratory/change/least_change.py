@@ -31,7 +31,7 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import KINDS, Advice, kind_of
 from moorage.laboratory.change.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change.change_text import command_of, describe
-from moorage.laboratory.change.combinations import LeastCosts, NodeChoices, all_are_minimal, combinations
+from moorage.laboratory.change.combinations import NodeChoices, combinations
 from moorage.laboratory.change.effects import all_who_make, effects_of
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.costs import Costs
@@ -40,8 +40,6 @@ from moorage.laboratory.trial.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
 
 OWNERS: Final[tuple[Owner, ...]] = get_args(Owner)
-#: More than the rounding of a sum of costs.
-_ROUNDING: Final = 0.001
 #: An answer that costs this much more than the cheapest one is not advice.
 _DEARER: Final = 12.0
 #: How many sets of changes of several owners are tried in search of one that costs less than those of one owner.
@@ -194,18 +192,12 @@ class ChangeSearch:
         found = (self.around.find(Pod, space, name) for space, _, name in parts)
         return self.budgets.split([PodInfo(pod) for pod in found if isinstance(pod, Pod)])
 
-    def following(
-        self, changes: ChangeSet, offers: Offers, owners: Collection[Owner], below: float = float("inf")
-    ) -> Iterator[ChangeSet]:
-        """Yield the sets that extend one that does not work, for each node; some that cost ``below`` or more are left out."""
-        allowed, bound = frozenset(owners), LeastCosts(self.costs, changes) if below < float("inf") else None
+    def following(self, changes: ChangeSet, offers: Offers, owners: Collection[Owner]) -> Iterator[ChangeSet]:
+        """Yield the sets that extend one that does not work, for each node."""
+        allowed = frozenset(owners)
         for node in self._choices_of(offers):
             self.is_complete &= node.is_complete
-            choices = node.of(allowed)
-            if bound is not None and bound.of(choices) >= below + _ROUNDING and all_are_minimal(choices):
-                self.considered.update(change for sets in choices for one in sets for change in one)
-                continue
-            for offered in combinations(choices):
+            for offered in combinations(node.of(allowed)):
                 self.considered.update(offered)
                 more = combined(changes, offered) if changes else offered
                 if more is None or more == changes:
@@ -291,7 +283,7 @@ class SearchFront:
 
     def _go_on(self, changes: ChangeSet, trial: Trial) -> None:
         """Queue the sets that extend one that does not place the pod."""
-        for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners, self.below):
+        for more in self.search.following(changes, trial.offers or NO_OFFERS, self.owners):
             self._push(more)
 
     def _push(self, changes: ChangeSet) -> None:

@@ -380,10 +380,6 @@ class Cluster(ClusterQuestions):
     def _waiting(self) -> list[Pod]:
         return [queued.pod.pod for queued in self.scheduler.queue.ranked()]
 
-    def _ahead_of(self, pod: Pod) -> list[Pod]:
-        """Return the pods that are ahead of this one in the queue."""
-        return list(takewhile(lambda other: other.uid != pod.uid, self._waiting()))
-
     def can_schedule(self, pod: str | Pod, nodes: Sequence[str] | None = None) -> Feasibility:
         """Return the nodes that all Filter plugins accept for a pod now. Nothing changes, and nothing is preempted.
 
@@ -421,7 +417,7 @@ class Cluster(ClusterQuestions):
         explanation = explain_now(
             state_of(self.simulation, self.options), Subject(request, now), self.simulation.records.get(now.uid)
         )
-        ahead = self._ahead_of(now)
+        ahead = list(takewhile(lambda other: other.uid != now.uid, self._waiting()))
         if may_starve(explanation, ahead) and not self.schedule([*ahead, now], dry_run=True)[-1]:
             explanation = starved(explanation, now, ahead)
         if not probes:

@@ -95,7 +95,8 @@ def drain_summary(nodes: Sequence[DrainedNode], pods: Sequence[DrainedPod], pend
             head = f"{done} of {counted(len(nodes), 'node')} can be drained, {first} cannot"
         return f"{head}: {_obstacle(pods)}. {_moving(outcomes, len(pods))}"
     if not pending:
-        return f"{name} can be drained. {_moving(outcomes, len(pods))}" if _gone(outcomes) else f"{name} is empty already."
+        is_empty = outcomes.keys() <= {"stays", "refused", "never"}
+        return f"{name} is empty already." if is_empty else f"{name} can be drained. {_moving(outcomes, len(pods))}"
     stay = "stays" if len(pending) == 1 else "stay"
     return f"{name} can be drained, but {counted(len(pending), 'pod')} then {stay} pending. {_moving(outcomes, len(pods))}"
 
@@ -109,10 +110,6 @@ def cordon_summary(nodes: Sequence[str], pods: Sequence[DrainedPod], pending: Se
     parts += [f"{counted(moves, 'pending pod')} {'goes' if moves == 1 else 'go'} elsewhere"] if moves else []
     parts += [f"{counted(len(pending), 'pending pod')} {'finds' if len(pending) == 1 else 'find'} no place"] if pending else []
     return one_line(f"Cordoned: {', '.join(parts)}.")
-
-
-def _gone(outcomes: Counter[DrainOutcome]) -> int:
-    return sum(number for outcome, number in outcomes.items() if outcome not in {"stays", "refused", "never"})
 
 
 def _moving(outcomes: Counter[DrainOutcome], total: int) -> str:

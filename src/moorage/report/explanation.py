@@ -208,14 +208,13 @@ def _signed(amount: int) -> str:
 def _ranking(report: ScoreReport, nodes: Sequence[str]) -> str:
     header = ("RANK", "NODE", "TOTAL", "CONTRIBUTIONS")
     rows = [
-        (str(one.rank).rjust(4), one_line(nodes[one.node]), str(one.total).rjust(5), _contributions(one))
+        (
+            str(one.rank).rjust(4), one_line(nodes[one.node]), str(one.total).rjust(5),
+            " ".join(f"{share.plugin}={share.contribution}" for share in one.shares),
+        )
         for one in report.nodes
-    ]
+    ]  # fmt: skip
     return cells([header, *rows], (4, 36, 12, WIDTH))
-
-
-def _contributions(one: NodeTotal) -> str:
-    return " ".join(f"{share.plugin}={share.contribution}" for share in one.shares)
 
 
 def _sentences(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> Iterator[str]:

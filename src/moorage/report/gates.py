@@ -190,17 +190,14 @@ def evaluate(gate: PipelineGate, metrics: Mapping[str, MetricComparison], *, str
     key = f"{gate.metric}%" if gate.percent and not gate.relative and gate.metric.startswith("moved") else gate.metric
     found = metrics.get(key)
     if found is None:
-        raise InputError(f"gate {gate.text!r}: no metric {gate.metric}; there are {', '.join(_names(metrics))}")
+        names = sorted(name for name in metrics if not name.endswith("%"))
+        raise InputError(f"gate {gate.text!r}: no metric {gate.metric}; there are {', '.join(names)}")
     if found.a is None and (gate.relative or gate.metric in {"newPending", "moved"}):
         raise InputError(f"gate {gate.text!r} compares with a stored run: give --baseline REPORT")
     low, high = found.bounds(relative=gate.relative)
     threshold = _threshold(gate, found.a)
     failed = _is_beyond(gate.operator, low, high, threshold, strict=strict)
     return GateResult(gate.text, not failed, _text(gate, found, threshold), gate.metric)
-
-
-def _names(metrics: Mapping[str, MetricComparison]) -> list[str]:
-    return sorted(name for name in metrics if not name.endswith("%"))
 
 
 def _threshold(gate: PipelineGate, a: float | None) -> float:

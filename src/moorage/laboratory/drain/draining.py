@@ -214,7 +214,7 @@ class NodeDrain:
             if then is not None:
                 course.advance(then)
                 self._let_leave()
-            if any(one.waits for one in self.evictions) and self._is_due(course.now):
+            if any(one.waits for one in self.evictions) and math.isclose(self._on_grid(course.now), course.now):
                 self._attempt()
 
     @property
@@ -223,9 +223,6 @@ class NodeDrain:
         return max((one.gone_s for one in self.evictions if one.gone_s is not None), default=self._begun_s)
 
     # -- time ------------------------------------------------------------------------------------------------------------
-
-    def _is_due(self, time_s: float) -> bool:
-        return math.isclose(self._on_grid(time_s), time_s)
 
     def _on_grid(self, time_s: float) -> float:
         """Return the first time, at this time or later, at which kubectl retries."""

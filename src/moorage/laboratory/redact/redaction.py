@@ -67,7 +67,7 @@ class _Configuration:
             "ignoredResources": lambda value: [tokens.resource(str(one)) for one in value],
             "ignoredResourceGroups": lambda value: [tokens.resource_group(str(one)) for one in value],
             "schedulerName": lambda value: tokens.scheduler(str(value)),
-            **dict.fromkeys(_RULES, self._rules),
+            **dict.fromkeys(_RULES, lambda value: [self._rule(one) for one in value]),
         }
 
     def map(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,11 +89,8 @@ class _Configuration:
     def _resources(self, value: Any) -> Any:
         return [{**one, "name": self._tokens.resource(str(one.get("name") or ""))} for one in value]
 
-    def _rules(self, value: Any) -> Any:
-        """Redact predicates or priorities; one with an argument has a name that its author chose."""
-        return [self._rule(one) for one in value]
-
     def _rule(self, one: Mapping[str, Any]) -> dict[str, Any]:
+        """Redact a predicate or a priority; one with an argument has a name that its author chose."""
         if not one.get("argument"):
             return dict(one)
         rest = self.map({key: value for key, value in one.items() if key != "name"})

@@ -23,7 +23,7 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.edits import pods_asked_for
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, ChangeLimits, with_changes
-from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, explain_now, explain_pending
+from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, find_now, find_pending
 from moorage.laboratory.explain.pod_state import state_of
 from moorage.laboratory.pending import PendingSearch, grouped
 from moorage.laboratory.present import aside_of
@@ -244,7 +244,7 @@ def _explained_pods(
     ignored = ignored_fields(cluster, simulation.scheduler.gates)
     texts = tuple(note.text for note in (*input_notes(cluster), *ignored, *notes))
     release, seed = simulation.scheduler.gates.release, options.seed
-    subjects = {pod.uid: Subject(_question(pod, release, seed, what, texts), pod) for pod in pods}
+    subjects = {pod.uid: Subject(_request(pod.key, release, seed, what, texts), pod) for pod in pods}
     _watch(simulation, subjects.values(), seed)
     retries = QuotaRetries.watch(created.creation, simulation)
     with collector_paused():
@@ -256,7 +256,7 @@ def _explained_pods(
     refused = [one for one in every if not asked_for.isdisjoint(one.keys)]
     if what.every_pending:
         waiting = {
-            pod.uid: Subject(_question(pod, release, seed, what, texts), pod)
+            pod.uid: Subject(_request(pod.key, release, seed, what, texts), pod)
             for pod in _waiting(simulation)
             if _is_among(pod, what)
         }
@@ -279,7 +279,7 @@ def simulate_and_explain(
     what, texts = ExplainOptions(every_pending=True), tuple(note.text for note in run.notes)
     release, seed = simulation.scheduler.gates.release, options.seed
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in run.refused]
-    waiting = [Subject(_question(pod, release, seed, what, texts), pod) for pod in _waiting(simulation)]
+    waiting = [Subject(_request(pod.key, release, seed, what, texts), pod) for pod in _waiting(simulation)]
     found = [*lacking, *(_explained(simulation, one, options) for one in waiting)]
     return run, _with_changes(found, simulation, cluster, options, what.limits)
 
@@ -338,10 +338,6 @@ def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions)
     return list(found.values())
 
 
-def _question(pod: Pod, release: str, seed: int, what: ExplainOptions, notes: Sequence[str]) -> ExplainRequest:
-    return _request(pod.key, release, seed, what, notes)
-
-
 def _request(key: str, release: str, seed: int, what: ExplainOptions, notes: Sequence[str]) -> ExplainRequest:
     return ExplainRequest(pod=key, **{**what.asked_of, "release": release, "seeds": (seed,), "notes": tuple(notes)})
 
@@ -361,4 +357,4 @@ def _watch(simulation: SimulatedCluster, subjects: Iterable[Subject], seed: int)
 def _explained(simulation: SimulatedCluster, subject: Subject, options: Options) -> Explanation:
     record = simulation.records.get(subject.pod.uid)
     state = state_of(simulation, options)
-    return explain_now(state, subject) if record is None else explain_pending(state, subject, record)
+    return (find_now(state, subject) if record is None else find_pending(state, subject, record)).finished()

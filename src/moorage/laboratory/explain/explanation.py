@@ -331,7 +331,7 @@ def find_now(state: ExplainedState, subject: Subject, record: PodRecord | None =
         return Findings(explain_untried(subject.request, outside))
     if subject.pod.spec.node_name:
         return Findings(explain_bound(state, subject))
-    return _find_pending(state, subject, record)
+    return find_pending(state, subject, record)
 
 
 def explain_bound(state: ExplainedState, subject: Subject) -> Explanation:
@@ -389,12 +389,8 @@ def _scored_now(state: ExplainedState, profile: Profile, pod: PodInfo, judged: E
     return _scores(Moment(profile, decision, scheduler.snapshot, nominated), judged, scheduler.cycle.seed)
 
 
-def explain_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Explanation:
+def find_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Findings:
     """Return the explanation of a pod that was pending: from its decision if it was placed, else from the present state."""
-    return _find_pending(state, subject, record).finished()
-
-
-def _find_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Findings:
     if record is not None and record.node and subject.placed:
         return Findings(_placed(subject, record))
     pod = PodInfo(record.pod if record is not None else subject.pod)

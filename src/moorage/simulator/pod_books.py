@@ -1,7 +1,8 @@
-"""The books of a simulated cluster: its pods by UID and by name, with their records and last attempts."""
+"""The books of a simulated cluster: its pods by UID and by name, with their records and last attempts; and its fast lane."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -115,9 +116,14 @@ class WaitingWork(NamedTuple):
 
 
 class PodBooks:
-    """The base of ``SimulatedCluster``, which fills the books and adds the fields without a value here."""
+    """The base of ``SimulatedCluster``, which fills the books and adds the fields without a value here.
+
+    Pods that the scheduler's fast lane places are bound as soon as they are decided.
+    """
 
     scheduler: Scheduler
+    on_attempt: Callable[[SimulatedAttempt], None] | None
+    on_result: Callable[[Decision], None] | None
     now: float
     durations: dict[str, float]
     records: dict[str, PodRecord]
@@ -137,6 +143,10 @@ class PodBooks:
         self._latest: LastAttempt | None = None
         #: UID → how often its work waited until the deadline.
         self._timeouts: dict[str, int] = {}
+        #: Time, serial number and event, as a heap.
+        self._events: list[tuple[float, int, Event]] = []
+        self._serial = 0
+        self._waiting_work: list[WaitingWork] = []
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise CopyError(
@@ -264,100 +274,12 @@ class PodBooks:
             book.pop(uid, None)
         self._named.drop(pod.metadata.namespace, pod.metadata.name, uid)
 
-
-# -- simulated attempt -------------------------------------------------------------------------------------------------
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedAttempt:
-    """A decision and its time. ``number`` counts the attempts for the pod."""
-
-    time_s: float
-    number: int
-    decision: Decision
-
-
-def in_turn(*callbacks: Callable[[_T], None] | None) -> Callable[[_T], None] | None:
-    """Return a callback that passes its argument to each of these; None if there is none."""
-    called = [one for one in callbacks if one is not None]
-    if len(called) < 2:
-        return called[0] if called else None
-
-    def pass_on(heard: _T) -> None:
-        for one in called:
-            one(heard)
-
-    return pass_on
-
-
-# -- messages ----------------------------------------------------------------------------------------------------------
-# Messages of decisions: those of copies of a pod, which fail alike, are made once.
-
-
-class Messages:
-    """Returns the message of a decision, and remembers the last one that was made from verdicts."""
-
-    def __init__(self) -> None:
-        self._last: Decision | None = None
-        self._text = ""
-
-    def of(self, decision: Decision) -> str:
-        """Return ``decision.message``."""
-        if decision.verdicts is None or decision.node is not None:
-            return decision.message
-        if self._last is None or not _fails_like(decision, self._last):
-            text = decision.message
-            self._last, self._text = decision, self._text if text == self._text else text
-        return self._text
-
-
-def _fails_like(one: Decision, other: Decision) -> bool:
-    """Return whether everything that the message of a decision is made from is the same."""
-    return (
-        one.verdicts is other.verdicts
-        and one.post_filter is other.post_filter
-        and one.error is other.error
-        and one.group is other.group
-        and one.refused_after is other.refused_after
-        and one.among == other.among
-        and one.form is other.form
-    )
-
-
-# -- simulated time ----------------------------------------------------------------------------------------------------
-
-
-def timestamp(seconds: float) -> str:
-    """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"1970-01-{1 + days % 28:02}T{hour:02}:{minute:02}:{second:02}Z"
-
-
-# -- fast placements ---------------------------------------------------------------------------------------------------
-# Placements in the scheduler's fast lane, where a pod is bound as soon as it is decided.
-
-
-class FastPlacements(PodBooks):
-    """The base of ``SimulatedCluster`` that places pods in the fast lane."""
-
-    scheduler: Scheduler
-    on_attempt: Callable[[SimulatedAttempt], None] | None
-    on_result: Callable[[Decision], None] | None
-    now: float
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: Time, serial number and event, as a heap.
-        self._events: list[tuple[float, int, Event]] = []
-        self._waiting_work: list[WaitingWork] = []
+    # -- the fast lane -------------------------------------------------------------------------------------------------
 
     def at(self, time_s: float, event: Event) -> None:
         """Schedule a fact, or a call, for a later time."""
-        raise NotImplementedError
+        self._serial += 1
+        heapq.heappush(self._events, (time_s, self._serial, event))
 
     def _process_due(self) -> None:
         raise NotImplementedError
@@ -458,6 +380,78 @@ class FastPlacements(PodBooks):
         duration_s = self.durations.get(bound.metadata.uid)
         if duration_s is not None:
             self.at(self.now + duration_s, Gone(bound))
+
+
+# -- simulated attempt -------------------------------------------------------------------------------------------------
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedAttempt:
+    """A decision and its time. ``number`` counts the attempts for the pod."""
+
+    time_s: float
+    number: int
+    decision: Decision
+
+
+def in_turn(*callbacks: Callable[[_T], None] | None) -> Callable[[_T], None] | None:
+    """Return a callback that passes its argument to each of these; None if there is none."""
+    called = [one for one in callbacks if one is not None]
+    if len(called) < 2:
+        return called[0] if called else None
+
+    def pass_on(heard: _T) -> None:
+        for one in called:
+            one(heard)
+
+    return pass_on
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+# Messages of decisions: those of copies of a pod, which fail alike, are made once.
+
+
+class Messages:
+    """Returns the message of a decision, and remembers the last one that was made from verdicts."""
+
+    def __init__(self) -> None:
+        self._last: Decision | None = None
+        self._text = ""
+
+    def of(self, decision: Decision) -> str:
+        """Return ``decision.message``."""
+        if decision.verdicts is None or decision.node is not None:
+            return decision.message
+        if self._last is None or not _fails_like(decision, self._last):
+            text = decision.message
+            self._last, self._text = decision, self._text if text == self._text else text
+        return self._text
+
+
+def _fails_like(one: Decision, other: Decision) -> bool:
+    """Return whether everything that the message of a decision is made from is the same."""
+    return (
+        one.verdicts is other.verdicts
+        and one.post_filter is other.post_filter
+        and one.error is other.error
+        and one.group is other.group
+        and one.refused_after is other.refused_after
+        and one.among == other.among
+        and one.form is other.form
+    )
+
+
+# -- simulated time ----------------------------------------------------------------------------------------------------
+
+
+def timestamp(seconds: float) -> str:
+    """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"1970-01-{1 + days % 28:02}T{hour:02}:{minute:02}:{second:02}Z"
 
 
 # -- pod collector -----------------------------------------------------------------------------------------------------

@@ -43,9 +43,9 @@ from moorage.simulator.claim_controller import NOTED, ClaimController, DeviceDri
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.pod_books import (
     Event,
-    FastPlacements,
     LastAttempt,
     Messages,
+    PodBooks,
     PodCollector,
     PodRecord,
     SimulatedAttempt,
@@ -64,7 +64,7 @@ MAX_FUTILE_ATTEMPTS = 10
 
 
 @dataclass
-class SimulatedCluster(FastPlacements):
+class SimulatedCluster(PodBooks):
     """Events in time order, and the pods they concern.
 
     ``on_attempt`` is called with every decision. ``durations`` maps a pod's UID to the seconds it runs once bound; other pods
@@ -95,8 +95,7 @@ class SimulatedCluster(FastPlacements):
     on_result: Callable[[Decision], None] | None = None
 
     def __post_init__(self) -> None:
-        FastPlacements.__init__(self)
-        self._serial = 0
+        PodBooks.__init__(self)
         #: The pod that last kept the run from being settled; it is checked first, so that most checks look at one pod.
         self._may_fit = ""
         #: The time at which ``steps`` ends; None: it ends only when nothing more can happen.
@@ -125,11 +124,6 @@ class SimulatedCluster(FastPlacements):
                     for obj in found:
                         self._tell(Seen(obj))
         self.devices.begin()
-
-    def at(self, time_s: float, event: Event) -> None:
-        """Schedule a fact, or a call, for a later time."""
-        self._serial += 1
-        heapq.heappush(self._events, (time_s, self._serial, event))
 
     def run(self, until_s: float | None = None) -> None:
         """Run until nothing more can happen that would change an outcome; with ``until_s``, until that time."""

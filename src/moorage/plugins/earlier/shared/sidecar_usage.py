@@ -8,7 +8,8 @@ Source    kube-scheduler 1.31.8, framework/types.go, calculateResource
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -28,36 +29,7 @@ from moorage.plugins.devices.extended_resource_claims import (
 from moorage.plugins.resources.device_backed_scores import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.plugins.resources.scoring_strategies import Demand, ResourceSpec
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
-from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
-
-
-class SidecarUsage:
-    """By row, how much less CPU and memory counted up to 1.31 than in the current release.
-
-    An index: get it from ``Snapshot.index``.
-    """
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._table = snapshot.table
-        self._position = -1
-        self._moved = -1
-        self._excess: dict[int, tuple[int, int]] = {}
-
-    def follow(self) -> dict[int, tuple[int, int]]:
-        """Sum changed rows again; return row → (CPU, memory) that count today and not up to 1.31, without rows with neither."""
-        changes = self._table.changes
-        changed = changes.since(self._position) if self._moved == changes.moved and self._position >= 0 else None
-        if changed is None:
-            self._excess.clear()
-            changed = list(range(len(self._table)))
-        self._position, self._moved = changes.position, changes.moved
-        for row in dict.fromkeys(changed):
-            self._excess.pop(row, None)
-            of_pods = [excess_of(pod) for pod in self._table.pods[row].values() if pod.spec.init_containers]
-            cpu, memory = sum(cpu for cpu, _ in of_pods), sum(memory for _, memory in of_pods)
-            if cpu or memory:
-                self._excess[row] = cpu, memory
-        return self._excess
+from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeInfo, NodeView, PodInfo, Snapshot
 
 
 def excess_of(pod: PodInfo) -> tuple[int, int]:
@@ -87,36 +59,45 @@ def _asked(container: Container, resource: str) -> int | None:
     return None if quantity is None else amount(resource, quantity)
 
 
+def _column(which: int) -> Callable[[Snapshot], KeptColumn]:
+    """Return an index of the excess of each node's CPU (0) or memory (1)."""
+
+    def of_node(node: NodeInfo) -> int:
+        return sum(excess_of(pod)[which] for pod in node.pods if pod.spec.init_containers)
+
+    return lambda _: KeptColumn(lambda nodes: np.array([of_node(one) for one in nodes], dtype=np.int64), of_node)
+
+
+_CPU: Final = _column(0)
+_MEMORY: Final = _column(1)
+
+
 class SidecarUsageView(NodeView):
     """A view whose CPU and memory with defaults are those that counted up to 1.31."""
 
-    __slots__ = ("_excess",)
+    __slots__ = ("_nodes",)
     is_true = False
 
-    def __init__(self, nodes: NodeView, excess: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(self, nodes: NodeView) -> None:
         super().__init__(nodes.snapshot, nodes.row_numbers)
-        self._excess = excess
+        self._nodes = nodes
 
     @classmethod
     def of(cls, nodes: NodeView) -> NodeView:
-        """Return a view of the same rows; the same view if nothing differs in the cluster."""
-        excess = nodes.snapshot.index(SidecarUsage).follow()
-        return cls(nodes, excess) if excess else nodes
+        """Return a view of the same rows; the same view if nothing differs on them."""
+        index = nodes.snapshot.index
+        return cls(nodes) if index(_CPU).of(nodes).any() or index(_MEMORY).of(nodes).any() else nodes
 
     def only(self, keep: BoolArray) -> SidecarUsageView:
-        return SidecarUsageView(NodeView(self.snapshot, self.row_numbers[keep]), self._excess)
+        return SidecarUsageView(self._nodes.only(keep))
 
     @property
     def nonzero_cpu(self) -> IntArray:
-        return super().nonzero_cpu - self._column(0)
+        return super().nonzero_cpu - self.snapshot.index(_CPU).of(self._nodes)
 
     @property
     def nonzero_memory(self) -> IntArray:
-        return super().nonzero_memory - self._column(1)
-
-    def _column(self, which: int) -> IntArray:
-        found = (self._excess.get(row, (0, 0))[which] for row in self.row_numbers.tolist())
-        return np.fromiter(found, dtype=np.int64, count=len(self.row_numbers))
+        return super().nonzero_memory - self.snapshot.index(_MEMORY).of(self._nodes)
 
 
 # -- cpu overhead ------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from moorage.plugins.gpu_sharing.devices import (
     gpu_request,
     score_signature,
 )
+from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 #: The CPU (milli) and GPU (milli) of the largest node of the trace, by which amounts are divided.
@@ -212,25 +213,12 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 _BY_NAME: Final = Reuse(Scope.NODE, signature=lambda pod: {}, signature_reads=())
 
 
-class _Numbers:
-    """The numbers of all nodes, read again when a node is added, removed or updated."""
-
-    def __init__(self) -> None:
-        self._seen = -1
-        self._found: IntArray = np.zeros(0, dtype=np.int64)
-
-    def of(self, nodes: NodeView) -> IntArray:
-        changes = nodes.table.changes
-        if self._seen != changes.nodes or len(self._found) != len(nodes.table):
-            self._seen = changes.nodes
-            self._found = np.array([_number(node.metadata.name) for node in nodes.table.nodes], dtype=np.int64)
-        found: IntArray = self._found[nodes.rows]
-        return found
-
-
 def _number(name: str) -> int:
     found = _NUMBER.match(name)
     return _LAST if found is None else min(int(found[0]), _LAST)
+
+
+_NUMBERS: Final = numbers_of(lambda node: _number(node.name))
 
 
 class NodeOrderHigh(ScorePlugin[PodInfo], Reusable):
@@ -239,11 +227,8 @@ class NodeOrderHigh(ScorePlugin[PodInfo], Reusable):
     name = "NodeOrderHigh"
     reuse = _BY_NAME
 
-    def __init__(self) -> None:
-        self._numbers = _Numbers()
-
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        return 100 - self._numbers.of(nodes) // _BASE
+        return 100 - nodes.snapshot.index(_NUMBERS).of(nodes) // _BASE
 
 
 class NodeOrderLow(ScorePlugin[PodInfo], Reusable):
@@ -252,8 +237,5 @@ class NodeOrderLow(ScorePlugin[PodInfo], Reusable):
     name = "NodeOrderLow"
     reuse = _BY_NAME
 
-    def __init__(self) -> None:
-        self._numbers = _Numbers()
-
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        return 100 - self._numbers.of(nodes) % _BASE
+        return 100 - nodes.snapshot.index(_NUMBERS).of(nodes) % _BASE

@@ -17,8 +17,7 @@ import numpy as np
 
 from moorage.api.selectors import Selector
 from moorage.framework.points import NodeScoreExtensions, PreScorePlugin, ScorePlugin
-from moorage.plugins.v1_21.shared.sibling_selector import Zones, live_pods, sibling_selector
-from moorage.state.labels import Ids
+from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector, zone_numbers
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 __all__ = ["SelectorSpread", "spread_scores"]
@@ -38,9 +37,6 @@ class Siblings(NamedTuple):
 class SelectorSpread(PreScorePlugin[Siblings], ScorePlugin[Siblings], NodeScoreExtensions[Siblings]):
     name = "SelectorSpread"
 
-    def __init__(self) -> None:
-        self._zones = Zones()
-
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Siblings:
         own = bool(pod.spec.topology_spread_constraints)
         return Siblings(pod.namespace, None if own else sibling_selector(pod, snapshot))
@@ -51,10 +47,10 @@ class SelectorSpread(PreScorePlugin[Siblings], ScorePlugin[Siblings], NodeScoreE
         return live_pods(siblings.namespace, siblings.selector, nodes).astype(np.int64)
 
     def normalize_over(self, siblings: Siblings, scores: IntArray, nodes: NodeView) -> IntArray:
-        return scores if siblings.selector is None else spread_scores(scores, self._zones.ids(nodes))
+        return scores if siblings.selector is None else spread_scores(scores, nodes.snapshot.index(zone_numbers).of(nodes))
 
 
-def spread_scores(counts: IntArray, zones: Ids) -> IntArray:
+def spread_scores(counts: IntArray, zones: IntArray) -> IntArray:
     """Map the number of siblings on each node to scores: the fewer on the node and in its zone, the higher.
 
     Shapes  counts (n,) int64, zones (n,) with 0 for none; returns (n,) int64, 0-100

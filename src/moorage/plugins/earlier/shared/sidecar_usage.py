@@ -8,10 +8,8 @@ Source    kube-scheduler 1.31.8, framework/types.go, calculateResource
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-
-import numpy as np
 
 from moorage.api.core import Container, Pod, Quantity
 from moorage.api.devices import DeviceClass, DeviceRequest, ExactDeviceRequest
@@ -28,8 +26,9 @@ from moorage.plugins.devices.extended_resource_claims import (
 )
 from moorage.plugins.resources.device_backed_scores import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.plugins.resources.scoring_strategies import Demand, ResourceSpec
+from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
-from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeInfo, NodeView, PodInfo, Snapshot
+from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 
 def excess_of(pod: PodInfo) -> tuple[int, int]:
@@ -59,17 +58,12 @@ def _asked(container: Container, resource: str) -> int | None:
     return None if quantity is None else amount(resource, quantity)
 
 
-def _column(which: int) -> Callable[[Snapshot], KeptColumn]:
-    """Return an index of the excess of each node's CPU (0) or memory (1)."""
-
-    def of_node(node: NodeInfo) -> int:
-        return sum(excess_of(pod)[which] for pod in node.pods if pod.spec.init_containers)
-
-    return lambda _: KeptColumn(lambda nodes: np.array([of_node(one) for one in nodes], dtype=np.int64), of_node)
+def _excess_on(node: NodeInfo, which: int) -> int:
+    return sum(excess_of(pod)[which] for pod in node.pods if pod.spec.init_containers)
 
 
-_CPU: Final = _column(0)
-_MEMORY: Final = _column(1)
+_CPU: Final = numbers_of(lambda node: _excess_on(node, 0))
+_MEMORY: Final = numbers_of(lambda node: _excess_on(node, 1))
 
 
 class SidecarUsageView(NodeView):

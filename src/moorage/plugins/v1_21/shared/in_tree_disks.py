@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from moorage.api.core import Node, Volume
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
 from moorage.framework.feature_gates import FeatureGates
+from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiNodes, CsiVolume, RowVolumes
 from moorage.state.pod_requests import amount
 from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeView, PodInfo, Snapshot
@@ -143,12 +142,7 @@ class LimitsByRow:
     max_disks: int | None
 
     def __call__(self, snapshot: Snapshot) -> KeptColumn:
-        return KeptColumn(self._of_rows, lambda one: limit_of(self.kind, one.node, self.max_disks))
-
-    def _of_rows(self, nodes: NodeView) -> IntArray:
-        held = (nodes.table.nodes[row] for row in nodes.row_numbers.tolist())
-        limits = (limit_of(self.kind, node, self.max_disks) for node in held)
-        return np.fromiter(limits, dtype=np.int64, count=len(nodes))
+        return numbers_of(lambda one: limit_of(self.kind, one.node, self.max_disks))(snapshot)
 
 
 class DiskCounter:

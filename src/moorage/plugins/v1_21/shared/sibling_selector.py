@@ -9,19 +9,16 @@ Source  kube-scheduler 1.21, plugins/helper/spread.go; client-go, listers/{core,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from moorage.api.core import LabelSelector, ReplicationController
 from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
+from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
-from moorage.state.labels import Ids
 from moorage.state.node_tree import zone_of
-from moorage.state.table import NodeTable
-from moorage.state.view import NodeView, PodInfo, Snapshot
+from moorage.state.view import KeptColumn, NodeView, PodInfo, Snapshot
 
 
 def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
@@ -72,31 +69,7 @@ def live_pods(namespace: str, selector: Selector, nodes: NodeView) -> Counts:
 # Source  component-helpers 0.21, node/topology/helpers.go, GetZoneKey
 
 
-@dataclass(slots=True)
-class _CachedZones:
-    """Zones of all rows, valid while ``version`` is the table's count of node changes."""
-
-    version: int
-    ids: Ids
-
-
-class Zones:
-    """Zones as small numbers from 1; 0 is no zone. Recomputed when a node is added, deleted or changed."""
-
-    def __init__(self) -> None:
-        self._cache: WeakKeyDictionary[NodeTable, _CachedZones] = WeakKeyDictionary()
-
-    def ids(self, nodes: NodeView) -> Ids:
-        """Return the zone of each row of the view, shape (rows,)."""
-        table = nodes.table
-        cached = self._cache.get(table)
-        if cached is None or cached.version != table.changes.nodes:
-            cached = self._cache[table] = _CachedZones(table.changes.nodes, _numbered(table))
-        ids: Ids = nodes.take(cached.ids)
-        return ids
-
-
-def _numbered(table: NodeTable) -> Ids:
+def zone_numbers(snapshot: Snapshot) -> KeptColumn:
+    """Return the zone of each row as a small number from 1; 0 is no zone. An index: get it from ``Snapshot.index``."""
     known: dict[tuple[str, str] | None, int] = {None: 0}
-    zones = (zone_of(node.labels) for node in table.nodes)
-    return np.fromiter((known.setdefault(zone, len(known)) for zone in zones), dtype=np.int32, count=len(table))
+    return numbers_of(lambda node: known.setdefault(zone_of(node.labels), len(known)))(snapshot)

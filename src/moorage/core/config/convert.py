@@ -18,6 +18,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.api.releases import CURRENT
+from moorage.basis import table_of
 from moorage.core.config.api_versions import V1
 from moorage.core.config.configuration import Configuration
 from moorage.core.config.profiles import ResolvedProfile
@@ -30,24 +31,13 @@ from moorage.framework.registry import Registry
 
 _FIT: Final = "NodeResourcesFit"
 _AFFINITY: Final = "NodeAffinity"
+_TABLE: Final = table_of("moorage.core.config", "upgrade.toml")["removed"]
 #: Score plugin → the strategy of NodeResourcesFit that replaces it.
-_STRATEGIES: Final[Mapping[str, str]] = {
-    "NodeResourcesLeastAllocated": "LeastAllocated",
-    "NodeResourcesMostAllocated": "MostAllocated",
-    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
-}
+_STRATEGIES: Final[Mapping[str, str]] = _TABLE["strategies"]
 #: Plugins without an equivalent → the nearest alternative.
-_NOTHING: Final[Mapping[str, str]] = {
-    "NodePreferAvoidPods": "taint such nodes PreferNoSchedule instead of annotating them",
-    "SelectorSpread": "PodTopologySpread with the system's default constraints spreads such pods, by a formula of its own",
-    "ServiceAffinity": "give the service's pods pod affinity, or topology spread constraints, of their own",
-}
-_SAME_NAME: Final[Mapping[str, str]] = {
-    "ImageLocality": "counts nodes with an image at any time, and images of init containers and volumes too",
-    "NodeResourcesBalancedAllocation": "scores by the standard deviation and what the pod changes",
-    "PodTopologySpread": "leaves out nodes that the pod cannot go to, and scores nothing for pods without constraints",
-    "VolumeBinding": "scores only with the gate StorageCapacityScoring, and emptier storage higher unless shape says so",
-}
+_NOTHING: Final[Mapping[str, str]] = _TABLE["alternatives"]
+#: Plugins of 1.21 that keep their name → what they do today.
+_SAME_NAME: Final[Mapping[str, str]] = _TABLE["scores"]
 
 
 @dataclass(slots=True)

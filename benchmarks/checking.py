@@ -13,7 +13,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.cycle.sheet import ShapeRoute
-from moorage.core.cycle.sheets import CachedPath, Sheets
+from moorage.core.cycle.sheets import Sheets
 from moorage.core.preemption.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
@@ -69,7 +69,7 @@ class CheckedCycle(Cycle):
             self.decided += 1
         return decision
 
-    def at_once(self, profile: Profile) -> CachedPath | None:
+    def at_once(self, profile: Profile) -> Sheets | None:
         path = self._paths.get(profile)
         if not isinstance(path, _CheckedPath):
             path = self._paths[profile] = _CheckedPath(self, profile)

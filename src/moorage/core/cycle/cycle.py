@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_changes
 
 from moorage.core.cycle.decision import Decision, Failures
 from moorage.core.cycle.search import EVERYWHERE, NodeOrder, SearchScope, draw, feasible_nodes_to_find
-from moorage.core.cycle.sheets import CachedPath, Sheets
+from moorage.core.cycle.sheets import Sheets
 from moorage.core.cycle.verifying import Verification, VerifiedPath
 from moorage.core.extenders.consultation import Asking, Consultation, HTTPExtender, without_asking
 from moorage.core.extenders.nodes import BareView
@@ -62,7 +62,7 @@ class Cycle:
     whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
     verification: Verification | None = None
-    _paths: dict[Profile, CachedPath] = field(default_factory=dict)
+    _paths: dict[Profile, Sheets] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
 
     def decide(
@@ -111,7 +111,7 @@ class Cycle:
             return decision
         return with_changes(decision, done_without=tuple(consultation.done_without))
 
-    def at_once(self, profile: Profile) -> CachedPath | None:
+    def at_once(self, profile: Profile) -> Sheets | None:
         """Return the cached path of a profile, for pods that need no ``Decision``; None: call ``decide`` for each pod.
 
         A subclass may decide otherwise, so its pods need ``decide``, unless it overrides this.
@@ -120,12 +120,11 @@ class Cycle:
             return None
         return self.path(profile)
 
-    def path(self, profile: Profile) -> CachedPath:
+    def path(self, profile: Profile) -> Sheets:
         """Return the cached path of a profile."""
         path = self._paths.get(profile)
         if path is None:
-            sheets, verification = Sheets(profile), self.verification
-            path = sheets if verification is None else VerifiedPath(profile, sheets, verification)
+            path = Sheets(profile) if self.verification is None else VerifiedPath(profile, self.verification)
             self._paths[profile] = path
         return path
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from moorage.core.cycle.column import Columns, KeyColumn, has_many_rows
 from moorage.core.cycle.decision import Feasible, Quick
@@ -44,27 +44,11 @@ _JUST_NOW_IF_ASKED, _OFTEN_IF_ASKED = 96, 2
 _POINTS: Final = ("preFilter", "filter", "preScore", "score")
 
 
-class CachedPath(Protocol):
-    """Decides on pods with what is kept of earlier ones. None stands for a decision that takes the full path."""
-
-    def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        """Decide on a pod."""
-
-    def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        """Decide like ``decide_by_keys``, faster on a pod of a known shape. The pod must not be nominated itself."""
-
-    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
-        """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
-
-    def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        """Decide on a pod that the route suits. Call it only if all pods placed since have its shape."""
-
-    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
-
-
 class Sheets:
-    """The sheets of one profile. The least recently used one is dropped first."""
+    """The cached path of one profile: its sheets, of which the least recently used one is dropped first.
+
+    It decides on pods with what is kept of earlier ones. None stands for a decision that takes the full path.
+    """
 
     def __init__(self, profile: Profile, capacity: int = 1024) -> None:
         self._profile, self._capacity = profile, capacity
@@ -103,7 +87,7 @@ class Sheets:
     # -- by the shape of a pod ----------------------------------------------------------------------------------------
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        """Decide like ``decide_by_keys``. A pod of a shape that was decided before is not signed again."""
+        """Decide like ``decide_by_keys``, but do not sign a pod of a known shape again. It must not be nominated itself."""
         if pod.spec.affinity is not None and self._names_nodes(pod):
             pinned = None if nominated or not self._pays else self._pinned.row_of_node(pod, snapshot)
             return None if pinned is None else Quick(pinned[0], 1, pinned[1], 1)
@@ -178,7 +162,7 @@ class Sheets:
 
     def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
         """Decide, and keep the route from the pod's shape to its sheet."""
-        quick = self.decide_by_keys(pod, snapshot, seed, nominated, shape)
+        quick = self._by_keys(pod, snapshot, seed, nominated, shape)
         self._keep_route(shape, snapshot)
         return quick
 
@@ -198,10 +182,11 @@ class Sheets:
 
     # -- by its keys --------------------------------------------------------------------------------------------------
 
-    def decide_by_keys(
-        self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE, shape: bytes | None = None
-    ) -> Quick | None:
+    def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
+        return self._by_keys(pod, snapshot, seed, nominated, None)
+
+    def _by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated, shape: bytes | None) -> Quick | None:
         self._decided = None
         if not self._pays or self._names_nodes(pod):
             return None

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from moorage.core.cycle.column import KeyColumn
-from moorage.core.cycle.decision import Decision, Feasible, Quick
+from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.search import draw
 from moorage.core.cycle.sheet import ShapeRoute
 from moorage.core.cycle.sheets import Sheets
@@ -62,39 +62,34 @@ class Verification:
             self.on_difference(PromiseError(plugin, what))
 
 
-class VerifiedPath:
-    """The cached path of a profile, of which a share of the decisions is repeated. See ``CachedPath`` for its methods."""
+class VerifiedPath(Sheets):
+    """The cached path of a profile, of which a share of the decisions is repeated."""
 
-    def __init__(self, profile: Profile, sheets: Sheets, verification: Verification) -> None:
-        self._profile, self._sheets, self._verification = profile, sheets, verification
+    def __init__(self, profile: Profile, verification: Verification) -> None:
+        super().__init__(profile)
+        self._given, self._verification = profile, verification
         self._distrusted: frozenset[str] = frozenset()
         #: The profile, with plugins that promise nothing once they broke a promise.
         self.trusted = profile
 
     def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        return self._verified(self._sheets.decide_by_keys(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
+        return self._verified(super().decide_by_keys(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
 
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
-        return self._verified(self._sheets.decide_known(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
-
-    def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
-        return self._sheets.route_of(pod, snapshot)
+        return self._verified(super().decide_known(pod, snapshot, seed, nominated), pod, snapshot, seed, nominated)
 
     def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
-        return self._verified(self._sheets.decide_copy(route, pod, snapshot, seed), pod, snapshot, seed, _NONE)
-
-    def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        return self._sheets.feasible(pod, snapshot)
+        return self._verified(super().decide_copy(route, pod, snapshot, seed), pod, snapshot, seed, _NONE)
 
     def _verified(self, quick: Quick | None, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
         """Return a decision, repeated if it is its turn; None if it was wrong: the full path decides then."""
         if quick is None or not self._verification.is_due():
             return quick
-        expected = _decided(self._profile, PodInfo(pod.pod), snapshot, seed, nominated)
+        expected = _decided(self._given, PodInfo(pod.pod), snapshot, seed, nominated)
         if expected == (quick.row, quick.feasible):
             return quick
-        columns, idle = self._sheets.columns_of(pod, snapshot)
-        suspects = _suspects(self._profile, columns, idle, pod, snapshot)
+        columns, idle = self.columns_of(pod, snapshot)
+        suspects = _suspects(self._given, columns, idle, pod, snapshot)
         self._distrust(suspects, pod, _words(quick.row, quick.feasible, snapshot), _words(*expected, snapshot))
         return None
 
@@ -102,17 +97,17 @@ class VerifiedPath:
         """Repeat a failure that was kept, if it is its turn. Return False if the pod fits now."""
         if not self._verification.is_due():
             return True
-        row, feasible = _decided(self._profile, PodInfo(failed.pod.pod), snapshot, seed, nominated)
+        row, feasible = _decided(self._given, PodInfo(failed.pod.pod), snapshot, seed, nominated)
         if row >= 0:
-            suspects = _custom(self._profile, failed.rejected_by) or set(failed.rejected_by)
+            suspects = _custom(self._given, failed.rejected_by) or set(failed.rejected_by)
             self._distrust(suspects, failed.pod, _words(-1, 0, snapshot), _words(row, feasible, snapshot))
         return row < 0
 
     def _distrust(self, suspects: Set[str], pod: PodInfo, kept: str, now: str) -> None:
         """Report the plugins that may be the cause, and run them for every pod from now on."""
         self._distrusted |= suspects
-        self.trusted = self._profile.distrusting(self._distrusted)
-        self._sheets = Sheets(self.trusted)
+        self.trusted = self._given.distrusting(self._distrusted)
+        Sheets.__init__(self, self.trusted)  # with nothing kept
         for name in sorted(suspects) or [""]:
             what = f"has a reuse that does not hold: kept answers put pod {pod.key} on {kept}, new ones on {now}"
             self._verification.report(name, f"{what}. It runs for every pod now")

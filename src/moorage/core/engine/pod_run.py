@@ -15,7 +15,7 @@ from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.sheet import ShapeRoute
-from moorage.core.cycle.sheets import CachedPath
+from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.queue import ASSIGNED_POD_ADD
 from moorage.core.queue.queued_pod import QueuedPod
@@ -34,7 +34,7 @@ class Found(Struct):
     row: int
     node: str
     cycle: Cycle
-    path: CachedPath
+    path: Sheets
     among: int
 
 
@@ -58,7 +58,7 @@ class PodRun:
     """
 
     def __init__(self, state: EngineState, first: Found, route: ShapeRoute) -> None:
-        """``route``: see ``CachedPath.decide_copy``."""
+        """``route``: see ``Sheets.decide_copy``."""
         self._state = state
         self._first = first.pod
         self.cycle, self._path = first.cycle, first.path

@@ -16,7 +16,7 @@ from moorage.api.core import Node, Object, Pod
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.search import SearchScope
-from moorage.core.cycle.sheets import CachedPath, Sheets
+from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.pod_run import Found
 from moorage.core.preemption.what_if import Nominated
@@ -316,7 +316,7 @@ class _OneChoice(Cycle):
     chosen: _ChosenPath | None = None
     choice: Quick | None = None
 
-    def at_once(self, profile: Profile) -> CachedPath:
+    def at_once(self, profile: Profile) -> Sheets:
         chosen = self.chosen = self.chosen or _ChosenPath(profile)
         chosen.choice = self.choice
         return chosen

@@ -101,7 +101,7 @@ def stays(_store, _kind, record, _document):
 #: What is broken, and what the attacks say of it.
 MUTANTS = {
     "all clients may do all": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
-    "a bug in the handler": (mock.patch.object(requests, "_list", breaks), "logged: moorage.cluster.apiserver.http"),
+    "a bug in the handler": (mock.patch.object(requests, "_page", breaks), "logged: moorage.cluster.apiserver.http"),
     "new objects are not checked": (mock.patch.object(storing, "prepare_create", unchecked), "is not valid by"),
     "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was rejected"),
     "nothing is deleted": (mock.patch.object(Store, "_remove", stays), "still there"),

@@ -163,19 +163,12 @@ def _rooms(
         )  # fmt: skip
 
 
-def _countable(mix: Sequence[PodShape]) -> list[int]:
-    """Return the shapes that have a pod to copy, by position: merged rare shapes have none."""
-    return [at for at, shape in enumerate(mix) if _needs(PodInfo(shape.pod)) == shape.requests]
-
-
-def _needs(pod: PodInfo) -> dict[str, int]:
-    return {name: amount for name, amount in pod.requests.items() if amount}
-
-
 def _counts(
     cluster: AskedCluster, mix: Sequence[PodShape], setting: OverviewSetting, budget: TimeBudget
 ) -> Iterator[tuple[int, tuple[int, bool]]]:
-    for at in _countable(mix)[: setting.by_engine]:
+    needs = [{name: amount for name, amount in PodInfo(one.pod).requests.items() if amount} for one in mix]
+    countable = [at for at, one in enumerate(mix) if needs[at] == one.requests]  # merged rare shapes have no pod to copy
+    for at in countable[: setting.by_engine]:
         if budget.is_over():
             budget.leave("how many more pods of the other shapes fit, counted by the engine")
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -129,9 +129,11 @@ class RunSeries:
         simulation.run()
         seconds = time.thread_time() - begun
         notes = (*self.given.notes, *self._notes)
+        # fields that the release does not know, or whose feature gates are off
+        ignored = ignored_fields_note((obj for obj in self.given.objects if isinstance(obj, Pod)), simulation.scheduler.gates)
         run = collect(simulation, self._release, notes=notes, workloads=self.given.workloads)
         speed = meter.decisions / seconds if seconds > 0 else 0.0
-        return meter.measured(simulation, run, self.given.setting, _left_out(self.given.objects, simulation), speed)
+        return meter.measured(simulation, run, self.given.setting, [ignored] if ignored else [], speed)
 
 
 _last: Final = threading.local()
@@ -146,12 +148,6 @@ def measure_run(given: RunInput, options: Options) -> MeasuredRun:
     if series is None or not series.suits(given, options):
         series = _last.series = RunSeries(given, options)
     return series.measure(options.seed)
-
-
-def _left_out(objects: Iterable[Object], simulation: SimulatedCluster) -> Iterator[str]:
-    """Yield a note if pods have fields that the release does not know, or whose feature gates are off."""
-    if note := ignored_fields_note((obj for obj in objects if isinstance(obj, Pod)), simulation.scheduler.gates):
-        yield note
 
 
 # -- run frames --------------------------------------------------------------------------------------------------------

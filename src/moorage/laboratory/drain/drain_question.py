@@ -220,7 +220,8 @@ def drain_report(
         if_lost = _if_lost(cluster, nodes)
         found: FoundOrder | None = None
         with cluster.transaction():
-            run = DrainRun(cluster, course, plan, _daemon_sets(cluster), nodes)
+            daemon_sets = frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
+            run = DrainRun(cluster, course, plan, daemon_sets, nodes)
             if find_order and len(nodes) > 1:
                 run.begin()
                 found = OrderSearch(run, cluster, on_drain, search).find()
@@ -263,10 +264,6 @@ def course_of(cluster: AskedCluster, plan: DrainPlan) -> DrainCourse:
     book = BudgetBook(state.objects(PodDisruptionBudget).values(), find, read)
     placed = frozenset(uid for uid, pod in cluster.simulation.pods.items() if pod.spec.node_name)
     return DrainCourse(lambda: cluster.simulation, cluster._step, book, plan.rules, placed)
-
-
-def _daemon_sets(cluster: AskedCluster) -> frozenset[str]:
-    return frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
 
 
 def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:

@@ -67,15 +67,8 @@ class Walker:
         if isinstance(value, dict):
             return self._map(value, key)
         if isinstance(value, list | tuple):
-            return (
-                [self._field(key, one, parent) for one in value]
-                if not _are_maps(value)
-                else [self._item(key, one) for one in value]
-            )
+            return [self._map(one, key) if isinstance(one, dict) else self._field(key, one, parent) for one in value]
         return self._text(key, str(value))
-
-    def _item(self, key: str, value: Any) -> Any:
-        return self._map(value, key) if isinstance(value, dict) else self._field(key, value, key)
 
     def _text(self, key: str, value: str) -> str:
         if key in _NAMES:
@@ -302,10 +295,6 @@ def _is_attribute(tokens: list[Token], at: int, bound: Collection[str]) -> bool:
     """Return True for the name of an attribute or a capacity: it follows a domain in brackets, or a variable bound to one."""
     before = at - 2 if at > 1 and tokens[at - 1].text == "?" else at - 1
     return before > 0 and tokens[before].text == "." and (tokens[before - 1].text == "]" or tokens[before - 1].text in bound)
-
-
-def _are_maps(value: Any) -> bool:
-    return any(isinstance(one, dict) for one in value)
 
 
 _Special: TypeAlias = Callable[[Walker, Any, str], Any]

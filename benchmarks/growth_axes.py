@@ -462,7 +462,7 @@ AXES: Final[Mapping[str, Axis]] = {
     "heartbeats": Axis(heartbeats, (50, 100, 200), (1000, 10_000, 100_000), _of(40), 0.3),
     "pods beside heartbeats": Axis(pods_beside_heartbeats, (50, 100, 200), (1000, 10_000, 100_000), _of(_PODS), 0.3),
     "nodes relabelled": Axis(nodes_relabelled, (50, 100, 200), (1000, 10_000, 100_000), _of(_PODS)),
-    "a node added": Axis(node_added, (50, 100, 200), (1000, 10_000, 100_000), _of(10), 0.32),
+    "a node added": Axis(node_added, (50, 100, 200), (1000, 10_000, 100_000), _of(10), 0.4),
     "label sets": Axis(label_sets, (50, 200, 800), (500, 2000, 8000), _of(_PODS)),
     "services": Axis(services, (50, 100, 200), (500, 1500, 5000), _of(_PODS)),
     "label values": Axis(label_values, (50, 100, 200), (500, 1500, 5000), _of(_PODS)),

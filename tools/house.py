@@ -29,7 +29,8 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 DATA = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
 DOTTED = re.compile(r"moorage(?:\.\w+)+")
 BESIDE = re.compile(r"^(\w+(?:\.\w+)*):\w+$", re.MULTILINE)  # a name in a module, below the folder of the text
-QUOTED = re.compile(r'"(\w+(?:\.\w+)+)"')  # in a table: a module, below a package that the table is in
+# In a table: a module, below a package that the table is in, or an object of it ("demo:demo").
+QUOTED = re.compile(r'"(\w+(?:\.\w+)+(?=[":])|\w+(?=:\w))')
 NAMING = {".py", ".md", ".toml", ".yaml", ".json", ".ts", ".tsx", ""}  # files that can name a module
 
 
@@ -157,7 +158,7 @@ def _flat_folders(every: Iterable[Module]) -> Iterator[str]:
 
 def _unnamed(root: Path, every: Sequence[Module]) -> Iterator[str]:
     used = set(_named_outside(root))
-    for table in (root / "src/moorage").rglob("*.toml"):
+    for table in _tables(root):
         text = table.read_text(encoding="utf-8")
         used.update(DOTTED.findall(text))
         for folder in table.relative_to(root / "src").parents:
@@ -170,10 +171,14 @@ def _unnamed(root: Path, every: Sequence[Module]) -> Iterator[str]:
             yield str(one.place)
 
 
+def _tables(root: Path) -> Iterator[Path]:
+    return (path for ending in ("toml", "json") for path in (root / "src/moorage").rglob(f"*.{ending}"))
+
+
 def _named_outside(root: Path) -> Iterator[str]:
     """Yield the modules that pages, examples, the packaging and the product's tables name."""
     found = (path for place in ("docs", "examples", "deploy", "ui/src") for path in (root / place).rglob("*"))
-    for path in (*found, *(root / "src/moorage").rglob("*.toml"), root / "pyproject.toml", root / "README.md"):
+    for path in (*found, *_tables(root), root / "pyproject.toml", root / "README.md"):
         if path.suffix in NAMING and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             yield from DOTTED.findall(text)

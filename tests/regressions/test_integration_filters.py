@@ -1,9 +1,11 @@
 """Each filter has its say, end to end: kube-scheduler's integration tests of filters, in a table."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from moorage.api.validation.pods import VALUES
 from tests.regressions import cluster_objects as on
 from tools.simtest.stage import on_stage
 
@@ -263,7 +265,11 @@ def test_the_node_of_a_pod(world, labels, spec, nodes):
 @pytest.fixture
 def comparing(monkeypatch):
     """Let the embedded API server take what it has no gate for: tolerations that compare."""
-    monkeypatch.setattr("moorage.api.validation.pods.tolerations", lambda path, given: ())
+
+    def faults(*rule):
+        return (fault for fault in VALUES.faults(*rule) if ".tolerations[" not in str(fault))
+
+    monkeypatch.setattr("moorage.api.validation.pods.VALUES", SimpleNamespace(faults=faults))
 
 
 @pytest.mark.parametrize(("world", "labels", "spec", "nodes"), GREATER_AND_LESS.values(), ids=GREATER_AND_LESS)

@@ -90,8 +90,6 @@ def tolerance(held: tuple[Toleration, ...], numeric: bool) -> Callable[[Taint], 
 
 _EXACT: Final = frozenset(["", "Equal", "Exists"])
 
-# -- node selectors ----------------------------------------------------------------------------------------------------
-
 _FIELD_OPERATORS = ("In", "NotIn")
 
 

@@ -62,8 +62,6 @@ def parse_bool(text: str) -> bool:
     return text in _TRUE
 
 
-# -- quantity ----------------------------------------------------------------------------------------------------------
-
 NANO_PER_UNIT: Final = 10**9
 NANO_PER_MILLI: Final = 10**6
 MAX_NANO: Final = INT64_MAX * NANO_PER_UNIT

@@ -25,6 +25,8 @@ class Role(Object):
 
 
 class AggregationRule(Value):
+    """Selectors of ClusterRoles whose rules are added; a role that one of them selects counts."""
+
     cluster_role_selectors: tuple[LabelSelector, ...] = ()
 
 
@@ -34,6 +36,8 @@ class ClusterRole(Object):
 
 
 class Subject(Value):
+    """Whom a binding grants a role: a User or a Group by its name, or a ServiceAccount in a namespace."""
+
     kind: str = ""
     api_group: str = ""
     name: str = ""

@@ -170,8 +170,6 @@ class _Parser:
                 raise SelectorError(f"found '{token.text}', expected: ',', or identifier")
 
 
-# -- selectors ---------------------------------------------------------------------------------------------------------
-
 #: Up to this many requirements are checked one by one, which is faster for few of them.
 _FEW: Final = 16
 #: Operators that an absent label satisfies, and operators that it does not satisfy.

@@ -10,15 +10,15 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import secrets
 import select
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from moorage.basis.whole_files import replacing
 from moorage.errors import ConfigError, InputError
 
 #: The default size limit, for keys, certificates and tokens, in bytes.
@@ -185,9 +185,6 @@ def _is_ours_alone(group: int) -> bool:
     return held.gr_name == name and set(held.gr_mem) <= {name}
 
 
-# -- files --------------------------------------------------------------------------------------------------------------
-
-
 def read_private(path: Path, warn: Warn, limit: int = SMALL) -> bytes:
     """Return the content of a secret file, after making sure that only its owner can read it.
 
@@ -200,6 +197,29 @@ def read_private(path: Path, warn: Warn, limit: int = SMALL) -> bytes:
             return content_of(descriptor, limit)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o600, *, lasting: bool = True) -> Iterator[BinaryIO]:
+    """Yield a file that takes the place of another one when the block ends: readers see the old content or the new.
+
+    It is written beside its destination, and deleted after an error. ``lasting``: it is on the disk before it is renamed.
+
+    Raises  OSError
+    """
+    fresh = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            yield file
+            file.flush()
+            if lasting:
+                os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException as error:
+        fresh.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
 
 
 def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:

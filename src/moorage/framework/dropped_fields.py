@@ -84,8 +84,6 @@ def _all(*readers: _Reader) -> _Reader:
     return lambda pod: reduce(lambda left, read: read(left), readers, pod)
 
 
-# -- fields ------------------------------------------------------------------------------------------------------------
-
 _REQUESTS: Final = ("spec.containers.resources.requests", "spec.init_containers.resources.requests", "spec.overhead")
 _TERMS: Final = tuple(
     f"spec.affinity.{kind}.{terms}"
@@ -146,9 +144,6 @@ _BY_GATE: Final[Mapping[str, _Reader]] = {
     "LocalStorageCapacityIsolation": _without_local_storage,
     **{gate: _dropping(*paths) for gate, paths in _TABLE["gates"].items()},
 }
-
-
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
 
 
 _unknown_to_1_21: Final = _all(_dropping(*_TABLE["unknown_to_1_21"], *_TABLE["resizes"]), _without_keys_of_terms)

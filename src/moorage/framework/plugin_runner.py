@@ -83,8 +83,6 @@ def _visible(error: NameError) -> list[str]:
     return [*frames[-1].f_locals, *frames[-1].f_globals, *dir(builtins)] if frames else []
 
 
-# -- plugin runner -----------------------------------------------------------------------------------------------------
-
 MAX_SCORE = 100
 #: Up to this many scores are checked one by one: a call into NumPy has a fixed cost.
 _FEW = 32

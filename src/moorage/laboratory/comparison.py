@@ -216,9 +216,6 @@ def _flags(a: Release, b: Release) -> Iterator[str]:
         yield f"--{name} is {'known' if is_known else 'unknown'}"
 
 
-# -- comparison --------------------------------------------------------------------------------------------------------
-
-
 class Comparison(comparison.ComparisonValues, frozen=True, kw_only=True):
     """The answer of ``moorage compare``; see ``ComparisonValues``."""
 

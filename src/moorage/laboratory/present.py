@@ -103,8 +103,6 @@ def flat_objects(objects: Iterable[ObjectLike | Iterable[ObjectLike]]) -> Iterat
             raise InputError(f"expected objects, found {type(one).__name__}")
 
 
-# -- present -----------------------------------------------------------------------------------------------------------
-
 _SLOTS: Mapping[type, str] = {kind.type: kind.slot for kind in KINDS}
 _ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
 #: Kinds that the scheduler does not read: workloads, and kinds that admission reads.

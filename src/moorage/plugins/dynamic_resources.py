@@ -101,8 +101,6 @@ def _text(seconds: float) -> str:
     return format_duration(round(seconds * 1e9))
 
 
-# -- dynamic resources -------------------------------------------------------------------------------------------------
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 CANNOT_FIT: Final = "cannot fit resource"

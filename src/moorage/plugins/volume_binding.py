@@ -81,8 +81,6 @@ class VolumeBindingArgs(PluginArgs, frozen=True):
         return faults
 
 
-# -- volume binding ----------------------------------------------------------------------------------------------------
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 UNREACHABLE: Final = "node(s) didn't match PersistentVolume's node affinity"

@@ -257,9 +257,6 @@ def seconds(time_s: float | None) -> str:
     return f"{int(minutes)}m{round(rest, 1):g}s" if rest else f"{int(minutes)}m"
 
 
-# -- drain report ------------------------------------------------------------------------------------------------------
-
-
 class DrainReport(Answer, frozen=True, kw_only=True):
     """What ``kubectl drain`` does to nodes and their pods. Times are seconds since the drain began.
 

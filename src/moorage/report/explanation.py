@@ -415,9 +415,6 @@ def _searched(proof: Proof, *, found: bool) -> str:
     return f"Undecided: the search for changes ended early ({runs} of the engine), before it found one among {tried}."
 
 
-# -- explanation -------------------------------------------------------------------------------------------------------
-
-
 class Explanation(ExplanationValues, frozen=True, kw_only=True):
     """The answer of ``moorage explain``, with its text; see ``ExplanationValues``."""
 

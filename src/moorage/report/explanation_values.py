@@ -175,9 +175,6 @@ class ScoreReport(Struct, frozen=True, rename="camel"):
     unscored: int = 0
 
 
-# -- explanation values ------------------------------------------------------------------------------------------------
-
-
 class RefusalReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One reason of one plugin for refusing a node.
 

@@ -133,9 +133,6 @@ def _arrows(placed: list[tuple[_Slice, int]]) -> Iterator[_Event]:
         yield {"ph": "f", "bp": "e", **arrow, "pid": to.process, "tid": to_lane, "ts": _micros(to.start_s)}
 
 
-# -- counters ------------------------------------------------------------------------------------------------------------
-
-
 def _counters(run: Run) -> Iterator[_Event]:
     """Yield the pending pods and the share of each resource in use, whenever they change."""
     for moment in moments(run):

@@ -90,8 +90,6 @@ def difference_text(name: str, value: float | None) -> str:
     return text if value is None or text.startswith("-") or not text.strip("0.%s") else f"+{text}"
 
 
-# -- gates -------------------------------------------------------------------------------------------------------------
-
 #: The gate that fails when a pod is pending that was not pending before.
 NEW_PENDING: Final = "new-pending"
 _GATE: Final = re.compile(r"\s*([A-Za-z][\w./-]*)\s*(>=|<=|>|<)\s*([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|s|ms)?\s*")

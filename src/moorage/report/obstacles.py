@@ -77,9 +77,6 @@ def _filled(parts: list[str], indent: str, width: int) -> Iterator[str]:
         yield line
 
 
-# -- event lines -------------------------------------------------------------------------------------------------------
-
-
 class EventLog:
     """Collects decisions as plain data, and formats each as a line like kube-scheduler's events."""
 
@@ -244,8 +241,6 @@ class NodeScoring:
                 yield [name, score.plugin, str(score.raw), str(score.normalized), str(score.weight), str(score.weighted)]
                 name = ""
             yield ["", "total", "", "", "", str(node.total)]
-
-    # -- as data ------------------------------------------------------------------------------------------------------
 
     def as_data(self) -> dict[str, Any]:
         """Return the explanation as plain data, for JSON."""

@@ -82,8 +82,6 @@ def refused_data(refused: Iterable[RefusedPods]) -> list[dict[str, Any]]:
     return [{name: part for name, part in msgspec.to_builtins(one).items() if name != "labels"} for one in refused]
 
 
-# -- run document ------------------------------------------------------------------------------------------------------
-
 API_VERSION = "moorage.dev/v1"
 #: How ``json_pieces`` writes an empty list of pods: other keys of this name are indented further.
 _NO_PODS: Final = '\n  "pods": []'

@@ -227,9 +227,6 @@ def failure_summary(loss: NodeLoss) -> str:
     return f"If {loss.lost} {'are' if ' + ' in loss.lost else 'is'} lost: {', '.join(parts)}."
 
 
-# -- survival report ---------------------------------------------------------------------------------------------------
-
-
 class SpareReport(Struct, frozen=True, rename="camel"):
     """The fewest spare nodes like ``like`` with which every loss is survived; if ``nodes`` is None, more than ``tried``."""
 

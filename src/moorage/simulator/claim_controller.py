@@ -155,9 +155,6 @@ def _device_claim(kind: str, owner: Object, asked: str, template: ResourceClaimT
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
 
-# -- claim controller --------------------------------------------------------------------------------------------------
-
-
 class ClaimController:
     """Call ``note`` with every fact and ``act`` before each step of the scheduler. It reports its changes through ``tell``.
 

@@ -199,8 +199,6 @@ def _resource(found: FoundObject) -> str:
     return f"{guess_plural(found.kind)}.{found.api_version.rpartition('/')[0]}"
 
 
-# -- cluster reader ----------------------------------------------------------------------------------------------------
-
 #: How many faults are reported at once.
 MAX_FAULTS: Final = 20
 #: After how many objects ``on_read`` is called.

@@ -142,9 +142,6 @@ def closed_gate_notes(simulation: SimulatedCluster, groups: int) -> Iterator[Inp
         yield InputNote("PodGroups", text)
 
 
-# -- outcome -----------------------------------------------------------------------------------------------------------
-
-
 def collect(
     simulation: SimulatedCluster,
     release: str,

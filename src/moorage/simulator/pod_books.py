@@ -112,9 +112,6 @@ class WaitingWork(NamedTuple):
     deadline_s: float
 
 
-# -- pod books ---------------------------------------------------------------------------------------------------------
-
-
 class PodBooks:
     """The base of ``SimulatedCluster``, which fills the books and adds the fields without a value here.
 

@@ -135,8 +135,6 @@ class ArrivalColumns(Sequence[Arrival]):
         return self.shape_of[self.row]
 
 
-# -- trace -------------------------------------------------------------------------------------------------------------
-
 # -- trace amounts -----------------------------------------------------------------------------------------------------
 # The amounts that pods of a trace request and its nodes have, and warnings if they are too small to affect placement.
 
@@ -223,8 +221,6 @@ def _percent(share: float) -> str:
     digits = max(0, -math.floor(math.log10(100 * share))) if 100 * share < 1 else 1
     return f"{100 * share:.{digits}f} %"
 
-
-# -- trace -------------------------------------------------------------------------------------------------------------
 
 #: The most arrivals to which a trace may be scaled or inflated.
 _MOST: Final = 100_000_000

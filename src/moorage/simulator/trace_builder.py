@@ -89,9 +89,6 @@ def repeats(texts: Sequence[str], hashes: array[int]) -> npt.NDArray[np.int64] |
     return found
 
 
-# -- trace builder -----------------------------------------------------------------------------------------------------
-
-
 class TraceBuilder:
     """Collects arrivals in any order. A pod whose name is taken gets a number behind the name."""
 

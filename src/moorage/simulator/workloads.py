@@ -289,9 +289,6 @@ def _with_index(factory: PodFactory, job_name: str, index: int) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
-# -- workloads ---------------------------------------------------------------------------------------------------------
-
-
 def expand(cluster: ClusterInput, *, cron_jobs: bool = True) -> ClusterInput:
     """Return the cluster with the pods its workloads lack, and with the objects between workloads and pods.
 
@@ -345,8 +342,6 @@ class _Expansion:
         held = self.claimed.of(owner.kind, metadata)
         adopted = self.claimed.adopt(owner, metadata.namespace, compiled(selector, title), is_active)
         return max(0, wanted - sum(map(is_active, held)) - len(adopted))
-
-    # -- daemon sets ----------------------------------------------------------------------------------------------------
 
     def _daemon_pods(self, daemon_set: DaemonSet) -> Iterator[Pod]:
         metadata = daemon_set.metadata
@@ -449,8 +444,6 @@ class _Expansion:
         lacking = self._lacking(owner, metadata, selector, _count(spec.replicas))
         template = spec.template or PodTemplateSpec()
         return PodFactory(template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
-
-    # -- cron jobs ------------------------------------------------------------------------------------------------------
 
     def _next_job(self, cron_job: CronJob, owned: Claimed[Job]) -> Iterator[Job]:
         """Yield the job that a cron job starts next, if it may start one.

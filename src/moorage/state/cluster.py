@@ -83,8 +83,6 @@ class PodCopies:
             add_term(row)
 
 
-# -- cluster -----------------------------------------------------------------------------------------------------------
-
 K = TypeVar("K", bound=Object)
 T = TypeVar("T")
 _EMPTY: Mapping[str, str] = {}

@@ -65,8 +65,6 @@ class Rooms:
         return number
 
 
-# -- distinct rooms ----------------------------------------------------------------------------------------------------
-
 #: In clusters with fewer rows than this, running on all rows is as fast: each call into NumPy has a fixed cost.
 _WORTH_IT: Final = 1024
 #: All rows are read again, by a few array operations, after more than this many changes and more than one in so many rows.

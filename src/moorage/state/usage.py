@@ -48,8 +48,6 @@ class DivisorColumns(dict[str, Divisors]):
         return found
 
 
-# -- usage -------------------------------------------------------------------------------------------------------------
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 

@@ -81,9 +81,6 @@ def _answer(wake: Wake, pod: PodInfo, old: Any, new: Any) -> object:
         return type(error)
 
 
-# -- plugin checks -----------------------------------------------------------------------------------------------------
-
-
 def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None) -> None:
     """Raise AssertionError listing every violation of the contract by ``plugin``, or return.
 

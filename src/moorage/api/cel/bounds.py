@@ -65,8 +65,6 @@ def located(source: str, at: int, text: str) -> str:
     return f"ERROR: <input>:{line}:{column + 1}: {text}\n | {shown}\n | {under}{mark}"
 
 
-# -- bounds ------------------------------------------------------------------------------------------------------------
-
 #: The longest text or bytes that an operation reads or builds.
 MAX_TEXT: Final = 3 * 2**20
 #: The longest list or map that an operation walks through or builds.

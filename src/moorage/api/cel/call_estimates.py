@@ -126,8 +126,6 @@ class FieldPath:
         return self._held[: self._size]
 
 
-# -- call estimates ----------------------------------------------------------------------------------------------------
-
 #: The cost of reading a character, and of a character of a pattern.
 TRAVERSAL: Final = 0.1
 _PATTERN: Final = 0.25

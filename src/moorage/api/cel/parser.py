@@ -125,8 +125,6 @@ def _code_point(found: re.Match[str], token: Token) -> int:
     return _SIMPLE[found[6]]
 
 
-# -- parser ------------------------------------------------------------------------------------------------------------
-
 #: cel-go's limit on the size of an expression.
 MAX_CODE_POINTS: Final = 100_000
 #: How deep expressions may nest, and how high their trees may grow. cel-go allows 250; real expressions need a tenth of that,

@@ -115,8 +115,6 @@ def _kind(of: Type) -> str:
     return of.name if of.name in {"timestamp", "duration"} else of.kind
 
 
-# -- program -----------------------------------------------------------------------------------------------------------
-
 #: The cost limit of a selector, in CEL's units (CELSelectorExpressionMaxCost).
 COST_LIMIT: Final = 1_000_000
 

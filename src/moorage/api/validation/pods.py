@@ -82,8 +82,6 @@ def _amounts(given: ResourceList) -> _Sums:
     return found
 
 
-# -- pods --------------------------------------------------------------------------------------------------------------
-
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PORT_NAME = re.compile("[-a-z0-9]+")

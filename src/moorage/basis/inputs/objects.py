@@ -135,8 +135,6 @@ def _items(text: bytes) -> list[msgspec.Raw] | None:
         return None
 
 
-# -- objects -----------------------------------------------------------------------------------------------------------
-
 #: How deep lists may be nested.
 MAX_LIST_DEPTH: Final = 10
 #: The kind of the object that stands for the output of ``kubectl version``. Its field ``version`` is the API server's version.

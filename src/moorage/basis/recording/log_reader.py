@@ -70,8 +70,6 @@ def moment_text(at: int) -> str:
     return when.isoformat(timespec="microseconds" if at % 1_000_000 else "seconds").replace("+00:00", "Z")
 
 
-# -- log reader --------------------------------------------------------------------------------------------------------
-
 #: The mark of a recorder that starts. What happened before it, while no recorder ran, is not in the log.
 STARTED: Final = "started"
 _METADATA: Final = b'"metadata":{'

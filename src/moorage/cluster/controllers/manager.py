@@ -223,8 +223,6 @@ def _event(note: steps.EventStep, source: str, now: str, namespace: str, mark: s
     }  # fmt: skip
 
 
-# -- manager -----------------------------------------------------------------------------------------------------------
-
 #: How long the manager works before it yields the thread to other tasks, in seconds.
 _SLICE_S: Final = 0.02
 #: The first steps of a reconcile, up to this number, are always executed in one turn, as they may depend on each other.

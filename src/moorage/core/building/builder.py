@@ -103,9 +103,6 @@ def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
         raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {clip(str(error))}") from error
 
 
-# -- builder -----------------------------------------------------------------------------------------------------------
-
-
 def build_scheduler(
     loaded: Loaded,
     cycle: Cycle,

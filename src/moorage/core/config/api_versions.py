@@ -44,8 +44,6 @@ def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
     return release_plugins.V1BETA3_DEFAULTS
 
 
-# -- api versions ------------------------------------------------------------------------------------------------------
-
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
 

@@ -77,8 +77,6 @@ def go_type(kind: inspect.Type) -> str:
             return _PLAIN.get(type(kind), "string")
 
 
-# -- decoder -----------------------------------------------------------------------------------------------------------
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 

@@ -57,8 +57,6 @@ def current_name(name: str) -> str:
     return renamed
 
 
-# -- policy ------------------------------------------------------------------------------------------------------------
-
 #: Weights are multiplied by scores of up to 10, and must not overflow.
 _MAX_WEIGHT: Final = INT64_MAX // 10
 

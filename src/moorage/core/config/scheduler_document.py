@@ -220,8 +220,6 @@ def _places_above(path: str) -> list[str]:
     return [path, *(path[: found.start()] for found in re.finditer(r"[.\[]", path))]
 
 
-# -- scheduler document ------------------------------------------------------------------------------------------------
-
 POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(
     ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"

@@ -60,9 +60,6 @@ def _resource_name_faults(name: str, path: str) -> Iterator[Fault]:
         yield Fault("Invalid value", path, "is an invalid extended resource name", name)
 
 
-# -- validation --------------------------------------------------------------------------------------------------------
-
-
 def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> list[Fault]:
     """Return the faults of a defaulted configuration, whose profiles are not resolved yet."""
     return list(_faults(configuration, gates, version))

@@ -79,9 +79,6 @@ def _version(obj: Any) -> str:
     return version
 
 
-# -- event handlers ----------------------------------------------------------------------------------------------------
-
-
 class EventHandlers:
     """Applies object events to the engine's state and wakes the pods they may help."""
 

@@ -139,9 +139,6 @@ class PreemptionExecutor:
         return self._state.is_in_group(queued.pod) and queued.rejecters != {queued.gated_by}
 
 
-# -- failure handler ---------------------------------------------------------------------------------------------------
-
-
 class FailureHandler:
     """Puts pods back into the queue, and orders the nominations and preemptions of their decisions."""
 

@@ -157,8 +157,6 @@ class Consultation:
         names = (node.name for node in nodes)
         return node_args(self.pod.pod, nodes, names, by_name=extender.node_cache_capable, whole=self.whole)
 
-    # -- filter --------------------------------------------------------------------------------------------------------
-
     def filter(self, rows: _Rows, snapshot: Snapshot, verdicts: Verdicts) -> Asking[_Rows]:
         """Return the feasible rows that pass all extenders; the others get a status in ``verdicts``.
 
@@ -191,8 +189,6 @@ class Consultation:
             rows = passed
         return rows
 
-    # -- prioritize ----------------------------------------------------------------------------------------------------
-
     def prioritize(self, scores: Scores, snapshot: Snapshot) -> Asking[Scores]:
         """Return the scores with the extenders' scores added. All extenders are called at once; one that fails adds none."""
         asked = [one for one in self.extenders if one.prioritize_verb]
@@ -212,8 +208,6 @@ class Consultation:
             raw[name], final[name], weights[name] = given, given * _SCALE * extender.weight, extender.weight
             total = total + final[name]
         return Scores(scores.rows, total, raw, final, weights)
-
-    # -- preempt -------------------------------------------------------------------------------------------------------
 
     def preempt(self, candidates: Sequence[Candidate], snapshot: Snapshot) -> Asking[list[Candidate]]:
         """Return the candidates for preemption that all extenders keep, with the victims they keep or name.

@@ -142,8 +142,6 @@ class GroupReport(Struct, frozen=True):
     preemptor: str = "podgroup"
 
 
-# -- group cycle -------------------------------------------------------------------------------------------------------
-
 _OTHER_FAILED: Final = "failed to schedule other pod from a pod group: {}"
 _WAITS: Final = "one or more plugins asked to wait and no plugin rejected pod"
 

@@ -61,8 +61,6 @@ def _instant(text: str) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
-# -- row importance ----------------------------------------------------------------------------------------------------
-
 _Rows: TypeAlias = npt.NDArray[np.intp]
 
 #: The lowest priority of a row without pods.

@@ -109,8 +109,6 @@ class SleepingMembers:
         return restore
 
 
-# -- backoff -----------------------------------------------------------------------------------------------------------
-
 #: Doubling stops mattering long before this many failures, and floats stay finite.
 _MAX_DOUBLINGS = 62
 

@@ -49,8 +49,6 @@ def read_file(path: str, limit: int, stdin: BinaryIO | None = None) -> bytes:
     return data
 
 
-# -- the project's file ------------------------------------------------------------------------------------------------
-
 _SETTINGS = ("costs", "types")
 
 
@@ -135,8 +133,6 @@ def known_release(found: DetectedRelease, note: Callable[[str], None]) -> Releas
         note(f"{found.source} {found.version}; {found.release} is the nearest release that is known")
     return found.release
 
-
-# -- cluster files -----------------------------------------------------------------------------------------------------
 
 _Read = TypeVar("_Read")
 #: What was read, by what was asked for; None if nothing is kept.

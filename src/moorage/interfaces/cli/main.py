@@ -85,9 +85,6 @@ class DescribedCommand(click.Command):
                     formatter.write_dl(records, col_max=_MOST_WIDTH)
 
 
-# -- command groups ----------------------------------------------------------------------------------------------------
-
-
 class CommandGroup(click.Group):
     """A click group that suggests the nearest command when the given one does not exist."""
 
@@ -99,8 +96,6 @@ class CommandGroup(click.Group):
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
 
-
-# -- main --------------------------------------------------------------------------------------------------------------
 
 OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -204,8 +199,6 @@ def _print_error(error: click.ClickException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         say(f"See '{error.ctx.command_path} --help' for usage.", err=True)
 
-
-# -- completion --------------------------------------------------------------------------------------------------------
 
 EPILOG = """Examples:
 

@@ -39,8 +39,6 @@ def files_of(kind: str, module: str, cls: str) -> Mapping[str, str]:
     }
 
 
-# -- plugin ------------------------------------------------------------------------------------------------------------
-
 #: A module's name that is also valid as the name of a distribution.
 _USABLE: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?")
 #: Names that a plugin cannot have, because the written files use them for something else.

@@ -109,8 +109,6 @@ class TakesFilesAndFlags(TakesFiles):
                 formatter.write_dl(rows)
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
-
 #: Type → what click takes for it, given the row.
 _TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "text": lambda row: str,

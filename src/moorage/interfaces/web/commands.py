@@ -179,8 +179,6 @@ def _object(text: str) -> Any:
         raise bad_request(f"unable to parse {text[:100]!r}: {error}") from None
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
-
 #: Makes a request to the API: method, path, query, body and media type. Returns the response's JSON; raises ApiError.
 _Perform = Callable[[Visitor, str, str, dict[str, str], bytes, str], Awaitable[bytes]]
 

@@ -212,8 +212,6 @@ def _lanes(lives: Sequence[tuple[PodRow, float, bool]], rows: TimelineRows, view
     }
 
 
-# -- hub ---------------------------------------------------------------------------------------------------------------
-
 #: Seconds between two frames.
 FRAME_S: Final = 0.25
 #: Maximum number of frames, and of rows in all frames, in the ring.

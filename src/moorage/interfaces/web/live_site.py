@@ -102,8 +102,6 @@ class SetupRoute:
         return json_response({**document, "recordings": list(self._recorded())})
 
 
-# -- live site ---------------------------------------------------------------------------------------------------------
-
 #: How many namespaces are reviewed for a user who may not list pods in all namespaces.
 _MOST_NAMESPACES: Final = 100
 _LIMITS: Final = ServerLimits(reading=32, mutating=8, per_client=16, waiting=64, watches=64, watches_per_client=8)

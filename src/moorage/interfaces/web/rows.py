@@ -167,8 +167,6 @@ def seconds_of(stamp: str | None) -> float:
         return 0.0
 
 
-# -- queue state -------------------------------------------------------------------------------------------------------
-
 _WORDS: Final = {QueuePlace.BACKOFF: "backoff", QueuePlace.GATED: "gated"}
 
 

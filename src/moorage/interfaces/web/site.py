@@ -242,8 +242,6 @@ def _data(name: str, document: Mapping[str, Any]) -> str:
     return f'<script type="application/json" id="{name}">{text}</script>\n'
 
 
-# -- site --------------------------------------------------------------------------------------------------------------
-
 _MOST_BODY: Final = 1 << 20
 #: Seconds within which a client must read a piece of a stream, or send the body of a request.
 _PATIENCE_S: Final = 10.0

@@ -132,9 +132,6 @@ def stranded_of(room: capacity_bound.Room, after: Free, per_node: Mapping[str, i
     return {name: int(np.clip(free[takes], 0, None).sum()) for name, free in after.items() if name != "pods"}
 
 
-# -- capacity ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class CapacityQuestion:
     """What to count.

@@ -128,8 +128,6 @@ def _judges_alone(step: Step, pod: PodInfo) -> bool:
     )
 
 
-# -- offers ------------------------------------------------------------------------------------------------------------
-
 #: A set of changes that are made together.
 ChangeSet = frozenset[Change]
 #: The largest cluster, in nodes, in which every node is examined.
@@ -187,9 +185,6 @@ def refusals_of(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> list[Refu
             state if before is None or one.stage is Stage.FILTER else before.state,
         )
     return list(found.values())
-
-
-# -- offers -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

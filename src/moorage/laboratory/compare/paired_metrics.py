@@ -110,8 +110,6 @@ def sign_flip_p(values: Sequence[float] | Floats) -> float:
     return float((sums >= observed - len(held) * _slack(held)).mean())
 
 
-# -- paired metrics ----------------------------------------------------------------------------------------------------
-
 #: The only metric that differs between equal runs.
 SPEED = "decisionsPerSecond"
 

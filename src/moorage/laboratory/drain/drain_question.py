@@ -193,9 +193,6 @@ class OrderSearch:
         self.run.turns.pop()
 
 
-# -- drain question ----------------------------------------------------------------------------------------------------
-
-
 def drain_report(
     cluster: AskedCluster,
     request: AnswerRequest,

@@ -37,8 +37,6 @@ def movable_pods(simulation: SimulatedCluster, row: int) -> list[PodInfo] | None
     return [held[pod.metadata.uid] for pod in moves.pods if pod.metadata.deletion_timestamp is None]
 
 
-# -- consolidation -----------------------------------------------------------------------------------------------------
-
 _TAINT: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 
 

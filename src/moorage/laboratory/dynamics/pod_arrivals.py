@@ -229,9 +229,6 @@ class AtTimes:
         return None if at == len(self.times) else float(self.times[at])
 
 
-# -- pod arrivals ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class PodKind:
     """Pods of one template.

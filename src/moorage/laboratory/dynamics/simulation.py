@@ -82,8 +82,6 @@ def wait_figures(waits: npt.NDArray[np.float64]) -> dict[str, float]:
     return {"wait_p50_s": p50, "wait_p90_s": p90, "wait_p99_s": p99, "wait_mean_s": float(waits.mean())}
 
 
-# -- simulation --------------------------------------------------------------------------------------------------------
-
 _SECONDS_WITHOUT_END: Final = (
     "this simulation has processes without an end (every, arrivals, failures, an autoscaler); give run(until=SECONDS)"
 )

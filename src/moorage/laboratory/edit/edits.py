@@ -206,9 +206,6 @@ def _not_found(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str], na
     return f"no pod or workload {asked} among {counted(len(pods), 'pod')}{where}{hint}"
 
 
-# -- node names --------------------------------------------------------------------------------------------------------
-
-
 def no_such_node(name: str, known: Iterable[str]) -> str:
     """Return the message, with similar names of nodes."""
     close = get_close_matches(name, list(known), 3)

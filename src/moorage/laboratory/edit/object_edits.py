@@ -266,8 +266,6 @@ def _edited(template: PodTemplateSpec, edit: WorkloadEdit, *, check_only: bool =
     return replace(template, spec=changed.spec)
 
 
-# -- object edits ------------------------------------------------------------------------------------------------------
-
 #: What ``Cluster.apply`` takes: a change, an edit such as ``node/n1 unschedulable=false``, or objects to create or patch.
 ChangeLike: TypeAlias = Change | WorkloadEdit | ObjectLike
 
@@ -376,8 +374,6 @@ class ObjectEdits:
             return list(self._inventory.all_of(Node))
         taken = self._inventory.find(Node, "", change.target.removeprefix("node/"))
         return [pattern] if taken is None else [pattern, taken]
-
-    # -- workloads -------------------------------------------------------------------------------------------------------
 
     def _of_workload(self, edit: WorkloadEdit) -> ObjectEdit:
         """Change a workload: its pods are deleted and created again, or its number of pods changes."""

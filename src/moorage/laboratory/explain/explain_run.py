@@ -152,8 +152,6 @@ def _report(change: Change, text: str, command: str, kind: str, who: str) -> Cha
     return ChangeReport(change.owner, cost, (atom,), (command,), (), kind=kind, who=who)
 
 
-# -- explain run -------------------------------------------------------------------------------------------------------
-
 #: Maximum number of pods to explain while they are placed: explaining a placement takes longer than making it.
 _MOST_WATCHED = 200
 _LIMITS = ChangeLimits()

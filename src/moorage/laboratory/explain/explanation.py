@@ -242,9 +242,6 @@ def _tolerations(judged: EveryVerdict) -> Iterator[str]:
                     yield f"It tolerates {toleration.key}; the taint's key is {one.key}."
 
 
-# -- explanation -------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Subject:
     """The pod to explain, with the parts of its explanation that were computed when decisions on it were made.

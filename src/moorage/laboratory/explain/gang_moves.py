@@ -148,8 +148,6 @@ class RoomSearch:
         open_rows = [one.open_ever for one in self.room.classes]
         return self.room.filled(self.room.without(one for unit in units for one in unit), open_rows)
 
-    # -- every set -------------------------------------------------------------------------------------------------------
-
     def _every_set(self, units: Sequence[_Unit]) -> MadeRoom | None:
         """Try all sets in the order of their sizes. Of the smallest that help, return the one with the least loss."""
         sets = (some for count in range(1, len(units) + 1) for some in combinations(units, count))

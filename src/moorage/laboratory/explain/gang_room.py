@@ -321,8 +321,6 @@ class GangRoom:
         fits = int((np.clip(free[asked], 0, None) // self.needs[at][asked]).min(initial=wanted)) if is_open else 0
         return min(fits, 1 if self.classes[at].pods[0].host_ports else fits, wanted)
 
-    # -- what stops the next one -----------------------------------------------------------------------------------------
-
     def stops(self, domain: int, filling: Filling, *, ever: bool = False) -> Counter[str]:
         """Return why no further pod fits in a domain once it is filled, each reason with the number of nodes.
 

@@ -106,8 +106,6 @@ class ScoreModel:
         return self._scores.total - self._scores.final[plugin] + share * self._profile.weights.get(plugin, 1)
 
 
-# -- placement report --------------------------------------------------------------------------------------------------
-
 #: A margin of at most one in this many points of the total is a near tie.
 _NEAR: Final = 100
 #: How many nodes are described.

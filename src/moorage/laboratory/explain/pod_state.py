@@ -61,9 +61,6 @@ class ExplainedState:
         return self.now + self.scheduler.state.unix_offset_s
 
 
-# -- simulated state ---------------------------------------------------------------------------------------------------
-
-
 def state_of(simulation: SimulatedCluster, options: Options) -> ExplainedState:
     """Return the state of a simulation that was made with these options."""
     leaves_out = options.skip_extenders and options.config is not None
@@ -180,8 +177,6 @@ def _since(taint: Taint, node: Node) -> str:
 def _camel(text: str) -> str:
     return "".join("PID" if word == "pid" else word.capitalize() for word in text.split("-"))
 
-
-# -- pod state ---------------------------------------------------------------------------------------------------------
 
 #: The words for resources and for actions on them in sentences.
 _WHAT: Mapping[str, str] = {

@@ -103,8 +103,6 @@ def _each_is_needed(chosen: Family, corrections: Sequence[Family]) -> bool:
     return len(alone) == len(chosen)
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
 #: Plugins that decide which nodes are eligible for a pod, whatever it requests. The others judge the eligible nodes.
 ELIGIBILITY = frozenset({"NodeUnschedulable", "TaintToleration"})
 

@@ -67,8 +67,6 @@ def row_names(table: NodeTable) -> NamesByRow:
     return kept
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
 #: Answers of PreFilter after which Filter of the same plugin passes all nodes: it skipped, rejected the pod or raised.
 _PASSING: Final = (Skip, Hold, PluginError)
 

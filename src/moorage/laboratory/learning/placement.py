@@ -120,8 +120,6 @@ class NodeFeatures:
         return found
 
 
-# -- placement ---------------------------------------------------------------------------------------------------------
-
 #: The pods of an episode, or a function that draws them with the environment's generator.
 ArrivalsOfEpisode: TypeAlias = Sequence[Pod | Arrival] | Callable[[np.random.Generator], Iterable[Pod | Arrival]]
 Observation: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]

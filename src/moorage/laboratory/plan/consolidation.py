@@ -158,8 +158,6 @@ def _kept_by_budget(course: DrainCourse, pod: Pod, figures_of: Callable[[Watched
     return None
 
 
-# -- consolidation -----------------------------------------------------------------------------------------------------
-
 #: Maximum number of candidates for which all sets are tried.
 EXHAUSTIVE: Final = 14
 #: Maximum number of nodes whose drain is also tried in other orders.

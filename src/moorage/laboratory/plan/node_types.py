@@ -70,8 +70,6 @@ def admitted(objects: Iterable[Any], policies: Iterable[Object]) -> tuple[list[O
     return [obj for obj in (*rest, *fresh) if id(obj) not in known], made.report.notes
 
 
-# -- node types --------------------------------------------------------------------------------------------------------
-
 ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _FIELDS: Final = frozenset(["name", "node", "like", "price", "max", "zones"])

@@ -134,9 +134,6 @@ class LinearProgram:
         return model
 
 
-# -- plan bound --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class CostBound:
     """``cost`` is None if no number of nodes within the limits of the types is enough.

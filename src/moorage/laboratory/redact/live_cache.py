@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.whole_files import replacing
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
 from moorage.laboratory.redact.live_dump import Get, Pages, collection_paths, named, naming_the_server

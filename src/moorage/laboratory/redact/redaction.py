@@ -105,8 +105,6 @@ class _Configuration:
         return made
 
 
-# -- redaction ---------------------------------------------------------------------------------------------------------
-
 _DRIVER_WORDS: Final = re.compile(r"[a-z0-9]{4,}")
 _VOCABULARIES: Final = frozenset(RULES["search"]["vocabularies"])
 #: Words that reveal nothing.

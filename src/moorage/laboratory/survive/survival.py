@@ -120,8 +120,6 @@ def _values(terms: Iterable[NodeSelectorTerm]) -> Iterable[str]:
             yield from one.values
 
 
-# -- survival ----------------------------------------------------------------------------------------------------------
-
 ZONE: Final = "topology.kubernetes.io/zone"
 #: Up to so many losses are all run; of more, those are not whose outcome is certain without.
 ALL_RUN: Final = 500

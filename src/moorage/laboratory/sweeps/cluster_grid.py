@@ -226,8 +226,6 @@ class _Reader:
             return list(value)
         raise given.fault("expected a number of seeds, a range such as 42-51, or a list of whole numbers")
 
-    # -- checks ----------------------------------------------------------------------------------------------------------
-
     def _check(self, function: ClusterRuns, axes: list[SweepAxis]) -> None:
         """Load every configuration once, so that a fault is found before the first run.
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from moorage.basis.whole_files import replacing
+from moorage.basis.files import replacing
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.sweeps.grid import Label, version
 
@@ -133,9 +133,6 @@ def json_value(value: Any) -> Any:
 def number_of(value: Any) -> Any:
     """Return the number that ``json_value`` encoded."""
     return _SPECIAL.get(value, value) if isinstance(value, str) else value
-
-
-# -- whole files -------------------------------------------------------------------------------------------------------
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:

@@ -155,9 +155,6 @@ def _summary(name: str, values: Mapping[Label, float], before: Mapping[Label, fl
     )
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SweepResult:
     """The runs in the order of the grid. ``made`` were run now; the others were in the store; ``stopped`` if some were left.

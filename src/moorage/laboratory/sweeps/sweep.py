@@ -154,8 +154,6 @@ class JobRunner:
             yield failed
 
 
-# -- sweep -------------------------------------------------------------------------------------------------------------
-
 RunFunction = Callable[..., Mapping[str, Any]]
 #: Called with the numbers of successful runs (new or stored), of all runs, and of failed runs.
 OnRun = Callable[[int, int, int], None]

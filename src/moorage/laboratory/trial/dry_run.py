@@ -143,8 +143,6 @@ def _can_use(claim: ResourceClaim, pod: PodInfo) -> bool:
     return is_reserved_for(claim, pod) or len(claim.status.reserved_for) < MAX_USERS
 
 
-# -- dry run -----------------------------------------------------------------------------------------------------------
-
 _FILTERED = SearchScope(post_filter=False)
 
 #: The points at which a plugin can fail the pod after the decision, and those at which it only observes the pod.

@@ -75,9 +75,6 @@ def unpack(packed: Packed) -> Object:
     return cast(Object, found)
 
 
-# -- history -----------------------------------------------------------------------------------------------------------
-
-
 class Told(Struct, frozen=True):
     """Facts about objects, in order."""
 
@@ -193,9 +190,6 @@ def scope_of(simulation: SimulatedCluster, nodes: Sequence[str] | None) -> Searc
     if unknown:
         raise InputError(no_such_node(unknown[0], row_of))
     return SearchScope(np.array(sorted({row_of[name] for name in nodes}), dtype=np.intp))
-
-
-# -- copies ------------------------------------------------------------------------------------------------------------
 
 
 def copy_of(simulation: RecordedSimulation, instead: Iterable[tuple[Any, Any]] = ()) -> RecordedSimulation | None:

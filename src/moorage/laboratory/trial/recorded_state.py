@@ -130,9 +130,6 @@ def _saving(method: Callable[..., Any], save: Callable[[Any, Any], None]) -> Cal
     return saved
 
 
-# -- recorded groups ---------------------------------------------------------------------------------------------------
-
-
 @saving(lambda groups, pod: groups.save(pod), "note", "put", "take", "drop")
 class RecordedGroups(PodGroups):
     """The pods of groups, each group saved before its first change in a transaction."""
@@ -160,8 +157,6 @@ class RecordedGroups(PodGroups):
             self._groups[key] = held
             restore()
 
-
-# -- recorded state ----------------------------------------------------------------------------------------------------
 
 #: A pod with its node.
 _Placed = tuple[PodInfo, str]
@@ -408,9 +403,6 @@ def _by_row(rows: Iterable[Mapping[str, PodInfo]], listed: Mapping[str, Pod]) ->
     """Yield the pods of each row; of those that are ``listed`` elsewhere, only the UID."""
     for pods in rows:
         yield [uid if (other := listed.get(uid)) is pod.pod or other == pod.pod else pod.pod for uid, pod in pods.items()]
-
-
-# -- recorded queue ----------------------------------------------------------------------------------------------------
 
 
 @saving(

@@ -104,9 +104,6 @@ def unplaced(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name=""), status=replace(pod.status, nominated_node_name=""))
 
 
-# -- trials ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The outcome for the pod.

@@ -157,8 +157,6 @@ def _is_in(host: str, network: str) -> bool:
         return False
 
 
-# -- credentials -------------------------------------------------------------------------------------------------------
-
 _REREAD_S = 60.0
 _EXEC_S = 60.0
 _MAX_OUTPUT = 1 << 20

@@ -114,8 +114,6 @@ def _message(message: str) -> str:
     return f"{path}: expected {types[1]}, found {types[2]}" if types else f"{path}: {message}"
 
 
-# -- kubeconfig --------------------------------------------------------------------------------------------------------
-
 #: Maximum size of a kubeconfig in bytes, and how long to wait for one from a pipe.
 _MAX_BYTES = 4 << 20
 _PIPE_S = 30.0

@@ -117,8 +117,6 @@ class ResponseParser:
             self._complete(self.head, keep_alive=self._parser.should_keep_alive())
 
 
-# -- pooled connection -------------------------------------------------------------------------------------------------
-
 #: The statuses of the usual success.
 _SUCCESS: Final = frozenset([200, 201])
 NEVER: Final = float("inf")

@@ -23,8 +23,6 @@ from moorage.live.client.listwatch import ObjectDecoder, WatchEvent
 from moorage.live.client.resources import RawObjects, WatchedResource
 from moorage.live.client.rest import Rest
 
-# -- backoff -----------------------------------------------------------------------------------------------------------
-
 
 class Backoff:
     """Pauses from 0.8 s to 30 s, each multiplied by a random factor from 1 to 2; reset after two minutes without a pause.
@@ -48,8 +46,6 @@ class Backoff:
         self._last = now + pause_s
         return pause_s
 
-
-# -- reflector ---------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T", bound=Object)
 

@@ -167,9 +167,6 @@ async def connect(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple
     return secured, made
 
 
-# -- streams -----------------------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> AsyncIterator[Stream]:
     """Send a request, and yield its response, whose parts raise TimeoutError when nothing arrives for ``idle_s``.

@@ -89,8 +89,6 @@ class Throttle:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._grant)
 
 
-# -- rest --------------------------------------------------------------------------------------------------------------
-
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _MAX_ATTEMPTS = 10

@@ -126,8 +126,6 @@ class Agreement:
         return {"compared": self.compared, "share": self.share, **{name: dict(getattr(self, name)) for name in _COUNTS}}
 
 
-# -- shadow ------------------------------------------------------------------------------------------------------------
-
 #: How long changes may be seen in another order than the scheduler knew of them, before and after a decision.
 _LATE_S: Final = 10.0
 _SOON_S: Final = 1.0

@@ -143,8 +143,6 @@ class Observers:
 UNOBSERVED = Observers()
 
 
-# -- attempt metrics ---------------------------------------------------------------------------------------------------
-
 _OBJECT_EVENTS = (Seen, Gone)
 _ACTIONS = {"add": Action.ADD, "update": Action.UPDATE_OTHER, "delete": Action.DELETE}
 
@@ -193,8 +191,6 @@ class AttemptObserver:
         for phase, *_ in self._works.values():
             counts[phase] = counts.get(phase, 0) + 1
         return counts
-
-    # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def attempted(self, decision: Decision, began: float, now: float) -> None:
         """Record an attempt that has just ended."""

@@ -19,8 +19,6 @@ from multidict import MultiMapping
 
 from moorage.errors import MoorageError
 
-# -- expiring cache ----------------------------------------------------------------------------------------------------
-
 T = TypeVar("T")
 
 
@@ -47,8 +45,6 @@ class Expiring(Generic[T]):
         while len(self._held) > self._capacity:
             self._held.popitem(last=False)
 
-
-# -- authentication ----------------------------------------------------------------------------------------------------
 
 _AUTHENTICATED: Final = "system:authenticated"
 _MOST_TOKEN: Final = 16 << 10

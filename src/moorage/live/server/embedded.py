@@ -73,8 +73,6 @@ def _object(kind: str, **content: Any) -> dict[str, Any]:
     return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": {"name": _NAME}, **content}
 
 
-# -- embedded ----------------------------------------------------------------------------------------------------------
-
 #: A scheduler, and the client of its extenders.
 BuiltScheduler = tuple[Scheduler, ExtenderClient]
 

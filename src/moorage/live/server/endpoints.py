@@ -132,8 +132,6 @@ def stacks() -> str:
     return out.getvalue()
 
 
-# -- endpoints ---------------------------------------------------------------------------------------------------------
-
 _MOST_BODY: Final = 4096
 #: Seconds for a request; longer than an access review may take.
 _PATIENCE_S: Final = 30.0

@@ -244,8 +244,6 @@ class MetricRegistry(Collector):
         return registry
 
 
-# -- plugin metrics ----------------------------------------------------------------------------------------------------
-
 #: The calls of one attempt out of this many are recorded one by one.
 SAMPLED: Final = 10
 #: Extension points by the names in metrics. PreBind and Bind run later and are measured by the loop.

@@ -50,8 +50,6 @@ from moorage.state.pod_requests import RequestOptions, pod_requests
 #: Moorage's own metrics, in every release.
 OWN: Final = own_metrics()
 
-# -- scheduler metrics -------------------------------------------------------------------------------------------------
-
 _DEFAULT_GATES: Final = FeatureGates()
 _MOST_ATTEMPTS = 15
 _SUCCESS, _ERROR = Code.SUCCESS.value, Code.ERROR.value

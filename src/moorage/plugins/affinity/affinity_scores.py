@@ -244,8 +244,6 @@ def _refusing(pod: PodInfo, snapshot: Snapshot) -> tuple[DomainCounts, dict[str,
     return ({key: holders for key, holders in found.items() if holders.any()}, None) if lowered else (found, there)
 
 
-# -- affinity scores ---------------------------------------------------------------------------------------------------
-
 _MAX_SCORE = 100
 #: Up to this many different sums are normalized once each, and looked up.
 _FEW_SUMS = 1024

@@ -123,8 +123,6 @@ def _place(candidate: DeviceCandidate) -> str:
     return candidate.pool.id[1] if candidate.pool.by_slice is None else candidate.offer.source.metadata.name
 
 
-# -- allocator ---------------------------------------------------------------------------------------------------------
-
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 #: This many devices in use are skipped at the price of one that is examined.
 SKIPPED_PER_EXAMINED: Final = 64

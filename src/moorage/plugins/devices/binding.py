@@ -103,8 +103,6 @@ def _is_true(condition: DeviceCondition | None) -> bool:
     return condition is not None and condition.status == "True"
 
 
-# -- binding -----------------------------------------------------------------------------------------------------------
-
 #: Finalizer that keeps the API server from removing a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 #: The maximum number of consumers of a claim (ResourceClaimReservedForMaxSize).

@@ -175,8 +175,6 @@ def _node_key(held: SliceOffers) -> str:
     return "" if held.has_counters else held.node
 
 
-# -- claim shapes ------------------------------------------------------------------------------------------------------
-
 # kube-scheduler's own texts.
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 

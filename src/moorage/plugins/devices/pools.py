@@ -199,9 +199,6 @@ def _matcher(selector: NodeSelector) -> NodeSelectorMatcher:
     return compile_node_selector(selector)
 
 
-# -- pools -------------------------------------------------------------------------------------------------------------
-
-
 class PoolRule(StrEnum):
     """Which pools can be used: those with all their slices, none with compatibility groups, or, up to 1.34, any."""
 

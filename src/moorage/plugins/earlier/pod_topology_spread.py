@@ -97,9 +97,6 @@ def _with_whole_domains(
     return spread_scores.Spread(counted.constraint, rows, domains, np.where(domains, pods, 0), counted.own)
 
 
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
-
-
 class PodTopologySpreadArgsV121(PodTopologySpreadArgsV123, frozen=True):
     """The default of ``defaultingType`` depends on the constraints, too."""
 

@@ -122,8 +122,6 @@ def _index(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("-")))
 
 
-# -- devices -----------------------------------------------------------------------------------------------------------
-
 #: The value of ``taken_by`` for a pod without devices.
 _NONE: Final[tuple[int, tuple[int, ...]]] = (0, ())
 #: The least number of cached entries of pods at which entries of deleted pods are searched for.

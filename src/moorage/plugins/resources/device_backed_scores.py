@@ -45,8 +45,6 @@ def device_class_for(
     return min((c for c in found if (c.metadata.creation_timestamp or "") == newest), key=lambda c: c.metadata.name)
 
 
-# -- device backed scores ----------------------------------------------------------------------------------------------
-
 #: Resources that devices never back.
 NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 

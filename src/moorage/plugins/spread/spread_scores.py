@@ -224,8 +224,6 @@ def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
         return ()
 
 
-# -- spread scores -----------------------------------------------------------------------------------------------------
-
 HOSTNAME = "kubernetes.io/hostname"
 #: The raw score of an ignored node; all others are 0 or more.
 SET_ASIDE = -1

@@ -97,9 +97,6 @@ def class_not_found(name: str) -> str:
     return f"storageclass.storage.k8s.io {quoted(name)} not found"
 
 
-# -- pod claims --------------------------------------------------------------------------------------------------------
-
-
 class ClassError(Exception):
     """A storage class is invalid."""
 

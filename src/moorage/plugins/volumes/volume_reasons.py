@@ -181,9 +181,6 @@ def _provisionings(
         yield made
 
 
-# -- volume reasons ----------------------------------------------------------------------------------------------------
-
-
 def why_unbound(wanted: ClaimsToBind, node: NodeView) -> Detail | None:
     """Return why the claims cannot be bound or reached on one node."""
     findings = find(wanted, node)

@@ -373,8 +373,6 @@ def _movable_last(run: PluginRun, pods: Iterable[Pod]) -> list[Pod]:
     return go_sorted(held, less)
 
 
-# -- cycle -------------------------------------------------------------------------------------------------------------
-
 _PLUGINS: Final[Mapping[str, Callable[..., None]]] = {
     "HighNodeUtilization": high_node_utilization, "LowNodeUtilization": low_node_utilization,
     "PodLifeTime": removals.pod_life_time, "RemoveDuplicates": duplicates, "RemoveFailedPods": removals.failed_pods,

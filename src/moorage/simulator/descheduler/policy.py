@@ -145,9 +145,6 @@ def _unreadable(args: PluginArgs) -> Iterator[str]:
         yield f"minPodAge or nodeSelector: {error}"
 
 
-# -- policies ----------------------------------------------------------------------------------------------------------
-
-
 class _Strict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     pass
 

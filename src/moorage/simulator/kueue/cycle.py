@@ -222,8 +222,6 @@ class QueueAdmission:
         self._tried.clear()
         self._begun[1].clear()
 
-    # -- the cycle
-
     def cycle(self, now: float) -> CycleResult:
         """Run one cycle over the heads of all queues."""
         self.cycles += 1

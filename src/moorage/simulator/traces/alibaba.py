@@ -67,8 +67,6 @@ def _machine(row: TraceRow) -> Node | None:
     return machine(name, 1000 * row.integer("cpu_num"), memory, zone=row.text("failure_domain_1"))
 
 
-# -- alibaba 2020 ------------------------------------------------------------------------------------------------------
-
 _PAI_TASKS: Final = (
     "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu", "gpu_type",
 )  # fmt: skip

@@ -66,8 +66,6 @@ def _bucket(row: TraceRow, column: str) -> float:
     return row.number(column) if known is None else known
 
 
-# -- azure 2020 --------------------------------------------------------------------------------------------------------
-
 #: The size of one machine; the trace has only shares. Thousandths of it are exact.
 MACHINE_CPU_MILLI: Final = 64_000
 MACHINE_MEMORY: Final = 512 << 30

@@ -71,8 +71,6 @@ def _later(error: InputError, path: str, before: int) -> InputError:
     return error if found is None or not before else InputError(f"{path}:{int(found[1]) + before}{text[found.end() :]}")
 
 
-# -- kwok --------------------------------------------------------------------------------------------------------------
-
 _PATCH: Final = "ResourcePatch"
 _METHODS: Final = frozenset({"create", "patch", "delete"})
 _ENDED: Final = ("Succeeded", "Failed")

@@ -60,9 +60,6 @@ def read_openb_pair(pods: str, nodes: str | None = None) -> Trace:
     return read_openb(nodes, pods)
 
 
-# -- nodes --------------------------------------------------------------------------------------------------------------
-
-
 def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[core.Node]:
     seen: dict[str, str] = {}
     for row in exact_rows(source, [_NODE_COLUMNS]):

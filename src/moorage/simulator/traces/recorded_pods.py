@@ -89,8 +89,6 @@ class RecordedPods:
         return self.builder.shape(key, lambda: PodTemplate(spec, meta.labels, meta.annotations, meta.namespace))
 
 
-# -- owned pods --------------------------------------------------------------------------------------------------------
-
 _RULES = ReadRules(Validation("ignore"))
 
 

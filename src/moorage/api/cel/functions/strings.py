@@ -141,8 +141,6 @@ _VERBS: Final[dict[str, Callable[[Value, int], str]]] = {
 }  # fmt: skip
 
 
-# -- strings -----------------------------------------------------------------------------------------------------------
-
 #: Functions with a pattern argument, which is compiled in advance if constant: name → its position.
 REGEX_FUNCTIONS: Final = {"matches": 1, "find": 1, "findAll": 1}
 #: The work of parsing a character of a pattern, and of building a step of its program.

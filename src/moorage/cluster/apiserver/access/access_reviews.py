@@ -72,9 +72,6 @@ _IS_READ: Final[Mapping[str, Callable[[Document], bool]]] = {
 }
 
 
-# -- access reviews ----------------------------------------------------------------------------------------------------
-
-
 def answer(
     review: Review, document: Document, user: User, authenticator: Authenticator, authorizer: Authorizer, namespace: str = ""
 ) -> Document:
@@ -133,9 +130,6 @@ def _access_faults(review: Review, document: Document, spec: Document, namespace
 def _go_path(path: Any) -> Document:
     attributes = _mapping(path)
     return {"Path": _text(attributes, "path"), "Verb": _text(attributes, "verb")}
-
-
-# -- access reviews ----------------------------------------------------------------------------------------------------
 
 
 def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:

@@ -87,8 +87,6 @@ def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Docume
     return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, **content}
 
 
-# -- bootstrap ---------------------------------------------------------------------------------------------------------
-
 #: If all cluster roles together are larger than this, in bytes, aggregated roles are updated in a worker thread.
 _SMALL: Final = 256 << 10
 #: Namespace and name of the config map that publishes the CA bundle for client certificates.

@@ -177,8 +177,6 @@ def _priority_class(priority: PriorityClass, find: Lookup) -> _Admitted:
     return priority, ()
 
 
-# -- admission that needs controllers ----------------------------------------------------------------------------------
-
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _IN_USE: Final = {
     "PersistentVolume": "kubernetes.io/pv-protection",

@@ -140,9 +140,6 @@ def _replica_faults(version: CustomVersion, document: Document) -> CustomFaults:
             yield invalid(path, value, f"should be less than or equal to {_INT32_MAX}")
 
 
-# -- embedded resources ------------------------------------------------------------------------------------------------
-
-
 def _embedded_faults(resource: Document, path: str) -> CustomFaults:
     for name in ("apiVersion", "kind"):
         value = resource.get(name)

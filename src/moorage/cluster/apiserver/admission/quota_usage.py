@@ -404,8 +404,6 @@ def _is_first(metadata: Document, owner: dict[str, Any], claims: Iterable[Docume
     return True
 
 
-# -- quota usage -------------------------------------------------------------------------------------------------------
-
 #: Kinds that are never counted.
 _UNCOUNTED: Final = frozenset(["Event"])
 #: Resources that have a plain name in addition to ``count/NAME``.

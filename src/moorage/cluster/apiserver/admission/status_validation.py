@@ -84,9 +84,6 @@ def _finish_faults(before: Document, status: Document, complete: bool, failed: b
             yield Fault("Required value", "status.startTime", "startTime is required for finished job")
 
 
-# -- status validation -------------------------------------------------------------------------------------------------
-
-
 def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Object) -> Faults:
     """Yield the faults of a new status. ``decoded`` is the decoded new object."""
     if RULES.has(type_name := f"{kind.native}Status"):

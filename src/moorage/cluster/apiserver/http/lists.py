@@ -158,8 +158,6 @@ def close_after(request: web.BaseRequest, response: web.StreamResponse) -> None:
         response.force_close()
 
 
-# -- lists -------------------------------------------------------------------------------------------------------------
-
 #: Objects of at least this size in bytes are sliced without copying.
 _LARGE: Final = 16 << 10
 

@@ -94,9 +94,6 @@ def _container(pod: Document, name: str, container: str) -> str:
     raise statuses.bad_request(f"{text} or one of the init containers: [{' '.join(inits)}]" if inits else text)
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
-
-
 def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
     """Check that a user who replaces or applies an object that does not exist may create it.
 

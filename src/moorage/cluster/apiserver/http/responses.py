@@ -58,9 +58,6 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# -- responses ---------------------------------------------------------------------------------------------------------
-
-
 class OutgoingResponse(NamedTuple):
     """A response to send. ``held`` is the size in bytes of the parts in memory; lists are encoded as they are sent."""
 

@@ -119,8 +119,6 @@ class WebSite(Protocol):
         """End all streams, because the server stops."""
 
 
-# -- server ------------------------------------------------------------------------------------------------------------
-
 MAX_PARAMETERS: Final = 1000
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}

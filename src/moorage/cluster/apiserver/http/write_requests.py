@@ -57,9 +57,6 @@ def drop_repeated_owners(document: Document, *, is_patch: bool = False) -> tuple
     return (why,)
 
 
-# -- write requests ----------------------------------------------------------------------------------------------------
-
-
 class WriteResult(NamedTuple):
     record: Record
     is_new: bool = False

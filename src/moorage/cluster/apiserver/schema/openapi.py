@@ -121,8 +121,6 @@ def _v2(schema: served_kinds.Schema) -> _Json:
     return shown
 
 
-# -- openapi -----------------------------------------------------------------------------------------------------------
-
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_TEXT: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -440,9 +438,6 @@ def _parameter(parameter: Mapping[str, Any]) -> bytes:
     """Return a query parameter, wrapped in the messages of its alternatives."""
     query = _text(2, "query") + _text(4, parameter["name"]) + _text(6, parameter["type"])
     return _message(1, _message(2, _message(3, query)))
-
-
-# -- schemas -----------------------------------------------------------------------------------------------------------
 
 
 def _schema(schema: Mapping[str, Any]) -> bytes:

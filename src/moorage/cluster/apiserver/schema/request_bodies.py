@@ -112,8 +112,6 @@ def _repeated(value: Any, place: Place) -> Iterator[str]:
             yield from _repeated(one, (place, i))
 
 
-# -- request bodies ----------------------------------------------------------------------------------------------------
-
 #: Maximum size of a request body in bytes.
 MAX_BODY: Final = 3 << 20
 #: Number of bytes of an undecodable body that the error shows.

@@ -187,8 +187,6 @@ def _object(schema: Schema) -> Type:
     return MapOf(UNTYPED, "map[string]interface {}", is_atomic=True) if is_atomic else UNTYPED
 
 
-# -- schemas -----------------------------------------------------------------------------------------------------------
-
 _GO: Final = {
     "s": "string", "i": "int64", "b": "bool", "f": "float64", "y": "[]uint8", "T": "v1.Time", "U": "v1.MicroTime",
     "Q": "resource.Quantity", "O": "intstr.IntOrString", "D": "v1.Duration", "R": "runtime.RawExtension", "F": "v1.FieldsV1",

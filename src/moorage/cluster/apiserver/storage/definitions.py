@@ -45,8 +45,6 @@ class Defer(Protocol):
     def __call__(self, key: Hashable, work: Callable[[AskOwner], None]) -> None: ...
 
 
-# -- definitions -------------------------------------------------------------------------------------------------------
-
 DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: The manager of the status of definitions.
 _CONTROLLER: Final = FieldManager("kube-apiserver", version="apiextensions.k8s.io/v1", subresource="status")

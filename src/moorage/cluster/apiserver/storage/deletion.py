@@ -62,9 +62,6 @@ def _faults(options: Document, dry_run: list[Any]) -> Iterator[Fault]:
         yield Fault("Unsupported value", "dryRun", 'supported values: "All"', dry_run)
 
 
-# -- deletion ----------------------------------------------------------------------------------------------------------
-
-
 class DeleteOptions(NamedTuple):
     """``propagation`` is Background, Foreground, Orphan, or "" for the default.
 

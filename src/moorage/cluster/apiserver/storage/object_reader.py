@@ -76,9 +76,6 @@ def _signature(key: bytes, body: bytes) -> bytes:
     return hmac.digest(key, body, "sha256")[:16]
 
 
-# -- object reader -----------------------------------------------------------------------------------------------------
-
-
 class ListPage(NamedTuple):
     """One page of a list. ``remaining`` is None if the remaining objects were not counted."""
 
@@ -150,8 +147,6 @@ class ObjectReader:
             return self._kind_stores[kind]
         except KeyError:
             raise not_found_path() from None
-
-    # -- objects -------------------------------------------------------------------------------------------------------
 
     def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
         record = self._stored_record(kind.storage, key_of(namespace, name))

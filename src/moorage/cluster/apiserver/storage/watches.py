@@ -162,8 +162,6 @@ def matching(
             yield record
 
 
-# -- watches -----------------------------------------------------------------------------------------------------------
-
 #: Maximum number of changes and objects examined for one piece, so that a watch that selects few of many does not
 #: block the server.
 MAX_EXAMINED: Final = 2048

@@ -145,9 +145,6 @@ def _below(value: Any, step: int | _Filter | None) -> Iterable[Any]:
     return [one for one, held in found if held and (held[0] == step.value) is (step.operator == "==")]
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
 class _Layout(NamedTuple):
     columns: tuple[str, ...]
     cells: Callable[[Document, float], list[Cell]]

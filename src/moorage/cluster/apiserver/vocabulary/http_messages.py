@@ -37,9 +37,6 @@ def authenticated(user: User) -> User:
     return user if AUTHENTICATED in user.groups else user._replace(groups=(*user.groups, AUTHENTICATED))
 
 
-# -- http messages -----------------------------------------------------------------------------------------------------
-
-
 def is_true(parameter: str) -> bool:
     """Return the value of a boolean parameter that is present: False for "0" and "false" only."""
     return parameter.lower() not in {"0", "false"}

@@ -87,8 +87,6 @@ def version_priority(version: str) -> tuple[bool, int, int, int, str]:
     return False, -_STAGES[found[2] or ""], -int(found[1]), -int(found[3] or 0), ""
 
 
-# -- served kinds ------------------------------------------------------------------------------------------------------
-
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 

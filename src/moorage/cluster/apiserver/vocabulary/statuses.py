@@ -192,8 +192,6 @@ def _text(data: bytes, at: int) -> int:
     raise _wrong(data, digits.end() if digits else end + 2, r"in \u hexadecimal character escape")
 
 
-# -- statuses ----------------------------------------------------------------------------------------------------------
-
 _F = TypeVar("_F")
 
 quoted = go_quoted

@@ -115,8 +115,6 @@ def _out_of(name: str, wanted: int, used: int, has: int) -> tuple[str, str]:
     return f"OutOf{name}", text
 
 
-# -- kubelets ----------------------------------------------------------------------------------------------------------
-
 KUBELET: Final = "kubelet"
 DOWN: Final = "moorage.dev/down"
 LEASE_NAMESPACE: Final = "kube-node-lease"

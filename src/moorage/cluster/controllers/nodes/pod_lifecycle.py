@@ -136,8 +136,6 @@ def _played(statements: Iterable[tuple[str, Sequence[str]]]) -> CommandOutcome |
     return CommandOutcome(lasted_s, code)
 
 
-# -- pod lifecycle -----------------------------------------------------------------------------------------------------
-
 _PREFIX: Final = "moorage.dev/"
 #: The annotation of pods that Helm creates and waits for: tests, and what runs before or after an installation.
 _HELM_HOOK: Final = "helm.sh/hook"

@@ -47,8 +47,6 @@ def _ready(device: DeviceAllocation) -> AllocatedDeviceStatus:
     )
 
 
-# -- pod claims --------------------------------------------------------------------------------------------------------
-
 _MARK: Final = "resource.kubernetes.io/pod-claim-name"
 _PROTECTED: Final = "resource.kubernetes.io/delete-protection"
 
@@ -207,9 +205,6 @@ def _made_for(owner: Document | None, world: ObjectIndex) -> dict[str | None, Do
 def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:
     name = (known or {}).get("resourceClaimName")
     return bool(name) and world.get(k8s.RESOURCE_CLAIMS, k8s.namespace_of(pod), str(name)) is not None
-
-
-# -- claims -------------------------------------------------------------------------------------------------------------
 
 
 def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:

@@ -102,8 +102,6 @@ def _affinity(terms: Iterable[_Asked]) -> storage.VolumeNodeAffinity | None:
     return storage.VolumeNodeAffinity(required=NodeSelector(node_selector_terms=selected)) if selected else None
 
 
-# -- volumes -----------------------------------------------------------------------------------------------------------
-
 _CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
 _VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
 #: The annotations of a claim that name its provisioner; the first one is the deprecated name.
@@ -333,9 +331,6 @@ class _UnboundClaim:
 def _plain(value: object) -> Document:
     plain: Document = msgspec.json.decode(msgspec.json.encode(value))
     return plain
-
-
-# -- volumes ------------------------------------------------------------------------------------------------------------
 
 
 def _sync_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:

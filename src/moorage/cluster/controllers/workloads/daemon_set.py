@@ -129,8 +129,6 @@ def nodes_in_need(daemon_set: DaemonSet, nodes: Iterable[core.Node], held: Itera
     return [node for node in nodes if node.name not in served and judge(node)]
 
 
-# -- daemon set --------------------------------------------------------------------------------------------------------
-
 _BURST: Final = 250
 _GENERATION: Final = "deprecated.daemonset.template.generation"
 #: Delays before a failed daemon pod is replaced, in seconds.

@@ -268,9 +268,6 @@ def _is_saturated(new: Document, wanted: int) -> bool:
     return size_of(new) == wanted and asked == str(wanted) and int(k8s.status_of(new).get("availableReplicas") or 0) == wanted
 
 
-# -- deployment --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """A deployment and its replica sets; the old ones sorted by age, oldest first."""

@@ -174,8 +174,6 @@ def _mark(text: str) -> str:
     return "".join(k8s.SAFE_ALPHABET[ord(digit) % len(k8s.SAFE_ALPHABET)] for digit in str(value))
 
 
-# -- job ---------------------------------------------------------------------------------------------------------------
-
 _BURST: Final = 100
 #: Backoff after failures, in seconds.
 _FIRST_WAIT_S: Final = 10.0

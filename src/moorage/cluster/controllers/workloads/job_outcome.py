@@ -80,9 +80,6 @@ def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
     return {**container, "env": [*held, {"name": _VARIABLE, "valueFrom": source}]}
 
 
-# -- job outcome -------------------------------------------------------------------------------------------------------
-
-
 class JobOutcome(NamedTuple):
     good: bool
     reason: str

@@ -77,8 +77,6 @@ def _spelled(first: int, last: int) -> str:
     return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
 
 
-# -- missing pods ------------------------------------------------------------------------------------------------------
-
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
 #: Label: the revision of a stateful or daemon set that a pod was created from.
 REVISION_HASH: Final = "controller-revision-hash"

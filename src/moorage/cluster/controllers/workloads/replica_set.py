@@ -190,8 +190,6 @@ def _restarts(pod: Document) -> tuple[int, int]:
     return most, of_sidecars
 
 
-# -- replica set -------------------------------------------------------------------------------------------------------
-
 #: Maximum number of pods created or deleted in one reconcile; the next one follows immediately.
 BURST: Final = 100
 _FAILURE: Final = "ReplicaFailure"

@@ -204,8 +204,6 @@ def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: i
     }
 
 
-# -- stateful set ------------------------------------------------------------------------------------------------------
-
 #: Maximum number of pods that one reconcile creates, as the number of replicas has no limit.
 _BURST: Final = 100
 
@@ -356,8 +354,6 @@ class _Sync:
     def _is_available(self, pod: Document) -> bool:
         since = k8s.ready_since(pod)
         return since is not None and self.now - since >= int(self.spec.get("minReadySeconds") or 0)
-
-    # -- status ---------------------------------------------------------------------------------------------------------
 
     def status_steps(self) -> Iterator[Step]:
         pods = list(self.pods.values())

@@ -229,8 +229,6 @@ def _differences(log: str, differences: Sequence[Mapping[str, Any]], options: st
     yield f"    --at {moment_text(last['at'])}{beside} \\\n   {options} -o case.json.gz\n"
 
 
-# -- record ------------------------------------------------------------------------------------------------------------
-
 _SIZE: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([MG])i?B?", re.ASCII)
 #: Requests of a recorder are lists and watches only.
 _QPS, _BURST = 20.0, 40

@@ -59,8 +59,6 @@ LEADER_FIELDS: Final = {
 }
 
 
-# -- 1.19 to 1.22 -------------------------------------------------------------------------------------------------------
-
 #: Flags of these releases that 1.36 does not have, and those of them that have no effect here.
 GONE: Final = {flag.name: flag for flag in _flags(_GONE)}
 IDLE: Final = frozenset(name for rows in _GONE.values() for name, row in rows.items() if row.get("idle"))
@@ -339,8 +337,6 @@ def _with_release(error: FlagError, era: Era) -> FlagError:
     return FlagError(f"{error.message}: {hint}", error.unknown)
 
 
-# -- flags of 1.19 to 1.22 ---------------------------------------------------------------------------------------------
-
 #: Key of a ConfigMap's data that holds a Policy.
 POLICY_KEY: Final = "policy.cfg"
 _SYSTEM: Final = "kube-system"
@@ -427,8 +423,6 @@ class OldFlags:
                     yield f"non-default logging format doesn't honor flag: {name}"
         if form not in _FORMATS:
             yield _format_fault(form, "Unsupported log format") if names_field else f"unsupported log format: {form}"
-
-    # -- warnings -------------------------------------------------------------------------------------------------------
 
     def warnings(self) -> Iterator[str]:
         """Yield a line for each deprecated flag, one for overridden flags and one for flags without effect."""

@@ -19,7 +19,7 @@ from msgspec import structs
 from moorage import __version__
 from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
-from moorage.basis.whole_files import replacing
+from moorage.basis.files import replacing
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.release_plugins import LOCKS
@@ -186,9 +186,6 @@ def write_config(path: Path, document: Mapping[str, Any]) -> None:
                 file.write(text.encode())
     except OSError as error:
         raise InputError(f"--write-config-to {path}: {error.strerror}") from None
-
-
-# -- run ---------------------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=release_flags.ReleaseCommand)

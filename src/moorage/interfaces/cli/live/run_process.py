@@ -78,8 +78,6 @@ class _Terminal:
             say(f"cannot reach {self._server}: {why}; retrying every second or two", err=True)
 
 
-# -- run process -------------------------------------------------------------------------------------------------------
-
 #: Access reviews delay health probes, so they get a higher rate limit than other requests.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
 #: The name of the lease in health checks and metrics, independent of the lease object's name.

@@ -106,8 +106,6 @@ def _mark(pod: Document) -> str:
     return str(_part(pod, "metadata", "labels").get(POD_TEMPLATE_HASH, ""))
 
 
-# -- store loader ------------------------------------------------------------------------------------------------------
-
 _DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: Kinds that are stored first, because creating or admitting other objects requires them. The other kinds follow in any order.
 _FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")

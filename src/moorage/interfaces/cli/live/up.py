@@ -174,9 +174,6 @@ def report_if_slow(what: str, report: Callable[[str], None], patience_s: float =
         timer.cancel()
 
 
-# -- up ----------------------------------------------------------------------------------------------------------------
-
-
 @described("up", TakesFilesAndFlags)
 def up(**given: Any) -> int:
     """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler."""

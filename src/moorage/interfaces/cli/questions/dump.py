@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from moorage.basis.files import replacing
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
-from moorage.basis.whole_files import replacing
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
 from moorage.laboratory.redact.live_dump import DumpWriter, endpoint_of, fetch, naming_the_server, version_of

@@ -118,9 +118,6 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
     ]  # fmt: skip
 
 
-# -- explain -----------------------------------------------------------------------------------------------------------
-
-
 @described("explain")
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node."""

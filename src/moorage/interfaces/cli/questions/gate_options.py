@@ -104,8 +104,6 @@ def _append_summary(text: str) -> None:
             file.write(text.encode())
 
 
-# -- simulate gates ----------------------------------------------------------------------------------------------------
-
 _OnAttempt = Callable[[SimulatedAttempt], None]
 
 

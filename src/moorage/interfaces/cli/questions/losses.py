@@ -25,8 +25,6 @@ from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_
 from moorage.laboratory.sweeps.jobs import usable_cpus
 from moorage.report.survival_report import NodeLoss, Survival
 
-# -- cordon ------------------------------------------------------------------------------------------------------------
-
 
 @described("cordon")
 def cordon(**given: Any) -> int:

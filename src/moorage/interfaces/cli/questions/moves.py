@@ -50,9 +50,6 @@ def _reads_containers(policy: DeschedulerPolicy) -> bool:
     return any(not _READ_CONTAINERS.isdisjoint(profile.enabled("deschedule")) for profile in policy.profiles)
 
 
-# -- rightsize ---------------------------------------------------------------------------------------------------------
-
-
 @described("rightsize")
 def rightsize(**given: Any) -> int:
     """Say what requests that follow usage would free: nodes, money, and how full the others become."""

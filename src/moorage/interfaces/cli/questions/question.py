@@ -80,9 +80,6 @@ def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChan
     )
 
 
-# -- the question -----------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Asked:
     """The cluster that a question is about, as it is and with the changes of the question.

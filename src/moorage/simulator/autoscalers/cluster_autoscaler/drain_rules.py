@@ -92,8 +92,6 @@ def is_long_terminating(pod: Pod, now_s: float) -> bool:
     return seconds(pod.metadata.deletion_timestamp) + (30 if grace is None else grace) + _LONG_TERMINATING_S < now_s
 
 
-# -- rules -------------------------------------------------------------------------------------------------------------
-
 _Rule: TypeAlias = Callable[[Pod, DrainContext], DrainStatus]
 _UNDEFINED: Final = DrainStatus()
 

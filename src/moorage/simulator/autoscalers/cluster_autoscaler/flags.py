@@ -167,8 +167,6 @@ def chosen(options: Sequence[ExpansionOption], expander: Expander, nodes: int, r
     return best[random.randrange(len(best))] if len(best) > 1 else best[0]
 
 
-# -- flags -------------------------------------------------------------------------------------------------------------
-
 Seconds: TypeAlias = float
 Bounds: TypeAlias = tuple[int, int]
 

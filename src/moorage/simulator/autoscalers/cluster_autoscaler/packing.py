@@ -136,8 +136,6 @@ class PackingSnapshot:
         self._change([*map(Gone, pods), Gone(node)], [Seen(node), *map(Seen, pods)])
         self.order.remove(name)
 
-    # -- packing -----------------------------------------------------------------------------------------------------------
-
     def refusal(self, pod: Pod, name: str) -> tuple[str, ...] | None:
         """Return why the Filter plugins refuse a pod on a node; None if they accept it."""
         scheduler = self.scratch.scheduler

@@ -254,9 +254,6 @@ class _BinPacking:
         return self._took(pod, self._packed.place_anywhere(pod, {*self._packed.order} - {self._newest}))
 
 
-# -- scale-up ----------------------------------------------------------------------------------------------------------
-
-
 class ResourceBounds:
     """How much cpu and memory a cluster may still gain or lose.
 

@@ -153,8 +153,6 @@ def _limit(given: Mapping[str, Any]) -> DisruptionLimit:
     )  # fmt: skip
 
 
-# -- scene -------------------------------------------------------------------------------------------------------------
-
 INITIALIZED: Final = "karpenter.sh/initialized"
 REGISTERED: Final = "karpenter.sh/registered"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

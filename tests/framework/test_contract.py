@@ -10,6 +10,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moorage.errors import InputError
@@ -17,7 +18,8 @@ from moorage.framework import changes, explaining, points
 from moorage.framework.points import Plugin, Reuse, Scope
 from moorage.framework.profile import reuse_of
 from moorage.plugins import BUILTIN
-from moorage.plugins.shared.releases import PLUGINS_1_21
+from moorage.plugins.shared.releases import PLUGINS_1_21, VARIANTS
+from moorage.testing.builders import a_pod
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "moorage"
@@ -163,6 +165,29 @@ def test_the_page_has_exactly_the_promises_and_scopes():
     promises = PAGE[PAGE.index("## Promises") : PAGE.index("## Explaining a refusal")]
     first = re.findall(r"^\| `([\w.]+)` \|", promises, re.MULTILINE)
     assert first == [field.name for field in fields(Reuse)] + [f"Scope.{scope.name}" for scope in Scope]
+
+
+def a_like(**metadata):
+    """A pod that uses what signatures read, of the given labels and owners."""
+    container = {
+        "name": "c",
+        "image": "app",
+        "ports": [{"containerPort": 80, "hostPort": 80}],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    return a_pod("p", metadata=metadata, nodeSelector={"a": "b"}, tolerations=[{"key": "a"}], containers=[container])
+
+
+@pytest.mark.parametrize(
+    "cls", dict.fromkeys([*BUILT_IN, *VARIANTS.values()]), ids=lambda cls: f"{cls.__module__}.{cls.__name__}"
+)
+def test_a_signature_of_our_own_reads_labels_and_owners_only_where_it_says_so(cls):
+    needs_shape = cls.name == "RequestedToCapacityRatio"
+    reuse = reuse_of(cls(msgspec.convert({"shape": [{"utilization": 0, "score": 10}]}, cls.Args)) if needs_shape else cls())
+    signed = reuse.signature is not None and reuse.signature_reads is not None and reuse.scope <= Scope.NODE_PODS
+    if signed and not reuse.signature_reads_metadata:
+        owner = {"apiVersion": "v1", "kind": "ReplicationController", "name": "r", "uid": "r", "controller": True}
+        assert reuse.signature(a_like()) == reuse.signature(a_like(labels={"job": "a"}, ownerReferences=[owner]))
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------------

@@ -286,7 +286,7 @@ class StateCopy:
         known = self._known_ways().get(kind)
         if known is not None:
             return known
-        if not kind.__module__.startswith("moorage.") or issubclass(kind, (dict, list, set, frozenset)):
+        if not kind.__module__.startswith("moorage.") or issubclass(kind, (list, set, frozenset)):
             raise _RefusedError
         if issubclass(kind, msgspec.Struct):
             return self._frozen if kind.__struct_config__.frozen else self._struct
@@ -416,7 +416,7 @@ class StateCopy:
 
     def _object(self, value: Any) -> Any:
         kind: Any = type(value)
-        made = object.__new__(kind)
+        made = dict.__new__(kind) if issubclass(kind, dict) else object.__new__(kind)
         if kind.__hash__ is None or kind.__hash__ is object.__hash__:
             return self._keep(value, made, lambda: self._fill(value, made))
         self._keep(value, made)
@@ -424,6 +424,8 @@ class StateCopy:
         return made
 
     def _fill(self, value: Any, made: Any) -> None:
+        if isinstance(value, dict):
+            dict.update(made, [(self._one(key), self._one(one)) for key, one in value.items()])
         for name in _slots_of(type(value)):
             if hasattr(value, name):
                 object.__setattr__(made, name, self._one(getattr(value, name)))

@@ -112,7 +112,7 @@ def measures(root: Path = ROOT) -> Iterator[Measure]:
     product = root / "src/moorage"
     paths = sorted(product.rglob("*.py"))
     every = [Module(path, path.relative_to(root / "src"), path.read_text(encoding="utf-8")) for path in paths]
-    yield Measure("lines of src/moorage", sum(one.lines for one in every), 145_000)
+    yield Measure("lines of src/moorage", sum(one.lines for one in every), 165_000, held=True)
     top = sorted({one.place.parts[1] for one in every} - {"__init__.py", "__main__.py"})
     yield Measure("entries at the top", len(top), 14, over=top)
     yield _none("folders with more than 24 files flat", _flat_folders(every))

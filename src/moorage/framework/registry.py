@@ -22,7 +22,7 @@ from moorage.errors import InputError, MoorageError
 from moorage.framework.events import Resource, Wake
 from moorage.framework.handle import Handle, WaitingPod
 from moorage.framework.points import POINTS, Plugin
-from moorage.framework.profile import Profile, args_of, declared_name, declared_wakes, points_of, writes_pods
+from moorage.framework.profile import Profile, args_of, declared_name, declared_wakes, points_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENTRY_POINT_GROUP", "Handle", "NamedKinds", "Registry", "WaitingPod", "load", "named_kinds", "unusable_names",
-    "write_pods",
 ]  # fmt: skip
 
 
@@ -242,11 +241,6 @@ def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
     """Return the kinds that plugins name in addition to the built-in ones, including plugins that only score."""
     plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
     return _of(wake for plugin in plugins for wake in declared_wakes(plugin) or ())
-
-
-def write_pods(profiles: Iterable[Profile]) -> bool:
-    """Return True if a plugin says that it changes pods (``writes_pods``), which kube-scheduler's own role does not allow."""
-    return any(writes_pods(plugin) for profile in profiles for plugin in profile.plugins.values())
 
 
 def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
@@ -376,6 +376,12 @@ def refuse(where: str, faults: list[Fault], kind: str = KIND) -> None:
     """Raise ConfigError if there are faults."""
     if faults:
         raise ConfigError(f"{where}: cannot be used as {kind}:", faults)
+
+
+def one_line_error(where: str, faults: Iterable[Fault]) -> InputError:
+    """Return one error for all faults in kube-scheduler's form: a single line, several faults in brackets."""
+    lines = [str(fault) for fault in faults]
+    return InputError(f"{where}: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}")
 
 
 def not_registered(kind: str, version: str, kinds: Collection[str], hint: str) -> Fault:

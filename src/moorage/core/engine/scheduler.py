@@ -33,8 +33,8 @@ from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.profile import Profile
-from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds, write_pods
+from moorage.framework.profile import Profile, writes_pods
+from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.group_trees import root_of, tree_of
 from moorage.state.pod_groups import group_key
@@ -145,7 +145,7 @@ class Scheduler:
     @property
     def writes_pods(self) -> bool:
         """True if a plugin changes pods, which needs the right to update them."""
-        return write_pods(self.state.profiles.values())
+        return any(writes_pods(plugin) for profile in self.state.profiles.values() for plugin in profile.plugins.values())
 
     def waiting(self) -> Iterator[WaitingPod]:
         """Yield the pods that Permit holds, in the order they arrived there."""

@@ -22,11 +22,12 @@ from moorage.api.releases import CURRENT, Release, find_release
 from moorage.basis.files import replacing
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
+from moorage.core.config.decoder import one_line_error
 from moorage.core.config.release_plugins import LOCKS
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_written
 from moorage.core.config.validation import leader_election_faults
-from moorage.errors import ClusterError, ConfigError, Fault, InputError, MoorageError
+from moorage.errors import ClusterError, ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.live import release_flags
 from moorage.interfaces.cli.live.run_process import Process, run_process, with_hidden_passwords
@@ -115,7 +116,7 @@ def _load_legacy(flags: release_flags.OldFlags, read_config_map: ReadConfigMap) 
 def _check_election(where: str, election: LeaderElection, release: Release) -> None:
     faults = list(leader_election_faults(election, release))
     if faults:
-        raise _one_line_error(where, faults)
+        raise one_line_error(where, faults)
 
 
 def _in_one_line(where: str, load: Callable[[], Loaded]) -> Loaded:
@@ -127,13 +128,7 @@ def _in_one_line(where: str, load: Callable[[], Loaded]) -> Loaded:
         if all(fault.field.startswith("featureGates.") for fault in error.faults):
             lines = [fault.detail or str(fault) for fault in error.faults]
             raise InputError(lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]") from None
-        raise _one_line_error(where, error.faults) from None
-
-
-def _one_line_error(where: str, faults: Iterable[Fault]) -> InputError:
-    """Return one error for all faults in kube-scheduler's form: a single line, several faults in brackets."""
-    lines = [str(fault) for fault in faults]
-    return InputError(f"{where}: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}")
+        raise one_line_error(where, error.faults) from None
 
 
 def _with_connection(configuration: Configuration, given: Given) -> Configuration:

@@ -21,8 +21,6 @@ from moorage.api.meta import Object, ObjectMeta
 from moorage.api.reading.json_tree import UNREADABLE, refuse_depth
 from moorage.errors import InputError
 
-__all__ = ["CustomKind", "CustomObject", "custom_type", "guess_plural", "read_custom", "with_identity"]
-
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"({_LABEL})\.({_LABEL})\.((?:{_LABEL}(?:\.{_LABEL})*)?)")
 

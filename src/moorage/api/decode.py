@@ -23,8 +23,6 @@ from msgspec import inspect
 from moorage.api.reading import json_tree
 from moorage.errors import InputError
 
-__all__ = ["decode"]
-
 T = TypeVar("T")
 
 _MISMATCH = re.compile(r"Expected `(?P<expected>.*?)`, got `(?P<found>.*?)`")

@@ -10,11 +10,6 @@ from typing import Any, Self, TypeAlias, dataclass_transform
 
 import msgspec
 
-__all__ = [
-    "LabelSelector", "LabelSelectorRequirement", "Object", "ObjectMeta", "OwnerReference", "Quantity", "ResourceList", "Value",
-    "is_older",
-]  # fmt: skip
-
 #: A quantity in its wire form: ``"100m"``, ``"1Gi"``, ``2``. See ``moorage.api.quantity``.
 Quantity: TypeAlias = str | int | float
 #: Resource name to quantity, for example ``{"cpu": "100m", "memory": "1Gi"}``.

@@ -9,8 +9,6 @@ import msgspec
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
 
-__all__ = ["Duration", "Int32", "PluginArgs"]
-
 #: A 32-bit integer on the wire; decoding rejects a larger one.
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 #: Seconds in Python, a text such as ``"1m30s"`` on the wire.

@@ -8,8 +8,6 @@ from typing import Protocol
 from moorage.framework.feature_gates import FeatureGates
 from moorage.state.view import PodInfo, Snapshot
 
-__all__ = ["Handle", "WaitingPod"]
-
 
 class WaitingPod(Protocol):
     """A pod that a Permit plugin makes wait on its node."""

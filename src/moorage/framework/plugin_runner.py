@@ -26,13 +26,6 @@ from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Skip, Status, Verdicts
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = [
-    "MAX_SCORE", "UNTOLD", "Scores", "are_in_range", "ask", "check_range", "drained", "failure_text", "merged",
-    "normalized", "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted", "told_alone",
-    "verdicts_of_rejects",
-]  # fmt: skip
-
-
 # -- plugin failures ---------------------------------------------------------------------------------------------------
 # Describe an exception of a plugin: its text, the plugin's line that raised it, and the nearest name for a misspelt one.
 

@@ -24,11 +24,6 @@ from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import NEWEST_FORM, Hold, MessageForm, Reject
 from moorage.state.view import IntArray, NodeView
 
-__all__ = [
-    "Profile", "Step", "Timer", "args_of", "attach", "declared_name", "declared_wakes", "make_profile", "points_of", "reuse_of",
-    "writes_pods",
-]  # fmt: skip
-
 _NO_PROMISE: Final = Reuse()
 #: The modules of built-in plugins, whose classes live as long as the process and do not change.
 _BUILT_IN: Final = "moorage.plugins."

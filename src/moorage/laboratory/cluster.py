@@ -57,8 +57,6 @@ from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt, State
 from moorage.state.view import PodInfo, Snapshot
 
-__all__ = ["Cluster"]
-
 #: A digest of the state, with the engine's revision, number of facts and time.
 _Digest = tuple[tuple[int, int, float], LateText]
 #: The fields of the cluster that a transaction restores: simulation, history and its length, objects aside, agenda, digest.

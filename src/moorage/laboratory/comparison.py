@@ -43,8 +43,6 @@ from moorage.simulator.simulate import Options, load_options
 if TYPE_CHECKING:
     from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
 
-__all__ = ["CompareSetting", "Comparison", "compare", "load_side", "release_changes"]
-
 
 # -- release changes ---------------------------------------------------------------------------------------------------
 # The differences between two loaded configurations due to their releases: rules, plugins, gates, defaults, metrics.

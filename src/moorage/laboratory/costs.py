@@ -25,8 +25,6 @@ from moorage.laboratory.plan.node_types import NodeType, nodes_by_volumes, nodes
 from moorage.laboratory.present import Surroundings
 from moorage.state.pod_requests import amount
 
-__all__ = ["BASE_COSTS", "UNDONE", "Costs", "costs_of", "read_costs"]
-
 #: What changes cost, in which order people make them, and which are left out.
 CHANGES: Final[Mapping[str, Any]] = table_of("moorage.laboratory.change", "changes.toml")
 _EFFORTS: Final[Mapping[str, Mapping[str, float]]] = CHANGES["efforts"]

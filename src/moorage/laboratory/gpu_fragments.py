@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["FRAGMENT_CLASSES", "GpuNode", "GpuShape", "fragment_class", "gpu_fragments", "typical_gpu_fragments"]
-
 #: lacks both · lacks GPU · satisfied · lacks cpu · without GPU: satisfied, lacks cpu · GPUs of another model
 FRAGMENT_CLASSES: Final = ("q1", "q2", "q3", "q4", "xl", "xr", "no access")
 

@@ -15,23 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "PODS",
-    "Balance",
-    "NodeUse",
-    "WorkShape",
-    "balance",
-    "dominant_shares",
-    "fragmentation",
-    "fragmented",
-    "headroom",
-    "instances",
-    "mix_fragmentation",
-    "skews",
-    "stranded",
-    "utilisation",
-]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -22,8 +22,6 @@ from typing import Protocol, Self
 
 from moorage.errors import StateError
 
-__all__ = ["Transaction"]
-
 
 class Transactional(Protocol):
     """The methods of a cluster that a transaction needs."""

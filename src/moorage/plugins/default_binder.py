@@ -9,8 +9,6 @@ from moorage.framework.effects import BindPod
 from moorage.framework.points import BindPlugin
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultBinder"]
-
 
 class DefaultBinder(BindPlugin[None]):
     """The plugin. It returns the effect; the driver of the engine writes the Binding."""

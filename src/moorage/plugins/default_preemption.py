@@ -35,8 +35,6 @@ from moorage.framework.verdicts import Code, Hold, Status, Verdicts, fit_error
 from moorage.state.pod_groups import group_key
 from moorage.state.view import PodInfo, RowPriorities, Snapshot
 
-__all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NEVER = "not eligible due to preemptionPolicy=Never."
 VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."

@@ -49,9 +49,6 @@ from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.pod_requests import RequestOptions
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
-__all__ = ["DynamicResources", "DynamicResourcesArgs"]
-
-
 # -- dynamic resources args --------------------------------------------------------------------------------------------
 # Arguments of DynamicResources: how long it may search for devices and wait for them to be ready.
 #

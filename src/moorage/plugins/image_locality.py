@@ -19,8 +19,6 @@ from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signat
 from moorage.state.table import NodeTable
 from moorage.state.view import IntArray, NodeView, PodInfo
 
-__all__ = ["ImageLocality", "PodImages", "image_scores", "images_of_pod", "mapped_sums", "normalized_image_name"]
-
 MIB = 1024 * 1024
 #: Bytes: a sum up to this scores 0.
 LEAST = 23 * MIB

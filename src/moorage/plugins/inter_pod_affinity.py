@@ -36,10 +36,6 @@ from moorage.state.counts import MatchTerm
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, Snapshot, domain_ids
 
-__all__ = [
-    "REASON_AFFINITY", "REASON_ANTI_AFFINITY", "REASON_EXISTING", "InterPodAffinity", "InterPodAffinityArgs", "refusals",
-]  # fmt: skip
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -67,6 +63,7 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
 
 
 def signature_of(pod: PodInfo) -> points.Signature:
+    """Return what the plugin reads of a pod."""
     return {
         "metadata.namespace": pod.namespace,
         "metadata.labels": tuple(sorted(pod.labels.items())),

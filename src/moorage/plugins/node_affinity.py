@@ -38,8 +38,6 @@ from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.state.node_matching import required_node_affinity, required_node_affinity_rows, rows_matching, rows_matching_term
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAffinityArgs", "PreferredTerm", "nodes_named"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
@@ -77,6 +75,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
 
 
 def signature(pod: PodInfo) -> points.Signature:
+    """Return what the plugin reads of a pod."""
     return {
         "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
         "spec.affinity.nodeAffinity": _affinity(pod),

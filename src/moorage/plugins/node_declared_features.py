@@ -23,8 +23,6 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
-__all__ = ["REASON", "NodeDeclaredFeatures", "needed_features"]
-
 Features = frozenset[str]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match Pod's required features"

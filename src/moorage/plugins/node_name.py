@@ -16,8 +16,6 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.view import NodeInfo, NodeView, PodInfo
 
-__all__ = ["REASON", "NodeName"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match the requested node name"
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)

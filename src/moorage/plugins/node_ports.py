@@ -19,8 +19,6 @@ from moorage.plugins.shared.term_names import port_name
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.view import BoolArray, NodeView, Snapshot
 
-__all__ = ["REASON", "NodePorts", "clash"]
-
 Ports = frozenset[HostPort]
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't have free ports for the requested pod ports"

@@ -39,8 +39,6 @@ from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["NodeResourcesBalancedAllocation", "balance", "balance_with"]
-
 #: The score of a node whose balance the pod does not change.
 UNCHANGED = 75
 

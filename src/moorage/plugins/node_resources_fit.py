@@ -55,8 +55,6 @@ from moorage.plugins.resources.whole_scores import UsageRuleMaker, Wants, Weighs
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["ALWAYS_COMPARED", "NodeResourcesFit", "RequestedResource", "ignored_faults"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY_PODS = "Too many pods"
 INSUFFICIENT = "Insufficient {}"

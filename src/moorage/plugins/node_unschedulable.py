@@ -22,8 +22,6 @@ from moorage.plugins.shared.term_names import CORDON as CORDONED
 from moorage.plugins.taint_toleration import tolerations_of
 from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo
 
-__all__ = ["REASON", "NodeUnschedulable"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) were unschedulable"
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

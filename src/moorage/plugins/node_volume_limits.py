@@ -28,8 +28,6 @@ from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments,
 from moorage.state.labels import InternedColumn
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
-__all__ = ["NeededVolumes", "NodeVolumeLimits"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY: Final = "node(s) exceed max volume count"
 NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
@@ -149,6 +147,7 @@ class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolu
 
 
 def counts(pod: PodInfo) -> bool:
+    """Return whether the pod has volumes that may count."""
     return pod.volumes is not None and bool(pod.volumes.claims or pod.volumes.inline)
 
 

@@ -17,8 +17,6 @@ from moorage.framework.plugin_runner import MAX_SCORE
 from moorage.framework.points import PlacementScoreExtensions, PlacementScorePlugin
 from moorage.state.cluster import Snapshot
 
-__all__ = ["PodGroupPodsCount"]
-
 # kube-scheduler's own text, kept word for word.
 NO_ASSIGNED_PODS: Final = "no pods from pod group are assigned to any of the candidate placements"
 

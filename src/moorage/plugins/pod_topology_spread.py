@@ -42,8 +42,6 @@ from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["REASON", "REASON_LABEL", "PodTopologySpread", "PodTopologySpreadArgs", "signature"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from moorage.framework.points import QueueSortPlugin, SortableQueued
 
-__all__ = ["PrioritySort"]
-
 
 class PrioritySort(QueueSortPlugin):
     name = "PrioritySort"

@@ -15,8 +15,6 @@ from moorage.framework.points import EnqueueExtensions, PreEnqueuePlugin
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["SchedulingGates"]
-
 GATES_GONE = ClusterEvent(Resource.POD, Action.UPDATE_POD_GATES_ELIMINATED)
 
 

@@ -27,8 +27,6 @@ from moorage.plugins.shared.term_names import taint_name, taint_text
 from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["CONDITIONS", "REASON", "TaintToleration", "tolerations_of"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had untolerated taint(s)"
 SOFT = "PreferNoSchedule"

@@ -21,8 +21,6 @@ from moorage.framework.placements import GroupInfo, Placement
 from moorage.framework.points import PlacementGeneratePlugin
 from moorage.state.cluster import Snapshot
 
-__all__ = ["TopologyPlacementGenerator"]
-
 # kube-scheduler's own texts, kept word for word.
 _UNCLEAR: Final = "cannot determine domain for already scheduled pods: {}"
 

@@ -46,9 +46,6 @@ from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find, remedies_of_volumes, why_unbound
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
-__all__ = ["BoundVolumes", "VolumeBinding", "VolumeBindingArgs", "VolumeBindingState"]
-
-
 # -- volume binding args -----------------------------------------------------------------------------------------------
 # Arguments of VolumeBinding: the bind timeout, and how to score nodes by the use of their storage.
 #

@@ -26,8 +26,6 @@ from moorage.plugins.volumes.volume_reasons import remedies_of_holders, why_held
 from moorage.state.pod_volumes import Disk
 from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["DISK_TAKEN", "RestrictedVolumes", "VolumeRestrictions", "rows_taken"]
-
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 DISK_TAKEN: Final = "node(s) had no available disk"
 CLAIM_TAKEN: Final = (

@@ -18,8 +18,6 @@ from moorage.basis.printable import escape_json, one_line
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import Style, item, lines_of, paragraph, shared_end, without_end
 
-__all__ = ["Answer", "AnswerRequest", "Assumption", "LateText", "Proof", "Stopped", "ending", "plain", "stopped_text"]
-
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
 _PAGES: Final = "moorage.interfaces.web.site"
 _CONTAINERS: Final = frozenset({dict, list, tuple})

@@ -40,11 +40,6 @@ from moorage.basis.printable import one_line
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
-__all__ = [
-    "DUMP_RECORD", "SLOTS", "ClusterInput", "CustomReader", "DumpRecord", "InputReport", "ReadObject", "UnreadKind",
-    "Unused", "WrittenKey", "WrittenObjects", "read_record",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Unused:

@@ -37,12 +37,6 @@ from moorage.errors import InputError
 from moorage.simulator import cluster_input
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 
-__all__ = [
-    "USUAL_RULES", "WORKLOAD_SLOTS", "CopyReader", "ReadRules", "parse_treat_as", "read", "read_objects",
-    "read_sources", "unwatched",
-]  # fmt: skip
-
-
 # -- copy reader -------------------------------------------------------------------------------------------------------
 # Reads pods that are copies of valid ones: they share all of the spec, labels and owners, and need not be checked again.
 #

@@ -27,8 +27,6 @@ from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, Prepared, load_options, prepare, simulate
 from moorage.simulator.simulation import SimulatedAttempt
 
-__all__ = ["create_for", "ignored_fields", "input_notes", "objects_of", "simulate_cluster", "workload_names"]
-
 _NO_NODES = "no nodes in the input, so that no pod can be scheduled: kubectl get nodes -o yaml prints them"
 
 

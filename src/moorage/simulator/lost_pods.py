@@ -22,8 +22,6 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement
 from moorage.simulator.simulation import PodRecord, State
 
-__all__ = ["LostPods", "lose_pods", "without_pods"]
-
 #: Kind, namespace and name of the workload that people name.
 _WorkloadKey = tuple[str, str, str]
 

@@ -14,8 +14,6 @@ from moorage.api.core import ENDED_PHASES, Object, Pod
 from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 
-__all__ = ["MissingReference", "find_missing"]
-
 
 @dataclass(frozen=True, slots=True)
 class MissingReference:

@@ -30,8 +30,6 @@ from moorage.simulator.outcome_collector import closed_gate_notes, collect
 from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, wants_a_node
 
-__all__ = ["Options", "kinds_named", "load_options", "prepare", "simulate"]
-
 #: kube-scheduler retries every unschedulable pod after five minutes, in case it missed an event. A simulation misses no
 #: events, so pods wait for an event that helps them; all are retried once at the end of the run.
 NEVER_S = math.inf

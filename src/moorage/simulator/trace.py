@@ -26,12 +26,6 @@ from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "GPU_MILLI", "WHOLE_GPU", "Arrival", "ArrivalColumns", "PodTemplate", "Trace", "capacity_of", "most_at_once",
-    "requests_of", "simulate_trace",
-]  # fmt: skip
-
-
 # -- trace arrivals ----------------------------------------------------------------------------------------------------
 # The arrivals of a trace as columns: many pods share few templates and differ in name.
 #

@@ -48,9 +48,6 @@ from moorage.simulator.claim_controller import add_claims
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
 
-__all__ = ["MAX_PODS", "PodFactory", "expand", "is_finished", "names_of", "newest_last"]
-
-
 # -- templates ---------------------------------------------------------------------------------------------------------
 # Pod templates: create pods with names, labels, owners and the hash of the template.
 #

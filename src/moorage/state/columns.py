@@ -14,9 +14,6 @@ from typing import Any, Final, Generic, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "Column", "IntArray", "RowSpace", "add_at", "both", "has_any", "lazy", "ranges"]
-
-
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 

@@ -28,8 +28,6 @@ from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options
 
-__all__ = ["StoredCapsule", "capsule", "read_capsule"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredCapsule:

@@ -24,8 +24,6 @@ from moorage.errors import ClusterError, MoorageError
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.ports import EventNote, EventRecord, RequestsEnded, StatusChange
 
-__all__ = ["MemoryCluster", "Trouble", "WriteEntry"]
-
 
 @dataclass(slots=True)
 class Trouble:

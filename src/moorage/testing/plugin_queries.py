@@ -15,8 +15,6 @@ from moorage.framework.profile import Profile, declared_wakes, make_profile, poi
 from moorage.framework.verdicts import Status, Verdicts
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
-__all__ = ["final_scores", "refusals", "wakes"]
-
 
 def refusals(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[str, Status]:
     """Return the status of each node that the plugin rejects, by name. Nodes that PreFilter excludes have no status.

@@ -18,11 +18,6 @@ from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.pod_claims import BIND_COMPLETED
 from moorage.state.cluster import ClusterState
 
-__all__ = [
-    "a_bound_claim", "a_claim", "a_class", "a_csi_node", "a_volume", "on_hosts", "on_nodes_labelled", "standing_on",
-    "with_objects",
-]  # fmt: skip
-
 
 def a_claim(
     name: str = "claim",

@@ -15,8 +15,6 @@ from typing import Final
 
 from moorage.api.cel.bounds import MAX_PARSED, MAX_PROGRAM, MAX_STEPS, TooLargeError
 
-__all__ = ["Regex", "RegexError", "compile_regex"]
-
 #: RE2's messages as Go words them. A message ends with the part of the pattern that is at fault.
 _MESSAGES: Final = (
     ("missing ): ", "missing closing )"), ("unexpected ): ", "unexpected )"), ("missing ]: ", "missing closing ]"),

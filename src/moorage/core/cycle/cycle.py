@@ -31,8 +31,6 @@ from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
-__all__ = ["Cycle", "judge", "rate", "status_of_left_out"]
-
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 

@@ -16,11 +16,6 @@ from moorage.api.meta import Object
 from moorage.framework.effects import Effect, Question
 from moorage.state.pod_info import PodInfo
 
-__all__ = [
-    "NO_LONGER_WANTED", "Answered", "BindsDone", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work",
-    "WriteLost", "Wrote",
-]  # fmt: skip
-
 #: The error of work that was cancelled because its pod was deleted, preempted or bound elsewhere meanwhile.
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 

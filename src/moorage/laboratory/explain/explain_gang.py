@@ -38,8 +38,6 @@ from moorage.state.group_trees import below, root_of
 from moorage.state.pod_groups import group_key
 from moorage.state.view import IntArray, PodInfo
 
-__all__ = ["explain_group", "group_named"]
-
 _TOPOLOGY: Final = "TopologyAwareWorkloadScheduling"
 _KINDS: Final = frozenset({"podgroup", "podgroups", "pg", "podgroup.scheduling.k8s.io"})
 _TREE_KINDS: Final = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "compositepodgroup.scheduling.k8s.io"})

@@ -24,12 +24,6 @@ from moorage.basis.files import replacing
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.sweeps.grid import Label, version
 
-__all__ = [
-    "CallingThread", "FailedRun", "JsonLinesFormat", "StoredRun", "SweepJob", "dask_executor", "head_of", "perform",
-    "process_pool", "run_of_head", "usable_cpus", "write_whole",
-]  # fmt: skip
-
-
 Series = npt.NDArray[Any]
 
 

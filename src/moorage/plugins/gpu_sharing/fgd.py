@@ -24,8 +24,6 @@ from moorage.plugins.gpu_sharing import devices
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, TypicalPod
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo
 
-__all__ = ["FGDScore", "FGDScoreArgs", "TypicalPodArgs"]
-
 #: The most forms of nodes that are cached, and the most scores for each request of devices. A run of ten thousand pods needs
 #: about ten thousand forms and a hundred thousand scores.
 _MOST_KEPT: Final = 1 << 20

@@ -22,9 +22,6 @@ from moorage.framework.handle import Handle
 from moorage.plugins.gpu_sharing.devices import GPU_MODEL, device_table, gpu_request
 from moorage.state.view import BoolArray, IntArray, PodInfo
 
-__all__ = ["CASES", "FragmentModel", "PodClass", "TypicalPod", "cluster_fragments", "pod_class", "typical_pods"]
-
-
 FloatArray = npt.NDArray[np.float64]
 
 

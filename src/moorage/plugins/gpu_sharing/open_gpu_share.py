@@ -38,8 +38,6 @@ from moorage.plugins.gpu_sharing.devices import (
 )
 from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-__all__ = ["OpenGpuShare", "OpenGpuShareArgs"]
-
 NO_ROOM: Final = "node(s) had too few GPUs with enough left"
 NO_DEVICES: Final = "node(s) had too few GPUs"
 WRONG_MODEL: Final = "node(s) had another model of GPU"

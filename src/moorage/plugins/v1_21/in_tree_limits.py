@@ -28,8 +28,6 @@ from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
 from moorage.state.view import NodeView, PodInfo
 
-__all__ = ["AzureDiskLimits", "CinderLimits", "DiskLimits", "EBSLimits", "GCEPDLimits"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 TOO_MANY: Final = "node(s) exceed max volume count"
 

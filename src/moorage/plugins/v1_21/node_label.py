@@ -21,8 +21,6 @@ from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
 from moorage.plugins.resources.scoring_strategies import sub_path
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, domain_ids
 
-__all__ = ["REASON", "NodeLabel", "NodeLabelArgs"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't have the requested labels"
 

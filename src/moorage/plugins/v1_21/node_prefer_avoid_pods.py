@@ -26,8 +26,6 @@ from moorage.plugins.spread.spread_scores import controller_of
 from moorage.state.table import NodeTable
 from moorage.state.view import IntArray, NodeView, PodInfo
 
-__all__ = ["ANNOTATION", "NodePreferAvoidPods", "avoided"]
-
 ANNOTATION = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 _CONTROLLERS = frozenset(["ReplicationController", "ReplicaSet"])
 

@@ -13,8 +13,6 @@ import numpy as np
 from moorage.plugins.v1_21.shared.requested_shares import AllocationArgs, AllocationScore, share
 from moorage.state.columns import IntArray
 
-__all__ = ["NodeResourcesLeastAllocated", "NodeResourcesLeastAllocatedArgs"]
-
 
 class NodeResourcesLeastAllocatedArgs(AllocationArgs, frozen=True):
     """The resources to score and their weights."""

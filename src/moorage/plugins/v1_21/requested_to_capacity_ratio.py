@@ -29,8 +29,6 @@ from moorage.plugins.v1_21.shared.requested_shares import (
 )
 from moorage.state.view import IntArray, NodeView, PodInfo
 
-__all__ = ["RequestedToCapacityRatio", "RequestedToCapacityRatioArgs"]
-
 
 class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
     """The points of the function, and the resources with their weights. A Policy without resources scores none."""

@@ -20,8 +20,6 @@ from moorage.framework.points import NodeScoreExtensions, PreScorePlugin, ScoreP
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector, zone_numbers
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
-__all__ = ["SelectorSpread", "spread_scores"]
-
 _MAX_SCORE = 100.0
 #: The weight of the zone in the score, where there are zones.
 _ZONE_WEIGHT = 2.0 / 3.0

@@ -29,8 +29,6 @@ from moorage.state.counts import Counts, MatchTerm, PodMatcher
 from moorage.state.node_matching import rows_labelled
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot, domain_ids, domain_sums
 
-__all__ = ["REASON", "ServiceAffinity", "ServiceAffinityArgs"]
-
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match service affinity"
 

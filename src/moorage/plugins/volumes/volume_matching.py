@@ -29,8 +29,6 @@ from moorage.plugins.volumes.volume_reach import Reach, rows_reaching
 from moorage.state.labels import LabelColumn
 from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
 
-__all__ = ["Chosen", "MatchingError", "VolumeIndex", "VolumeSearch", "is_bound_to", "suits"]
-
 # -- available volumes -------------------------------------------------------------------------------------------------
 # Volumes that claims can still get: free ones by class, reserved ones by claim. Bound volumes are never looked at.
 #

@@ -26,8 +26,6 @@ from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.traces.recorded_pods import MAX_PODS, machine, task_spec
 from moorage.simulator.traces.streams import ExactRow, Source, exact_rows
 
-__all__ = ["QOS", "read_openb", "read_openb_pair", "read_openb_sources"]
-
 #: Pod label: its class of service.
 QOS: Final = "alibabacloud.com/qosClass"
 

@@ -52,11 +52,6 @@ from moorage.report.style import paragraph, yaml_text
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
-__all__ = [
-    "Asked", "asked_of", "budget_of", "ended_by_interrupt", "exit_status", "open_question", "print_answer",
-    "print_answers", "print_document", "what_if",
-]  # fmt: skip
-
 #: The part of a limit that is kept for the answer's end, and the most seconds of it.
 _PRINTING: Final = 0.1
 _PRINTING_S: Final = 1.0

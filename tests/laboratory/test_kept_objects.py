@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.pod_decoding import PodDecoder
-from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
+from moorage.laboratory.dump.kept_objects import KEPT_KINDS, pack, unpack
 from moorage.simulator.cluster_input import SLOTS
 from moorage.state.pod_info import PodInfo, infos_of
 from tests.laboratory.random_world import World

@@ -15,8 +15,8 @@ import pytest
 
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
-from moorage.laboratory.redact import live_cache
-from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, cache_folder
+from moorage.laboratory.dump import live_cache
+from moorage.laboratory.dump.live_cache import CachedReading, LiveCache, cache_folder
 from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_reader import read_sources
 

@@ -10,7 +10,7 @@ import pytest
 
 import moorage
 from moorage.errors import ClusterError
-from moorage.laboratory.redact.live_dump import Pages
+from moorage.laboratory.dump.live_dump import Pages
 from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "5"}}}

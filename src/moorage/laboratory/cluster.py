@@ -27,6 +27,8 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import OWNERS, Remedy, find_least_change
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.costs import Costs
+from moorage.laboratory.dump.live_cache import take_dump
+from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.explain.explained_changes import ChangeLimits, with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
@@ -36,8 +38,6 @@ from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.present import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
 from moorage.laboratory.questions import ClusterQuestions
-from moorage.laboratory.redact.live_cache import take_dump
-from moorage.laboratory.redact.live_dump import endpoint_of
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.dry_run import quick_placements

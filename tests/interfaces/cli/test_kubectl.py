@@ -23,7 +23,7 @@ from moorage.interfaces.cli import live_reading, terminal
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
 from moorage.interfaces.cli.man import man_pages
 from moorage.interfaces.cli.questions import explain as explain_module
-from moorage.laboratory.redact import live_cache
+from moorage.laboratory.dump import live_cache
 from moorage.live.client.rest import Rest
 from moorage.simulator.kueue.batch_jobs import KINDS
 from tests.cluster.apiserver.custom_kinds import ask, define, definition

@@ -98,7 +98,7 @@ def _namespace_of(before: Mapping[str, Any]) -> Callable[[], str]:
     """Return a function that returns the namespace of the context, once the options of a command are known."""
 
     def namespace() -> str:
-        from moorage.laboratory.redact.live_dump import endpoint_of  # loaded only where a namespace is needed
+        from moorage.laboratory.dump.live_dump import endpoint_of  # loaded only where a namespace is needed
 
         asked = click.get_current_context()
         if asked.resilient_parsing:  # completion asks no cluster

@@ -25,8 +25,8 @@ from moorage.basis import folder_of
 from moorage.basis.inputs.files import PROJECT_FILE
 from moorage.errors import ClusterError
 from moorage.interfaces.cli.terminal import output_style
-from moorage.laboratory.redact.live_cache import CachedReading, LiveCache, as_kept, cache_folder, take_dump
-from moorage.laboratory.redact.live_dump import endpoint_of, naming_the_server
+from moorage.laboratory.dump.live_cache import CachedReading, LiveCache, as_kept, cache_folder, take_dump
+from moorage.laboratory.dump.live_dump import endpoint_of, naming_the_server
 from moorage.simulator.cluster_input import ClusterInput
 
 #: How long loading may hold the interpreter while a response waits: reading takes many short turns.

@@ -15,7 +15,7 @@ from moorage.interfaces.cli.questions.question import open_question
 from moorage.interfaces.cli.questions.report_serving import inheriting, input_words
 from moorage.interfaces.cli.terminal import Progress, say, unguard
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.redact.live_dump import endpoint_of
+from moorage.laboratory.dump.live_dump import endpoint_of
 
 
 @described("mcp")

@@ -1,1 +1,1 @@
-"""Dumps of clusters, and the names in them replaced by tokens."""
+"""Names in dumps and logs replaced by tokens."""

@@ -10,7 +10,7 @@ import msgspec
 from moorage.errors import ClusterError, InputError
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import say
-from moorage.laboratory.redact.live_dump import endpoint_of
+from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 

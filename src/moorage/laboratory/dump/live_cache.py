@@ -36,8 +36,8 @@ from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
-from moorage.laboratory.redact.kept_objects import KEPT_KINDS, pack, unpack
-from moorage.laboratory.redact.live_dump import Get, Pages, collection_paths, named, naming_the_server
+from moorage.laboratory.dump.kept_objects import KEPT_KINDS, pack, unpack
+from moorage.laboratory.dump.live_dump import Get, Pages, collection_paths, named, naming_the_server
 from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources

@@ -13,7 +13,7 @@ from moorage.framework.effects import BindPod, Evict
 from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.executor import EffectExecutor
 from moorage.live.runtime.inbox import Inbox
-from moorage.live.runtime.ports import Clocks, SchedulerView, StatusChange
+from moorage.live.runtime.ports import Clocks, StatusChange
 from moorage.live.runtime.status_writer import StatusWriter, in_seconds
 from moorage.testing.builders import a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
@@ -39,16 +39,17 @@ async def telling(cluster, release=CURRENT):
 
 
 def carrier(cluster, inbox, teller):
-    clock, view = asyncio.get_running_loop().time, Wanting(None, inbox.poke)
+    clock, view = asyncio.get_running_loop().time, Wanting()
     confirmer = Confirmer(cluster, inbox, clock, view, print)
     return EffectExecutor(cluster, inbox, teller, Clocks(clock, lambda: NOW), view, confirmer, may_act=lambda now: True)
 
 
-class Wanting(SchedulerView):
-    """A scheduler that knows every object and wants all of its work."""
+class Wanting:
+    """A scheduler that wants all of its work."""
 
-    def known(self, obj):
-        return obj
+    @property
+    def cluster(self):
+        return self
 
     def is_wanted(self, ticket):
         return True

@@ -6,7 +6,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.facts import Phase
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
@@ -362,8 +361,7 @@ def test_a_run_of_pods_is_measured_as_its_pods_one_by_one(attempts):
     for one in ended:
         alone.began()
         alone.attempted(one.decision, 0.25)
-        alone.worked(Phase.BIND, "default-scheduler", one.bind_s, None)
-        alone.bound(one.decision, one.queued, one.seconds, one.waited_s)
+        alone.bound(one)
     assert figures(together) == figures(alone)
 
 

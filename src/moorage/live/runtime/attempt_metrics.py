@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -30,8 +30,7 @@ from moorage.state.pod_info import PodInfo
 # -- observer ----------------------------------------------------------------------------------------------------------
 # Observers of the running scheduler: the protocols of its log and its metrics.
 #
-# The loop calls both and reads nothing from them. Neither may raise or wait. ``SILENT`` discards log lines, and ``UNMEASURED``
-# turns metrics off.
+# The loop calls both and reads nothing from them. Neither may raise or wait. ``SILENT`` discards log lines.
 
 
 class Ref(NamedTuple):
@@ -49,14 +48,15 @@ def ref(pod: PodInfo) -> Ref:
     return Ref(pod.namespace, pod.name)
 
 
-class Log(Protocol):
-    """Log lines with key-value facts. A higher level is more verbose; the log decides which levels it shows.
+class Log:
+    """Log lines with key-value facts. A higher level is more verbose; the log decides which levels it shows, this one none.
 
     Facts are text, numbers, booleans, ``Ref`` and sequences of these. Callers never pass secrets.
     """
 
     def shows(self, level: int) -> bool:
         """Return whether lines of this level are shown; check it before computing costly facts."""
+        return False
 
     def info(self, level: int, message: str, **facts: object) -> None: ...
     def warning(self, message: str, **facts: object) -> None: ...
@@ -93,9 +93,6 @@ class Measures(Protocol):
     def all_bound(self, pods: Sequence[BoundPod]) -> None:
         """Record bound pods and their binds."""
 
-    def bound(self, decision: Decision, queued: QueuedPod, seconds: float, waited_s: float | None) -> None:
-        """Record a bound pod: ``seconds`` since its attempt began, ``waited_s`` since its initial attempt (None: unknown)."""
-
     def failed(self, decision: Decision, seconds: float) -> None:
         """Record a failed attempt, whether it failed in the scheduling cycle or the binding cycle."""
 
@@ -112,23 +109,7 @@ class Measures(Protocol):
         """Record that the engine processed facts, with the time that each took."""
 
 
-class _Silence:
-    def shows(self, level: int) -> bool:
-        return False
-
-    def info(self, level: int, message: str, **facts: object) -> None:
-        """Say nothing."""
-
-    def warning(self, message: str, **facts: object) -> None:
-        """Say nothing."""
-
-    def error(self, error: object, message: str, **facts: object) -> None:
-        """Say nothing."""
-
-
-SILENT: Log = _Silence()
-#: Turns metrics off.
-UNMEASURED: Measures | None = None
+SILENT: Final = Log()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +118,7 @@ class Observers:
 
     report: Callable[[str], None] = lambda line: None
     log: Log = SILENT
-    measures: Measures | None = UNMEASURED
+    measures: Measures | None = None
 
 
 UNOBSERVED = Observers()
@@ -307,28 +288,34 @@ class AttemptObserver:
         uid = pod.uid
         # The pod may already be deleted when its bind is answered.
         bound = phase is Phase.BIND and (fact.error is None or self._scheduler.cluster.node_of(uid) == node)
-        if self._measures is not None:
+        trip = self._trips.pop(uid, None) if bound and self._scheduler.binding_of(uid) is None else None
+        if trip is not None:
+            self._bound([(trip, since)], now)
+        elif self._measures is not None:
             self._measures.worked(phase, pod.spec.scheduler_name, now - since, None if bound else fact.error, preemptor)
-        if bound and self._scheduler.binding_of(uid) is None:
-            trip = self._trips.pop(uid, None)
-            if trip is not None:
-                self._bound(trip, now)
 
     def binds_done(self, tickets: Sequence[int], now: float) -> None:
         """Record binds that succeeded, after the engine has processed the fact."""
-        bindings, ended = self._scheduler.state.bindings.by_uid, list[BoundPod]()
+        bindings, ended = self._scheduler.state.bindings.by_uid, list[tuple[_Trip, float]]()
         for ticket in tickets:
             _, pod, _, since, _ = self._works.pop(ticket, _NO_WORK)
             trip = None if pod is None or pod.uid in bindings else self._trips.pop(pod.uid, None)
             if trip is not None:
-                first = trip.queued.initial_attempt
-                ended.append(
-                    BoundPod(trip.decision, trip.queued, now - trip.began, None if first is None else now - first, now - since)
-                )
-                if self._log.shows(2):
-                    self._log_bound(trip)
-        if self._measures is not None and ended:
-            self._measures.all_bound(ended)
+                ended.append((trip, since))
+        if ended:
+            self._bound(ended, now)
+
+    def _bound(self, ended: Sequence[tuple[_Trip, float]], now: float) -> None:
+        """Record pods that are bound, each with the time at which its bind began."""
+        pods = []
+        for trip, since in ended:
+            first = trip.queued.initial_attempt
+            waited_s = None if first is None else now - first
+            pods.append(BoundPod(trip.decision, trip.queued, now - trip.began, waited_s, now - since))
+            if self._log.shows(2):
+                self._log_bound(trip)
+        if self._measures is not None:
+            self._measures.all_bound(pods)
 
     def _log_bound(self, trip: _Trip) -> None:
         decision, queued = trip.decision, trip.queued
@@ -341,14 +328,6 @@ class AttemptObserver:
             self._log.info(
                 4, "Pod scheduled after flush from unschedulablePods", pod=ref(decision.pod), unschedulablePlugins=plugins
             )
-
-    def _bound(self, trip: _Trip, now: float) -> None:
-        decision, queued = trip.decision, trip.queued
-        if self._log.shows(2):
-            self._log_bound(trip)
-        if self._measures is not None:
-            waited = None if queued.initial_attempt is None else now - queued.initial_attempt
-            self._measures.bound(decision, queued, now - trip.began, waited)
 
     # -- facts -------------------------------------------------------------------------------------------------------------
 

@@ -15,13 +15,15 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from moorage.api.core import Pod
 from moorage.api.meta import Object, is_older
 from moorage.core.engine.facts import Gone, Seen, WriteLost
+from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.live.runtime.inbox import Inbox
-from moorage.live.runtime.ports import Clock, ClusterWriter, SchedulerView
+from moorage.live.runtime.ports import Clock, ClusterWriter
 from moorage.state.pod_info import PodInfo
 
 #: A watch delivers a bind within a second; a silent watch is restarted after forty seconds.
@@ -73,7 +75,7 @@ class Confirmer:
     """
 
     def __init__(
-        self, cluster: ClusterWriter, inbox: Inbox, clock: Clock, scheduler: SchedulerView, report: Callable[[str], None]
+        self, cluster: ClusterWriter, inbox: Inbox, clock: Clock, scheduler: Scheduler, report: Callable[[str], None]
     ) -> None:
         self._cluster, self._inbox, self._clock = cluster, inbox, clock
         self._scheduler, self._report = scheduler, report
@@ -133,7 +135,7 @@ class Confirmer:
         """Look after the binds that are due and that no watch has delivered."""
         while self._bound and self._bound[0][0] <= now:
             for pod, node in self._bound.popleft()[1]:
-                if self._scheduler.is_bound_unconfirmed(pod.uid) and self._scheduler.node_of(pod.uid) == node:
+                if self._is_bound_unconfirmed(pod.uid) and self._scheduler.cluster.node_of(pod.uid) == node:
                     self._look_after(_Taken(pod, node, None), 0.0)
 
     def _is_open(self, taken: _Taken | _Answered) -> bool:
@@ -141,54 +143,45 @@ class Confirmer:
             return False
         if isinstance(taken, _Answered):
             return self._scheduler.is_unconfirmed(taken.obj)
-        is_open = self._scheduler.is_bound_unconfirmed if taken.preemptor is None else self._scheduler.stays
-        return is_open(taken.pod.uid)
+        if taken.preemptor is None:
+            return self._is_bound_unconfirmed(taken.pod.uid)
+        victim = self._scheduler.cluster.pod(taken.pod.uid)
+        return victim is not None and not victim.terminating
+
+    def _is_bound_unconfirmed(self, uid: str) -> bool:
+        """Return whether a pod is bound, and still only assumed because no watch has delivered the bind."""
+        return self._scheduler.cluster.is_assumed(uid) and self._scheduler.binding_of(uid) is None
 
     async def _ask(self, taken: _Taken | _Answered) -> None:
-        if isinstance(taken, _Answered):
-            await self._ask_for_object(taken)
-        else:
-            await self._ask_for_pod(taken)
-
-    async def _ask_for_object(self, taken: _Answered) -> None:
-        found = None
+        """Read the object. If the change is not lost, or the read fails, check again later unless a watch has confirmed it."""
+        found: Any = None
         try:
-            found = await self._cluster.read(taken.obj)
+            if isinstance(taken, _Answered):
+                found = await self._cluster.read(taken.obj)
+            else:
+                found = await self._cluster.read_pod(taken.pod.namespace, taken.pod.name)
             later = taken.is_as_expected(found)
         except ClusterError:
             later = True
-        if self._is_settled(taken, later=later):
-            self._report(f"{taken.key[0]}: the API server acknowledged a write and then lost it")
-            self._inbox.put_now(WriteLost(taken.obj, found))
-
-    def _is_settled(self, taken: _Taken | _Answered, *, later: bool) -> bool:
-        """Return True if the change is lost, False if a watch has confirmed it meanwhile.
-
-        With ``later`` (the change is not lost, or the read failed), check again later and return False.
-        """
         if not self._is_open(taken):
             if self._taken.get(taken.key) is taken:
                 del self._taken[taken.key]
-            return False
-        if later:
+        elif later:
             self._look_after(replace(taken, pause_s=min(taken.pause_s * 2, _LONGEST_S)))
-            return False
-        del self._taken[taken.key]
-        return True
+        else:
+            del self._taken[taken.key]
+            self._report_lost(taken, found)
 
-    async def _ask_for_pod(self, taken: _Taken) -> None:
-        pod = taken.pod
-        found = None
-        try:
-            found = await self._cluster.read_pod(pod.namespace, pod.name)
-            later = taken.is_as_expected(found)
-        except ClusterError:
-            later = True
-        if not self._is_settled(taken, later=later):
+    def _report_lost(self, taken: _Taken | _Answered, found: Any) -> None:
+        if isinstance(taken, _Answered):
+            self._report(f"{taken.key[0]}: the API server acknowledged a write and then lost it")
+            self._inbox.put_now(WriteLost(taken.obj, found))
             return
+        pod = taken.pod
         if taken.preemptor is not None:
             self._report(f"evict {pod.key} for {taken.preemptor.key}: {_LOST}")
-            self._scheduler.retry(taken.preemptor)
+            self._scheduler.activate([taken.preemptor])
+            self._inbox.poke()
             return
         self._report(f"bind {pod.key} to {taken.node}: {_LOST}")
         self._inbox.put_now(Gone(pod.pod))

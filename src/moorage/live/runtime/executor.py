@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from moorage.api.core import Object, Pod, PodCondition
 from moorage.core.binding.binding import Binding
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, BindsDone, Done, Gone, Phase, Query, Seen, Work, Wrote
+from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import ExtenderError, check_bind_reply, shown
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import (
@@ -35,7 +36,7 @@ from moorage.framework.effects import (
 )
 from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.inbox import Inbox
-from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders, SchedulerView, StatusChange
+from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders, StatusChange
 from moorage.live.runtime.status_writer import StatusWriter, in_seconds
 from moorage.state.pod_info import PodInfo
 
@@ -73,7 +74,7 @@ class EffectExecutor:
 
     def __init__(
         self, cluster: ClusterWriter, inbox: Inbox, status_writer: StatusWriter, clocks: Clocks,
-        scheduler: SchedulerView, confirmer: Confirmer, *, may_act: Callable[[float], bool],
+        scheduler: Scheduler, confirmer: Confirmer, *, may_act: Callable[[float], bool],
         extenders: Extenders | None = None, retries_binds: bool = False,
     ) -> None:  # fmt: skip
         self._cluster, self._inbox, self._status_writer = cluster, inbox, status_writer
@@ -267,7 +268,7 @@ class EffectExecutor:
             case Evict():
                 await self._evict(effect)
             case Write(obj, subresource, base):
-                base = base if base is not None else self._scheduler.known(obj)
+                base = base if base is not None else self._known(obj)
                 await self._written(effect, self._cluster.write(base, obj, subresource), made=base is None)
             case Amend(obj, change, subresource):
                 await self._amend(effect, self._cluster.amend(obj, change, subresource))
@@ -277,6 +278,10 @@ class EffectExecutor:
                 await self._until_broken_off(_awaited(run), work)
             case Until():
                 await self._wait(effect, work)
+
+    def _known(self, obj: Object) -> Object | None:
+        """Return the scheduler's copy of an object, by its key; None if it has none."""
+        return self._scheduler.cluster.objects(type(obj)).get(obj.key)
 
     async def _until_broken_off(self, waiting: Coroutine[Any, Any, T], work: Work) -> T:
         """Await something that may be cancelled. A plugin sees ``CancelledError`` and may clean up."""
@@ -349,7 +354,10 @@ class EffectExecutor:
 
         Raises  ClusterError that says where the pod is instead
         """
-        read = await self._surely_read(pod.pod)
+        # Only the pod itself, or its absence, shows the outcome of the bind.
+        read = await _surely(
+            lambda: self._cluster.read_pod(pod.namespace, pod.name), lambda: self._scheduler.cluster.is_assumed(pod.uid)
+        )
         if not read:
             return
         found = read[0]
@@ -364,20 +372,6 @@ class EffectExecutor:
             self._inbox.put_now(Seen(found))
             where = f"it is already on {found.spec.node_name}"
         raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}", said=_said(error)) from error
-
-    async def _surely_read(self, pod: Pod) -> tuple[Pod | None] | None:
-        """Read a pod, retrying until it succeeds; return None once the engine no longer assumes the pod.
-
-        Only the pod itself, or its absence, shows the outcome of the bind.
-        """
-        pause_s, longest_s = _READ_BACK_S
-        while self._scheduler.is_assumed(pod.uid):
-            try:
-                return (await self._cluster.read_pod(pod.namespace, pod.name),)
-            except ClusterError as error:
-                await asyncio.sleep(max(pause_s, error.retry_after_s or 0.0))
-            pause_s = min(pause_s * 2, longest_s)
-        return None
 
     # -- everything else ---------------------------------------------------------------------------------------------------
 
@@ -439,7 +433,8 @@ class EffectExecutor:
             found: Object | None = await writing
         except MoorageError as error:
             if not isinstance(error, ClusterError) or error.sent:
-                self._learn(await self._surely_read_object(effect.obj), effect.settled, made=made)
+                (found,) = await _surely(lambda: self._cluster.read(effect.obj)) or (None,)
+                self._learn(found, effect.settled, made=made)
             raise
         self._learn(found, effect.settled, made=made)
 
@@ -447,18 +442,6 @@ class EffectExecutor:
         self._inbox.put_now(Wrote(found, settled, made))
         if found is not None:
             self._confirmer.wrote(found)
-
-    async def _surely_read_object(self, obj: Object) -> Object | None:
-        """Read an object, retrying until it succeeds. Return None if it is gone, or another object has its name."""
-        pause_s, longest_s = _READ_BACK_S
-        while True:
-            try:
-                found = await self._cluster.read(obj)
-            except ClusterError as error:
-                await asyncio.sleep(max(pause_s, error.retry_after_s or 0.0))
-                pause_s = min(pause_s * 2, longest_s)
-            else:
-                return found
 
     async def _delete(self, obj: Object) -> None:
         try:
@@ -492,9 +475,23 @@ class EffectExecutor:
         """Repeat writes that succeeded but that no watch has delivered. If the API server still has a write, the repeat fails
         with a conflict and changes nothing."""
         for write in writes:
-            if write.base is not None and self._scheduler.known(write.obj) == write.base:
+            if write.base is not None and self._known(write.obj) == write.base:
                 with suppress(ClusterError):
                     await self._cluster.write(write.base, write.obj, write.subresource)
+
+
+async def _surely(
+    read: Callable[[], Awaitable[T | None]], matters: Callable[[], bool] = lambda: True
+) -> tuple[T | None] | None:
+    """Read an object, retrying until it succeeds; None in the tuple if there is none. Return None once it does not matter."""
+    pause_s, longest_s = _READ_BACK_S
+    while matters():
+        try:
+            return (await read(),)
+        except ClusterError as error:
+            await asyncio.sleep(max(pause_s, error.retry_after_s or 0.0))
+        pause_s = min(pause_s * 2, longest_s)
+    return None
 
 
 def _bind_work(one: Work | Binding) -> Work:

@@ -189,8 +189,8 @@ async def lead(
         lost = renewing.done() and not acting.done()
     finally:
         # The lease is kept until work in flight ends, so that no other replica acts meanwhile.
-        await _ended(acting)
-        await _ended(renewing)
+        await end_tasks(acting)
+        await end_tasks(renewing)
         await trying.release()
     if lost:
         raise LeadershipLostError(f"{election.identity} {_why_lost(election)}")
@@ -204,9 +204,11 @@ def _why_lost(election: Election) -> str:
     return f"lost its lease to {holder}" if holder else "found its lease released by another client"
 
 
-async def _ended(task: asyncio.Future[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def end_tasks(*tasks: asyncio.Future[None]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from moorage.live.runtime.attempt_metrics import ASSIGNED_ADDED, UNOBSERVED, UNS
 from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.executor import EffectExecutor
 from moorage.live.runtime.inbox import FactSource, Inbox
-from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders, SchedulerView
+from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders
 from moorage.live.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo
 
@@ -81,12 +81,11 @@ class Loop:
         self.synced = asyncio.Event()
         self._clock, self._unix, self._limits = clocks.monotonic, clocks.unix, limits
         self._report, self._measures = observers.report, observers.measures
-        view = SchedulerView(scheduler, inbox.poke)
         release = scheduler.gates.emulated
         self._status_writer = StatusWriter(cluster, clocks.monotonic, clocks.wall, observers.report, release)
-        self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, view, observers.report)
+        self._confirmer = Confirmer(cluster, inbox, clocks.monotonic, scheduler, observers.report)
         self._carrier = EffectExecutor(
-            cluster, inbox, self._status_writer, clocks, view, self._confirmer, may_act=may_act, extenders=extenders,
+            cluster, inbox, self._status_writer, clocks, scheduler, self._confirmer, may_act=may_act, extenders=extenders,
             retries_binds=release.retries_binds,
         )  # fmt: skip
         self.follower = AttemptObserver(scheduler, observers.log, observers.measures)
@@ -181,8 +180,11 @@ class Loop:
                 count = self.scheduler.observe_confirmed(facts, at, self._took_until)
                 self._count(ASSIGNED_ADDED, count)
             if not count:
-                self._take_one(facts[at])
-                count = 1
+                count, one = 1, facts[at]
+                if isinstance(one, FactSource):
+                    one.close()
+                else:
+                    self._count(self._observe(one, self._took_until), 1)
             at += count
 
     def _take_waiting(self, pods: Sequence[Pod]) -> bool:
@@ -195,12 +197,6 @@ class Loop:
         except Exception as error:  # passed one by one, each pod that has no fault is taken
             self._survived(_words(error))
             return False
-
-    def _take_one(self, one: Fact | FactSource) -> None:
-        if isinstance(one, FactSource):
-            one.close()
-            return
-        self._count(self._observe(one, self._took_until), 1)
 
     def _count(self, label: str, count: int) -> None:
         """Note that the engine has taken so many facts since the last call, with this event label, "" for none."""
@@ -223,9 +219,6 @@ class Loop:
 
     def _observe(self, fact: Fact, now: float) -> str:
         """Pass a fact to the engine. Return its event label; see ``AttemptObserver.label_of``."""
-        if isinstance(fact, BindsDone):
-            self._binds_done(fact, now)
-            return ""
         if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
             self._status_writer.forget(fact.obj.uid)
         label = self.follower.label_of(fact)
@@ -233,20 +226,15 @@ class Loop:
             self.scheduler.observe(fact, now)
         except Exception as error:
             self._survived(f"{_name(fact)}: {_words(error)}")
-        if isinstance(fact, Done):
+        if isinstance(fact, BindsDone):
+            self.follower.binds_done(fact.tickets, now)
+        elif isinstance(fact, Done):
             self.follower.done(fact, now)
             preemptor = self._preempting.pop(fact.ticket, None)
             if preemptor is not None and fact.error is not None:
                 self._report(f"preemption for {preemptor.key}: {fact.error}")
                 self.scheduler.activate([preemptor])
         return label
-
-    def _binds_done(self, fact: BindsDone, now: float) -> None:
-        try:
-            self.scheduler.observe(fact, now)
-        except Exception as error:
-            self._survived(f"{_name(fact)}: {_words(error)}")
-        self.follower.binds_done(fact.tickets, now)
 
     def _place_run(self) -> bool:
         """Let the fast lane place pods, and bind them together. Return whether it placed any."""

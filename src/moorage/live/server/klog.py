@@ -27,7 +27,7 @@ from typing import Any, Final, TextIO
 
 from moorage.basis.printable import MOST_BYTES, clip, escape_json, is_printable, some_lines
 from moorage.errors import ConfigError, InputError
-from moorage.live.runtime.attempt_metrics import Ref
+from moorage.live.runtime.attempt_metrics import Log, Ref
 
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
@@ -38,11 +38,8 @@ _FRAMES: Final = 16
 _LINES: Final = 64
 
 
-class Klog:
-    """Implements ``moorage.live.runtime.attempt_metrics.Log``.
-
-    Writes line by line, unbuffered; lines that cannot be written are lost.
-    """
+class Klog(Log):
+    """Writes line by line, unbuffered; lines that cannot be written are lost."""
 
     def __init__(
         self, *, verbosity: int = 0, style: str = "text", vmodule: str = "", stream: TextIO | None = None,

@@ -17,7 +17,7 @@ from moorage.live.client.resources import RawObjects, custom_resource, groups_of
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import Inbox
-from moorage.live.runtime.leader_election import Election, Timing, lead
+from moorage.live.runtime.leader_election import Election, Timing, end_tasks, lead
 from moorage.live.runtime.loop import USUAL, Loop, LoopLimits
 from moorage.live.runtime.ports import Clocks, Extenders, WallClock
 from moorage.live.server.api_cluster import ApiCluster
@@ -143,13 +143,13 @@ class Live:
         try:
             done, _ = await asyncio.wait({*watching, looping, acting}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await _ended(acting)
+            await end_tasks(acting)
             await self.loop.flush(_FLUSH_S)
             raise
         finally:
             # The loop and the watches keep running while effects finish, because their outcomes are facts for the engine.
-            await _ended(acting)
-            await _ended(*watching, syncing, looping)
+            await end_tasks(acting)
+            await end_tasks(*watching, syncing, looping)
         for task in done:
             if task.cancelled():
                 raise PartEndedError(f"{task.get_name()}: cancelled from within the process")
@@ -185,7 +185,7 @@ class Live:
             try:
                 await self.loop.act()
             finally:
-                await _ended(announcing)
+                await end_tasks(announcing)
 
         return act
 
@@ -194,12 +194,6 @@ class Live:
             await lock.write_event(f"{self._identity} became leader", self._wall(), self._reporter)
         except ClusterError as error:
             self._log.error(error, "Server rejected event (will not retry!)", reason="LeaderElection")
-
-
-async def _ended(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:

@@ -28,7 +28,7 @@ from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
-from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
+from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.events import Resource
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code
@@ -170,9 +170,7 @@ class SchedulerMetrics:
     def all_bound(self, pods: Sequence[BoundPod]) -> None:
         if not _is_usual(pods):
             for pod in pods:
-                profile = pod.decision.pod.spec.scheduler_name
-                self.worked(Phase.BIND, profile, pod.bind_s, None)
-                self.bound(pod.decision, pod.queued, pod.seconds, pod.waited_s)
+                self.bound(pod)
             return
         profile = pods[0].decision.pod.spec.scheduler_name
         self._points.observe_all([pod.bind_s for pod in pods], "Bind", _SUCCESS, profile)
@@ -181,13 +179,14 @@ class SchedulerMetrics:
         self._tries.observe_all([1] * len(pods))
         self._sli_s.observe_all([pod.waited_s for pod in pods if pod.waited_s is not None], "1")
 
-    def bound(self, decision: Decision, queued: QueuedPod, seconds: float, waited_s: float | None) -> None:
-        self._ended("scheduled", decision, seconds)
-        self._tries.observe(queued.attempts)
-        if waited_s is not None:
-            attempts = f"{_MOST_ATTEMPTS}+" if queued.attempts >= _MOST_ATTEMPTS else str(queued.attempts)
-            self._sli_s.observe(waited_s, attempts)
-        if queued.was_flushed:
+    def bound(self, pod: BoundPod) -> None:
+        self.worked(Phase.BIND, pod.decision.pod.spec.scheduler_name, pod.bind_s, None)
+        self._ended("scheduled", pod.decision, pod.seconds)
+        attempts = pod.queued.attempts
+        self._tries.observe(attempts)
+        if pod.waited_s is not None:
+            self._sli_s.observe(pod.waited_s, f"{_MOST_ATTEMPTS}+" if attempts >= _MOST_ATTEMPTS else str(attempts))
+        if pod.queued.was_flushed:
             self._flushed.inc()
 
     def failed(self, decision: Decision, seconds: float) -> None:

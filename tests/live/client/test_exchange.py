@@ -12,7 +12,7 @@ import pytest
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.exchange import ConnectionPool, RequestBatch
 from moorage.live.client.pooled_connection import UnsentError
-from moorage.live.client.response_stream import ServerAddress
+from moorage.live.client.response_stream import ServerAddress, connect
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
 certificates = importlib.util.module_from_spec(_spec)
@@ -320,18 +320,17 @@ def test_what_waits_fails_if_no_connection_can_be_opened():
 def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_fail(monkeypatch):
     async def main():
         exchange = ConnectionPool(ServerAddress("127.0.0.1", 1))
-        connect = exchange._connect
         fail = asyncio.Event()
 
-        async def late():
+        async def late(*to):
             await fail.wait()
-            return await connect()
+            return await connect(*to)
 
-        monkeypatch.setattr(exchange, "_connect", late)
+        monkeypatch.setattr("moorage.live.client.exchange.connect", late)
         request = asyncio.ensure_future(ask(exchange))
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # its connection is counted
-        monkeypatch.setattr(exchange, "_connect", connect)
+        monkeypatch.setattr("moorage.live.client.exchange.connect", connect)
         waiting = asyncio.ensure_future(soon(exchange, 1))
         await asyncio.sleep(0.05)
         assert not waiting.done()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.errors import ClusterError, ConfigError
+from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.leader_election import Election, LeadershipLostError, LeaseRecord, Timing, lead
 from moorage.testing.virtual_time import run_virtually
 
@@ -62,9 +62,16 @@ def test_the_renew_deadline_counts_from_the_send_time():
     assert not election.may_act(5.0)
 
 
-@pytest.mark.parametrize("timing", [Timing(10, 10, 2), Timing(15, 2, 2), Timing(15, 10, 0)])
-def test_inconsistent_durations_are_rejected(timing):
-    with pytest.raises(ConfigError, match="leaderElection"):
+@pytest.mark.parametrize(
+    ("timing", "why"),
+    [
+        (Timing(10, 10, 2), "leaseDuration must be greater than renewDeadline"),
+        (Timing(15, 2, 2), r"renewDeadline must be greater than retryPeriod\*JitterFactor"),
+        (Timing(15, 10, 0), "retryPeriod must be greater than zero"),
+    ],
+)
+def test_inconsistent_durations_are_rejected(timing, why):
+    with pytest.raises(InputError, match=f"^couldn't create leader elector: {why}$"):
         Election("me", timing)
 
 

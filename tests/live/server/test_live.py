@@ -19,12 +19,13 @@ from moorage.api.custom_objects import read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.cluster.apiserver.fields.patches import merge_patch
 from moorage.errors import ClusterError
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 from moorage.live.runtime.ports import EventNote, EventRecord, StatusChange
-from moorage.live.server.api_cluster import ApiCluster, change_between, merged
+from moorage.live.server.api_cluster import ApiCluster, change_between
 from moorage.live.server.api_lock import ApiLock
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
@@ -401,5 +402,5 @@ VALUES = [{}, {"a": 1}, {"a": {"b": 1}}, {"a": {"b": 2, "c": [1]}}, {"a": [1, 2]
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(VALUES, VALUES)))
 def test_a_change_applied_to_the_old_gives_the_new(old, new):
-    assert merged(old, change_between(old, new)) == new
+    assert merge_patch(old, change_between(old, new)) == new
     assert (change_between(old, new) == {}) is (old == new)

@@ -301,7 +301,7 @@ async def run_program(args: list[str], env: Mapping[str, str]) -> bytes:
             _Output, *args, env=dict(env), stdin=asyncio.subprocess.DEVNULL, stderr=None, process_group=0
         )
     except (OSError, ValueError) as error:
-        raise InputError(f"it cannot be run: {_error_text(error)}") from None
+        raise InputError(f"it cannot be run: {getattr(error, 'strerror', None) or error}") from None
     try:
         async with asyncio.timeout(_EXEC_S):
             await output.over
@@ -354,7 +354,3 @@ async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
             async with asyncio.timeout(_KILL_S):
                 await output.exited
     transport.close()
-
-
-def _error_text(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

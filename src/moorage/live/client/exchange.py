@@ -174,11 +174,16 @@ class ConnectionPool:
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         fault: OSError | ClusterError | UnicodeError | None = None
         try:
-            connection = await self._connect()
-        except (OSError, ClusterError, UnicodeError) as error:
+            async with connecting():
+                _, connection = await connect(self.address, lambda: PooledConnection(self._release))
+        except BaseException as error:
+            self._count -= 1
+            if not isinstance(error, (OSError, ClusterError, UnicodeError)):
+                raise
             fault = error
         self._opening.discard(asyncio.current_task())
         if fault is None:
+            self._connections[connection] = None
             self._release(connection)
             if self._queue:
                 self._open_for_queue(loop)
@@ -223,17 +228,6 @@ class ConnectionPool:
                 return connection
             self._drop(connection)
         return None
-
-    async def _connect(self) -> PooledConnection:
-        """Return a new connection. The caller has added it to ``_count``; a failure subtracts it."""
-        try:
-            async with connecting():
-                _, connection = await connect(self.address, lambda: PooledConnection(self._release))
-        except BaseException:
-            self._count -= 1
-            raise
-        self._connections[connection] = None
-        return connection
 
     def _release(self, connection: PooledConnection) -> None:
         if connection.usable and self._queue and self._send_queued(connection):

@@ -118,8 +118,7 @@ def _endpoint(
         )
         return Endpoint(shown(url)), None
     tls = extender.tls_config or ExtenderTLSConfig()
-    found = _TLSFiles(tls, f"{path}.tlsConfig", faults)
-    ca, certificate, key = found.of("ca"), found.of("cert"), found.of("key")
+    ca, certificate, key = (_pem(tls, what, f"{path}.tlsConfig", faults) for what in ("ca", "cert", "key"))
     if extender.enable_https and parts.scheme == "https" and ca is None and not tls.insecure:
         detail = (
             "is not set, so the extender could not be verified; set caFile or caData,"
@@ -139,20 +138,14 @@ def _endpoint(
         return endpoint, None
 
 
-class _TLSFiles:
-    """PEM data from the configuration, or from the files that it names."""
-
-    def __init__(self, tls: ExtenderTLSConfig, path: str, faults: list[Fault]) -> None:
-        self._tls, self._path, self._faults = tls, path, faults
-
-    def of(self, what: str) -> bytes | None:
-        """Return the PEM data of ``ca``, ``cert`` or ``key``, or None."""
-        data: bytes = getattr(self._tls, f"{what}_data")
-        file: str = getattr(self._tls, f"{what}_file")
-        if data or not file:
-            return data or None
-        try:
-            return read_bytes(file)
-        except InputError as error:
-            self._faults.append(Fault("Invalid value", f"{self._path}.{what}File", str(error), file))
-            return None
+def _pem(tls: ExtenderTLSConfig, what: str, path: str, faults: list[Fault]) -> bytes | None:
+    """Return the PEM data of ``ca``, ``cert`` or ``key`` from the configuration, or from the file that it names; or None."""
+    data: bytes = getattr(tls, f"{what}_data")
+    file: str = getattr(tls, f"{what}_file")
+    if data or not file:
+        return data or None
+    try:
+        return read_bytes(file)
+    except InputError as error:
+        faults.append(Fault("Invalid value", f"{path}.{what}File", str(error), file))
+    return None

@@ -304,7 +304,8 @@ class _Builder:
         insecure = cluster.data.get("insecure-skip-tls-verify") is True
         if insecure and ca is not None:
             self._faults.append("insecure-skip-tls-verify and a certificate authority cannot be given together")
-        headers, identity, made = self._impersonation(user), self._identity(user), self._credentials(user, cluster, server)
+        headers, identity = self._impersonation(user), self._identity(user)
+        made = self._credentials(user, identity, cluster, server)
         self._raise_if_faulty(name)
         endpoint = credentials.Endpoint(
             server, made or credentials.FixedCredentials(identity), ca, insecure, cluster.data.get("tls-server-name") or "",
@@ -335,7 +336,7 @@ class _Builder:
             if cluster.data or not self._faults:
                 self._faults.append("the cluster has no server defined")
             return ""
-        if problem := _url_problem(server, ("http", "https")):
+        if problem := _url_problem(server):
             self._faults.append(f"server {_without_password(server)!r} is not the address of an API server: {problem}")
             return ""
         if "@" in urlsplit(server).netloc:
@@ -348,7 +349,7 @@ class _Builder:
 
     def _proxy(self, cluster: _Entry) -> str:
         proxy: str = cluster.data.get("proxy-url") or ""
-        if proxy and (problem := _url_problem(proxy, ("http", "https"))):
+        if proxy and (problem := _url_problem(proxy)):
             self._faults.append(f"proxy-url {_without_password(proxy)!r} cannot be used: {problem}")
             return ""
         return proxy
@@ -385,7 +386,9 @@ class _Builder:
             return credentials.Identity()
         return credentials.Identity(token, certificate, key)
 
-    def _credentials(self, user: _Entry, cluster: _Entry, server: str) -> credentials.Credentials | None:
+    def _credentials(
+        self, user: _Entry, identity: credentials.Identity, cluster: _Entry, server: str
+    ) -> credentials.Credentials | None:  # fmt: skip
         given = user.data
         methods = [name for name in ("token", "tokenFile", "exec", "auth-provider") if given.get(name)]
         if "token" in methods and "tokenFile" in methods:
@@ -402,17 +405,10 @@ class _Builder:
                 read_bytes(path)
             except InputError as error:
                 self._faults.append(f"tokenFile {path}: {error}")
-            return credentials.TokenFile(path, self._environment.clock, self._identity_of(user))
+            return credentials.TokenFile(path, self._environment.clock, identity)
         elif methods == ["exec"]:
             return self._exec(given["exec"], user, cluster, server)
         return None
-
-    def _identity_of(self, user: _Entry) -> credentials.Identity:
-        """Return the certificate of a user whose faults are already recorded."""
-        recorded = list(self._faults)
-        identity = self._identity(user)
-        self._faults = recorded
-        return identity
 
     def _exec(self, given: Mapping[str, Any], user: _Entry, cluster: _Entry, server: str) -> credentials.Credentials | None:
         version, mode = given.get("apiVersion") or "", given.get("interactiveMode") or ""
@@ -462,13 +458,8 @@ class _Builder:
 
 def _cluster_info(cluster: _Entry, server: str) -> dict[str, Any]:
     """Return the cluster information for an exec plugin, with the field names of its API."""
-    names = {
-        "certificate-authority-data": "certificate-authority-data",
-        "insecure-skip-tls-verify": "insecure-skip-tls-verify",
-        "tls-server-name": "tls-server-name",
-        "proxy-url": "proxy-url",
-    }
-    settings = {name: cluster.data[key] for key, name in names.items() if cluster.data.get(key)}
+    names = ("certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name", "proxy-url")
+    settings = {name: cluster.data[name] for name in names if cluster.data.get(name)}
     extensions = cluster.data.get("extensions") or []
     own = next((one.get("extension") for one in extensions if one.get("name") == "client.authentication.k8s.io/exec"), None)
     return {"server": server, **settings, **({"config": own} if own is not None else {})}
@@ -478,8 +469,8 @@ def _without_password(url: str) -> str:
     return _USERINFO.sub("//***@", url)
 
 
-def _url_problem(text: str, schemes: tuple[str, ...]) -> str:
-    """Return why a text is not a URL with one of these schemes, or ""."""
+def _url_problem(text: str) -> str:
+    """Return why a text is not a URL for HTTP, or ""."""
     if " " in text or not text.isprintable():
         return "it contains a blank or an unprintable character"
     try:
@@ -487,8 +478,8 @@ def _url_problem(text: str, schemes: tuple[str, ...]) -> str:
         port = parts.port
     except ValueError as error:
         return str(error)
-    if parts.scheme not in schemes:
-        return f"it must start with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    if parts.scheme not in {"http", "https"}:
+        return "it must start with http:// or https://"
     if not parts.hostname or port == 0:
         return "it names no host" if not parts.hostname else "0 is not a port"
     if parts.query or parts.fragment:

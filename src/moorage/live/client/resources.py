@@ -13,7 +13,7 @@ from moorage.api.core import LabelSelector, Namespace, Node, Object, Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceTaintRule
-from moorage.api.kinds import KINDS, Kind, Reader
+from moorage.api.kinds import KINDS, Reader
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import CSIStorageCapacity
 from moorage.api.workloads import PodDisruptionBudget
@@ -99,13 +99,12 @@ _DETAILS: Final[Mapping[type[Object], Mapping[str, Any]]] = {
 }
 
 
-def _watched(kind: Kind) -> WatchedResource[Object]:
-    details = _DETAILS.get(kind.type, {})
-    return WatchedResource(kind.type, kind.api_version, kind.resource, kind.namespaced, gate=kind.gate, **details)
-
-
 #: All kinds that the engine and the built-in plugins look up. Pods that have ended use nothing, so they are not watched.
-WATCHED: Final = tuple(_watched(kind) for kind in KINDS if Reader.SCHEDULER in kind.readers)
+WATCHED: Final[tuple[WatchedResource[Object], ...]] = tuple(
+    WatchedResource(one.type, one.api_version, one.resource, one.namespaced, gate=one.gate, **_DETAILS.get(one.type, {}))
+    for one in KINDS
+    if Reader.SCHEDULER in one.readers
+)
 
 
 def watched(gates: FeatureGates) -> tuple[WatchedResource[Object], ...]:

@@ -233,16 +233,13 @@ class Rest:
             self._renew_soon()
         if not self._throttle.take_now(len(posts)):
             return False
-        requests = [self._post(path, body) for path, body in posts]
+        head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n"
+        requests = [head % (self._target(path).encode(), self._post_head, len(body)) + body for path, body in posts]
         timeout_s = self._bind_s if lane == BINDING else _REQUEST_S
         self._on_throttled("POST", [0.0] * len(posts))
         answers = _Posts(posts, began, self._posted, done)
         self._pools[lane].send_soon(RequestBatch(requests, answers, _MAX_OBJECT, timeout_s, check, apart))
         return True
-
-    def _post(self, path: str, body: bytes) -> bytes:
-        head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n"
-        return head % (self._target(path).encode(), self._post_head, len(body)) + body
 
     def _target(self, path: str) -> str:
         """Return the target of a request: the escaped path, behind a proxy the URL."""
@@ -302,7 +299,12 @@ class Rest:
 
         try:
             request = self._request(method, path, params, body, headers)
-            reply = await self._send_pooled(lane, request, max_bytes, timeout_s, checked, method in _REPEATABLE)
+            try:
+                reply = await self._pools[lane].request(request, max_bytes, timeout_s, checked)
+            except UnsentError:
+                if method not in _REPEATABLE:
+                    raise
+                reply = await self._pools[lane].request(request, max_bytes, timeout_s, checked)
             status = reply.status
             if reply.headers.get("content-encoding", "").lower() == _GZIP:
                 reply = reply._replace(body=_unpacked(reply.body, max_bytes))
@@ -314,17 +316,6 @@ class Rest:
         if status >= 300:
             raise _reply_error(method, path, reply)
         return reply.body
-
-    async def _send_pooled(
-        self, lane: int, request: bytes, max_bytes: int, timeout_s: float, check: Callable[[], None], repeatable: bool
-    ) -> Reply:
-        pool = self._pools[lane]
-        try:
-            return await pool.request(request, max_bytes, timeout_s, check)
-        except UnsentError:
-            if not repeatable:
-                raise
-            return await pool.request(request, max_bytes, timeout_s, check)
 
     def _request(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]

@@ -118,24 +118,20 @@ class _Metrics(Collector):
             yield GaugeMetricFamily(f"moorage_record_{name}", text, value=value)
         compared = {("binding", verdict): count for verdict, count in agreement.bindings.items()}
         compared |= {("failure", verdict): count for verdict, count in agreement.failures.items()}
-        yield _family("comparisons", "Compared decisions.", ("decision", "verdict"), compared)
-        plugins = {(name,): count for name, count in agreement.plugins.items()}
-        yield _family("differences_by_plugin", "Differences, by a plugin that made them.", ("plugin",), plugins)
-        reasons = {(why,): count for why, count in agreement.uncompared.items()}
-        yield _family("uncompared", "Decisions that were not compared.", ("reason",), reasons)
-        sorts = {(sort,): count for sort, count in recorder.counts.items()}
-        yield _family("records", "Records written.", ("sort",), sorts)
-        yield _family("written_bytes", "Bytes written to the log.", (), {(): recorder.writer.written_bytes})
-        pending = {(cause,): count for cause, count in causes(loop.shadow.messages()).items()}
-        yield _family("pending_by_cause", "Pending pods, by reason.", ("cause",), pending, GaugeMetricFamily)
+        yield _family("comparisons", "Compared decisions.", compared, "decision", "verdict")
+        yield _family("differences_by_plugin", "Differences, by a plugin that made them.", agreement.plugins, "plugin")
+        yield _family("uncompared", "Decisions that were not compared.", agreement.uncompared, "reason")
+        yield _family("records", "Records written.", recorder.counts, "sort")
+        yield _family("written_bytes", "Bytes written to the log.", {(): recorder.writer.written_bytes})
+        pending = causes(loop.shadow.messages())
+        yield _family("pending_by_cause", "Pending pods, by reason.", pending, "cause", kind=GaugeMetricFamily)
 
 
-def _family(
-    name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float], kind: Any = CounterMetricFamily
-) -> Metric:
+def _family(name: str, text: str, values: Mapping[Any, float], *labels: str, kind: Any = CounterMetricFamily) -> Metric:
+    """Return a metric with the values of a label, or of several as tuples."""
     family: Metric = kind(f"moorage_record_{name}", text, labels=labels)
     for key, value in sorted(values.items()):
-        family.add_metric(key, value)  # type: ignore[attr-defined]
+        family.add_metric((key,) if isinstance(key, str) else key, value)  # type: ignore[attr-defined]
     return family
 
 

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from moorage.errors import ClusterError, ConfigError, Fault, MoorageError
+from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.runtime.attempt_metrics import SILENT, Log
 
 #: The pause between two attempts to acquire the lease is the retry period times a factor from 1 to 1 + ``JITTER``.
@@ -44,19 +44,14 @@ class Timing:
         """The longest time that a request sent just before the deadline may take to end before another replica leads."""
         return self.lease_s - self.renew_s
 
-    def faults(self) -> list[Fault]:
-        """Return the validation errors of these durations, with the configuration's field names."""
-        found: list[Fault] = []
+    @property
+    def fault(self) -> str:
+        """Client-go's message for durations with which no replica can lead; "" for others."""
         if self.lease_s <= self.renew_s:
-            found.append(
-                Fault("Invalid value", "leaderElection.leaseDuration", "must be greater than renewDeadline", self.lease_s)
-            )
+            return "leaseDuration must be greater than renewDeadline"
         if self.renew_s <= JITTER * self.retry_s:
-            detail = "must be greater than retryPeriod*1.2"
-            found.append(Fault("Invalid value", "leaderElection.renewDeadline", detail, self.renew_s))
-        if self.retry_s <= 0:
-            found.append(Fault("Invalid value", "leaderElection.retryPeriod", "must be greater than zero", self.retry_s))
-        return found
+            return "renewDeadline must be greater than retryPeriod*JitterFactor"
+        return "" if self.retry_s > 0 else "retryPeriod must be greater than zero"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +90,8 @@ class Election:
     """The election state of one replica."""
 
     def __init__(self, identity: str, timing: Timing = Timing()) -> None:
-        if faults := timing.faults():
-            raise ConfigError("leader election cannot work with these durations:", faults)
+        if timing.fault:
+            raise InputError(f"couldn't create leader elector: {timing.fault}")
         self.identity = identity
         self.timing = timing
         self.record: LeaseRecord | None = None

@@ -56,7 +56,7 @@ class StatusWriter:
     def failed(self, decision: Decision) -> None:
         """Report why a pod was not scheduled: a Warning event and the condition PodScheduled."""
         pod = decision.pod.pod
-        self.note(
+        self._recorder.note(
             EventNote(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name)
         )
         condition = failure_condition(decision, self._wall(), self._release.error_reason)
@@ -66,7 +66,7 @@ class StatusWriter:
     def skipped(self, pod: Pod) -> None:
         """Report that a pod is skipped because it is being deleted."""
         text = f"skip schedule deleting pod: {pod.key}"
-        self.note(EventNote(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
+        self._recorder.note(EventNote(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
 
     def preempted(self, effect: Evict, remark: str = "") -> None:
         """Report which preemptor a victim was evicted for.
@@ -79,7 +79,9 @@ class StatusWriter:
         if group is not None:
             text = f"Preempted by podgroup {group.metadata.uid} on node cluster"
         reporter = preemptor.spec.scheduler_name
-        self.note(EventNote(victim.pod, "Normal", "Preempted", "Preempting", text + remark, related=group, reporter=reporter))
+        self._recorder.note(
+            EventNote(victim.pod, "Normal", "Preempted", "Preempting", text + remark, related=group, reporter=reporter)
+        )
 
     def change(self, pod: Pod, change: StatusChange) -> None:
         """Queue a change of a pod's status, merged with an earlier one that is not sent yet."""
@@ -129,10 +131,6 @@ class StatusWriter:
             )
             for pod, node in binds
         ])  # fmt: skip
-
-    def note(self, note: EventNote) -> None:
-        """Queue an event."""
-        self._recorder.note(note)
 
     # -- tasks -------------------------------------------------------------------------------------------------------------
 

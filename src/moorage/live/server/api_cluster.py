@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.core import Object, Pod, PodCondition
+from moorage.api.core import Object, Pod
 from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
 from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup, find_condition
+from moorage.cluster.apiserver.fields.patches import merge_patch
 from moorage.errors import ClusterError
 from moorage.live.client.resources import WatchedResource, resource_of
 from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
@@ -76,7 +77,7 @@ class ApiCluster:
     async def patch_status(self, pod: Pod, change: StatusChange) -> None:
         status: dict[str, Any] = {}
         if change.condition is not None:
-            status["conditions"] = [_condition(change.condition)]
+            status["conditions"] = [{**msgspec.to_builtins(change.condition), "lastProbeTime": None}]
         if change.nominated is not None:
             status["nominatedNodeName"] = change.nominated or None
         # A UID in a patch is a precondition: a pod recreated under the same name is not changed.
@@ -122,23 +123,18 @@ class ApiCluster:
                 path = resource.path_of(made["metadata"].get("namespace", ""), made["metadata"]["name"])
                 made = await self._put_parts(path, made, [(subresource, {subresource: document[subresource]})])
             return _same_kind(new, made)
-        parts = _parts(change_between(_plain(old), _plain(new)), subresource)
-        return _same_kind(new, await self._put(resource, old.metadata, parts))
-
-    async def _put(
-        self, resource: WatchedResource[Object], old: Any, parts: list[tuple[str, dict[str, Any]]]
-    ) -> dict[str, Any]:
-        """Send the parts of a change, each based on the server's response to the one before."""
-        path = resource.path_of(old.namespace, old.name)
+        parts, before = _parts(change_between(_plain(old), _plain(new)), subresource), old.metadata
+        path = resource.path_of(before.namespace, before.name)
         held = await self._held(path)
-        if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (old.uid, old.resource_version):
-            raise _unsent(ClusterError(f"{resource.plural} {old.name}: it was modified meanwhile", 409, "Conflict"))
-        return await self._put_parts(path, held, parts)
+        if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (before.uid, before.resource_version):
+            raise _unsent(ClusterError(f"{resource.plural} {before.name}: it was modified meanwhile", 409, "Conflict"))
+        return _same_kind(new, await self._put_parts(path, held, parts))
 
     async def _put_parts(self, path: str, held: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+        """Send the parts of a change, each based on the server's response to the one before."""
         for subresource, change in parts:
             target = f"{path}/{subresource}" if subresource else path
-            held = json.loads(await self._rest.send("PUT", target, json.dumps(merged(held, change)).encode()))
+            held = json.loads(await self._rest.send("PUT", target, json.dumps(merge_patch(held, change)).encode()))
         return held
 
     async def _held(self, path: str) -> dict[str, Any]:
@@ -292,19 +288,6 @@ def change_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return change
 
 
-def merged(held: Any, change: Any) -> Any:
-    """Return an object with a JSON merge patch applied (RFC 7386)."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(held) if isinstance(held, dict) else {}
-    for key, value in change.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
-
-
 def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the parts of a change for the object itself and for its subresource, in this order."""
     if not subresource:
@@ -316,10 +299,6 @@ def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str
 
 def _series(event: EventRecord) -> dict[str, Any]:
     return {"count": event.count, "lastObservedTime": event.last}
-
-
-def _condition(condition: PodCondition) -> dict[str, Any]:
-    return {**msgspec.to_builtins(condition), "lastProbeTime": None}
 
 
 def _group_condition(condition: Condition) -> dict[str, Any]:

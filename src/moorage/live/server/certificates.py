@@ -104,7 +104,7 @@ class TlsRules:
         if self.min_version not in _VERSIONS:
             known = ", ".join(filter(None, _VERSIONS))
             raise InputError(f'unknown tls version "{self.min_version}"; use {known}')
-        suites = _names()["suites"]
+        suites, curves = _names()["suites"], _names()["curves"]
         unknown = [name for name in self.suites if name not in suites]
         if unknown:
             raise InputError(f"Cipher suite {unknown[0]} not supported or doesn't exist")
@@ -114,7 +114,12 @@ class TlsRules:
         try:
             if chosen:
                 context.set_ciphers(":".join(chosen))
-            _choose_curves(context, self.curves)
+            for number in self.curves:
+                if number not in curves:
+                    raise InputError(f"curve preference {number} is not supported; use {', '.join(curves)}")
+            # Python can restrict a context to a single curve; for several curves, leave OpenSSL's choice among all.
+            if len(self.curves) == 1:
+                context.set_ecdh_curve(curves[self.curves[0]])
         except ssl.SSLError as error:
             raise InputError(f"--tls-cipher-suites: {error}") from None
         context.set_alpn_protocols(["http/1.1"])
@@ -126,26 +131,15 @@ class TlsRules:
         return context
 
 
-def _choose_curves(context: ssl.SSLContext, curves: Sequence[str]) -> None:
-    known = _names()["curves"]
-    for number in curves:
-        if number not in known:
-            raise InputError(f"curve preference {number} is not supported; use {', '.join(known)}")
-    if curves:
-        # Python can restrict a context to a single curve; for several curves, leave OpenSSL's choice among all.
-        context.set_ecdh_curve(known[curves[0]]) if len(curves) == 1 else None
-
-
 def authorities(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
     """Return the certificates of a CA bundle.
 
     Raises  InputError if it contains none or is invalid
     """
     try:
-        found = tuple(x509.load_pem_x509_certificates(pem))
+        return tuple(x509.load_pem_x509_certificates(pem))
     except ValueError as error:
         raise InputError(f"{where}: cannot read CA certificates: {error}") from None
-    return found
 
 
 # -- loading or creating the certificate --------------------------------------------------------------------------------
@@ -400,7 +394,10 @@ class ClientCas:
             elif not rules.tolerant:
                 raise InputError(f"unable to load configmap based request-header-client-ca-file: {error}") from None
             else:
-                self._warn_of_failure(error)
+                self._log.warning(f"Error looking up in-cluster authentication configuration: {error}")
+                self._log.warning("Continuing without authentication configuration. This may treat all requests as anonymous.")
+                flag = "--authentication-tolerate-lookup-failure=false"
+                self._log.warning(f"To require authentication configuration lookup to succeed, set {flag}")
 
     def _warn_of_no_cluster(self) -> None:
         why = "No authentication-kubeconfig provided in order to lookup"
@@ -409,13 +406,6 @@ class ClientCas:
         if not self._rules.proxy_ca_file:
             lost = "so request-header client certificate authentication won't work."
             self._log.warning(f"{why} requestheader-client-ca-file in {_MAP}, {lost}")
-
-    def _warn_of_failure(self, error: Exception) -> None:
-        self._log.warning(f"Error looking up in-cluster authentication configuration: {error}")
-        self._log.warning("Continuing without authentication configuration. This may treat all requests as anonymous.")
-        self._log.warning(
-            "To require authentication configuration lookup to succeed, set --authentication-tolerate-lookup-failure=false"
-        )
 
     def _apply(self) -> None:
         rules, published = self._rules, self._published

@@ -27,7 +27,7 @@ from prometheus_client.exposition import choose_encoder
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import Log
-from moorage.live.server.authentication import Caller, RequestAuthenticator, UnauthorizedError
+from moorage.live.server.authentication import RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import PathAccess, RequestAuthorizer
 from moorage.live.server.health import Health
 from moorage.live.server.plugin_metrics import MetricRegistry
@@ -291,12 +291,10 @@ async def _admit(
     except ClusterError as error:
         log.error(error, "Authorization error", user=caller.name, path=request.path)
         return _plain(f'Internal Server Error: "{request.path}": the access review failed\n', 500)
-    return None if answer.allowed else _forbidden(caller, verb, request.path, answer.reason)
-
-
-def _forbidden(caller: Caller, verb: str, path: str, reason: str) -> web.Response:
-    why = f": {reason}" if reason else ""
-    return _status(403, "Forbidden", f"forbidden: User {json.dumps(caller.name)} cannot {verb} path {json.dumps(path)}{why}")
+    if answer.allowed:
+        return None
+    shown, why = json.dumps(request.path), f": {answer.reason}" if answer.reason else ""
+    return _status(403, "Forbidden", f"forbidden: User {json.dumps(caller.name)} cannot {verb} path {shown}{why}")
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:
@@ -334,10 +332,10 @@ class _Pages:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._at: dict[str, Callable[[web.Request], web.Response]] = {
-            "/metrics": self._metrics,
+            "/metrics": lambda request: _printed(request, served.metrics),
             "/metrics/resources": self._resources,
             "/metrics/slis": lambda request: _printed(request, served.slis),
-            "/configz": self._configz,
+            "/configz": lambda request: _json({"componentconfig": served.configuration()}),
             "/flagz": self._flagz,
             "/statusz": self._statusz,
         }
@@ -387,15 +385,9 @@ class _Pages:
             report = single
         return _plain(report.text, 200 if report.healthy else 500)
 
-    def _metrics(self, request: web.Request) -> web.Response:
-        return _printed(request, self._served.metrics)
-
     def _resources(self, request: web.Request) -> web.Response:
         found = self._served.pod_metrics()
         return _plain("") if found is None else _printed(request, found)
-
-    def _configz(self, request: web.Request) -> web.Response:
-        return _json({"componentconfig": self._served.configuration()})
 
     def _flagz(self, request: web.Request) -> web.Response:
         return _zpage(request, "Flagz", flags_text(self._served.flags), {"flags": dict(sorted(self._served.flags.items()))})

@@ -301,7 +301,9 @@ def era_of(config: str, named: Sequence[str]) -> Era:
         era = Era().with_text(config)
     except MoorageError:
         return Era()
-    return replace(era, release=V1BETA1.rules, chosen=config) if era.config and _is_old(era.config) else era
+    if era.config and _kind_of(era.config) in {(KIND, V1BETA1.name), (POLICY, "v1")}:
+        return replace(era, release=V1BETA1.rules, chosen=config)
+    return era
 
 
 def _leniently(args: Sequence[str]) -> Given | None:
@@ -312,12 +314,13 @@ def _leniently(args: Sequence[str]) -> Given | None:
         return None
 
 
-def _is_old(text: bytes) -> bool:
+def _kind_of(text: bytes) -> tuple[str, str]:
+    """Return the kind and the version of a document; "" for both if it cannot be read."""
     try:
         found = read_text(text, "", "")
     except MoorageError:
-        return False
-    return (found.kind, found.version) in {(KIND, V1BETA1.name), (POLICY, "v1")}
+        return "", ""
+    return found.kind, found.version
 
 
 def releases_with(flag: str) -> list[str]:
@@ -360,7 +363,7 @@ class OldFlags:
     @property
     def is_policy(self) -> bool:
         """True if ``--config`` names a Policy instead of a configuration."""
-        return self.era.config is not None and is_policy(self.era.config)
+        return self.era.config is not None and _kind_of(self.era.config)[0] == POLICY
 
     @property
     def has_config(self) -> bool:
@@ -381,7 +384,10 @@ class OldFlags:
     def _faults(self) -> Iterator[str]:
         given = self.given
         if self.era.emulated.legacy_flags:
-            yield from self._component_faults()
+            burst = given["kube-api-burst"]
+            if burst < 0:
+                yield str(Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst))
+            yield from map(str, leader_election_faults(self.leader_election(), self.era.emulated))
         if not 0 <= given["secure-port"] <= _MOST_PORT:
             yield f"--secure-port {given['secure-port']} must be between 0 and 65535, inclusive. 0 for turning off secure port"
         if not 0 <= given["port"] <= _MOST_PORT:
@@ -398,17 +404,8 @@ class OldFlags:
             yield str(Fault("Invalid value", "hardPodAffinitySymmetricWeight", detail, weight))
         if self.is_policy and (self.policy_file or self.config_map):
             yield f"{given['config']}: a Policy given with --config excludes another Policy"
-        yield from self._metric_faults()
+        yield from metric_faults(given, self.era.emulated, given["allow-metric-labels"])
         yield from self._log_faults()
-
-    def _component_faults(self) -> Iterator[str]:
-        burst = self.given["kube-api-burst"]
-        if burst < 0:
-            yield str(Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst))
-        yield from map(str, leader_election_faults(self.leader_election(), self.era.emulated))
-
-    def _metric_faults(self) -> Iterator[str]:
-        yield from metric_faults(self.given, self.era.emulated, self.given["allow-metric-labels"])
 
     def _log_faults(self) -> Iterator[str]:
         given, form = self.given, self.given["logging-format"]
@@ -507,14 +504,6 @@ class OldFlags:
 
 def _format_fault(form: str, detail: str) -> str:
     return str(Fault("Invalid value", "format", detail, form))
-
-
-def is_policy(text: bytes) -> bool:
-    """Return True for a document whose kind is Policy."""
-    try:
-        return read_text(text, "", "").kind == POLICY
-    except MoorageError:
-        return False
 
 
 def policy_text(path: str) -> bytes:

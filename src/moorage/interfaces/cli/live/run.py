@@ -38,7 +38,7 @@ from moorage.interfaces.cli.terminal import collect_seldom
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.rest import Rest, user_agent
-from moorage.live.runtime.leader_election import JITTER, Timing
+from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live import LeaderSettings
 from moorage.report.style import yaml_text
@@ -318,18 +318,9 @@ def _leader(loaded: Loaded) -> LeaderSettings | None:
     if not election.resource_name:
         raise InputError("couldn't create resource lock: resource name may not be empty")
     timing = Timing(election.lease_duration, election.renew_deadline, election.retry_period)
-    if why := _timing_fault(timing):
-        raise InputError(f"couldn't create leader elector: {why}")
+    if timing.fault:
+        raise InputError(f"couldn't create leader elector: {timing.fault}")
     return LeaderSettings(election.resource_namespace, election.resource_name, timing, lock)
-
-
-def _timing_fault(timing: Timing) -> str:
-    """Return client-go's message for invalid leader election durations; "" for valid ones."""
-    if timing.lease_s <= timing.renew_s:
-        return "leaseDuration must be greater than renewDeadline"
-    if timing.renew_s <= JITTER * timing.retry_s:
-        return "renewDeadline must be greater than retryPeriod*JitterFactor"
-    return "" if timing.retry_s > 0 else "retryPeriod must be greater than zero"
 
 
 # -- the cluster --------------------------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from moorage import __version__
 from moorage.api.core import Node, Pod
 from moorage.core.config.legacy_sets import join_host_port
@@ -39,10 +37,10 @@ from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.ports import Wall
-from moorage.live.server.authentication import RequestAuthenticator
+from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, RequestAuthorizer
 from moorage.live.server.cache_debugger import compare, dump
-from moorage.live.server.certificates import ClientCas, serving
+from moorage.live.server.certificates import ClientCaRules, ClientCas, serving
 from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Served, make_app, make_plain_app
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.klog import Klog
@@ -152,7 +150,10 @@ async def run_process(process: Process) -> int:
         )  # fmt: skip
         explainer = LiveExplainer(live, bare, process.loaded)
         site = _site(live, bare, explainer, meter) if process.given["ui"] else None
-        await _serve(stack, process, replace(_served(process, live, meter, ending, explainer), site=site))
+        served = replace(_served(process, live, meter, ending, explainer), site=site)
+        await _serve_plainly(stack, process, served)
+        if process.serving.secure is not None:
+            await _serve_securely(stack, process, process.serving.secure, served)
         if site is not None:
             stack.callback(site.end)  # before the server waits for its streams
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
@@ -195,12 +196,6 @@ async def _outcome(running: asyncio.Future[None], ending: Ending, process: Proce
 # -- serving ------------------------------------------------------------------------------------------------------------
 
 
-async def _serve(stack: AsyncExitStack, process: Process, served: Served) -> None:
-    await _serve_plainly(stack, process, served)
-    if process.serving.secure is not None:
-        await _serve_securely(stack, process, process.serving.secure, served)
-
-
 async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served) -> None:
     """Serve over plain HTTP if a release that does so (1.19 to 1.21) is emulated."""
     plain, log = process.serving.plain, process.log
@@ -219,21 +214,26 @@ async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served
 
 
 async def _serve_securely(stack: AsyncExitStack, process: Process, rules: ServingRules, served: Served) -> None:
-    log, clock = process.log, time.monotonic
+    log, clock, given = process.log, time.monotonic, process.given
     stack.callback(rules.socket.close)
     token_delegate = await _delegate(stack, rules.authentication)
     access_delegate = await _delegate(stack, rules.authorization)
     if access_delegate is None:
         log.warning("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.")
     review = None if token_delegate is None else token_delegate.review
-    authenticator = RequestAuthenticator(review, clock, rules.token_ttl_s)
-    authorizer = RequestAuthorizer(access_delegate, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
-    client_cas = ClientCas(rules.trust, token_delegate, authenticator, rules.tls, log)
+    authenticator = RequestAuthenticator(review, clock, given["authentication-token-webhook-cache-ttl"])
+    ttls_s = (given[f"authorization-webhook-cache-{answer}-ttl"] for answer in ("authorized", "unauthorized"))
+    authorizer = RequestAuthorizer(access_delegate, clock, rules.open_paths, *ttls_s)
+    trust = ClientCaRules(
+        given["client-ca-file"], given["requestheader-client-ca-file"], FrontProxies.read(lambda name: given[name]),
+        skip_lookup=given["authentication-skip-lookup"], tolerant=given["authentication-tolerate-lookup-failure"],
+    )  # fmt: skip
+    client_cas = ClientCas(trust, token_delegate, authenticator, rules.tls, log)
     await client_cas.start()
     port = await stack.enter_async_context(
         serving(make_app(served, authenticator, authorizer, log), rules.socket, rules.tls.context)
     )
-    log.line(0, f"Serving securely on {process.given['bind-address']}:{port}")
+    log.line(0, f"Serving securely on {given['bind-address']}:{port}")
     keeping = asyncio.create_task(client_cas.run(), name="client CAs")
     stack.callback(keeping.cancel)
 
@@ -261,7 +261,7 @@ def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: Endin
         metrics=metrics,
         counted=counted,
         slis=MetricRegistry(health.families, shown).with_others(),
-        pod_metrics=lambda: _pod_metrics(live),
+        pod_metrics=lambda: pod_registry(_known(live, Pod)).with_others() if live.leads else None,
         configuration=lambda: with_hidden_passwords(process.document),
         flags={**given.shown(process.flags), "help": "false"},
         program=ProgramInfo(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
@@ -298,12 +298,6 @@ def _checks(live: Live, lease: str, ending: Ending) -> dict[str, list[Check]]:
     watched = [] if live.election is None else [watchdog(live.election, lease, time.monotonic)]
     ready = [*watched, Check("shutdown", shutting_down), Check("sched-handler-sync", synced)]
     return {"healthz": watched, "livez": [], "readyz": ready}
-
-
-def _pod_metrics(live: Live) -> CollectorRegistry | None:
-    if not live.leads:
-        return None
-    return pod_registry(_known(live, Pod)).with_others()
 
 
 def _known(live: Live, kind: Any) -> list[Any]:

@@ -33,10 +33,9 @@ from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent
-from moorage.live.server.authentication import FrontProxies
+from moorage.live.runtime.attempt_metrics import SILENT, Log
 from moorage.live.server.authorization import OpenPaths
-from moorage.live.server.certificates import ClientCaRules, ServingTls, TlsRules, given_or_made, listen, named_pair
-from moorage.live.server.klog import Klog
+from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, listen, named_pair
 from moorage.live.server.plugin_metrics import Filter
 
 _MOST_PORT: Final = 65535
@@ -50,13 +49,9 @@ class ServingRules:
 
     socket: socket.socket
     tls: ServingTls
-    trust: ClientCaRules
     open_paths: OpenPaths
     authentication: Endpoint | None
     authorization: Endpoint | None
-    token_ttl_s: float
-    allowed_ttl_s: float
-    refused_ttl_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,27 +156,13 @@ def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> Servin
         return ServingRules(
             opened,
             ServingTls(rules, pair, files, [named_pair(text) for text in given["tls-sni-cert-key"]]),
-            _trust(given),
             OpenPaths(given["authorization-always-allow-paths"]),
             _delegated(given["authentication-kubeconfig"], kubeconfig),
             _delegated(given["authorization-kubeconfig"], kubeconfig),
-            given["authentication-token-webhook-cache-ttl"],
-            given["authorization-webhook-cache-authorized-ttl"],
-            given["authorization-webhook-cache-unauthorized-ttl"],
         )
     except MoorageError:
         opened.close()
         raise
-
-
-def _trust(given: Given) -> ClientCaRules:
-    return ClientCaRules(
-        given["client-ca-file"],
-        given["requestheader-client-ca-file"],
-        FrontProxies.read(lambda name: given[name]),
-        skip_lookup=given["authentication-skip-lookup"],
-        tolerant=given["authentication-tolerate-lookup-failure"],
-    )
 
 
 def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | None:
@@ -286,7 +267,7 @@ def _around(warn: Callable[[str], None]) -> ClientEnvironment:
 class Ending:
     """Shuts the process down gracefully on the first signal, which ``text`` logs, and immediately on the second."""
 
-    def __init__(self, log: Klog, text: str) -> None:
+    def __init__(self, log: Log = SILENT, text: str = "") -> None:
         self.asked = False
         self._log, self._text = log, text
 

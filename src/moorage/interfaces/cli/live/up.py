@@ -7,7 +7,6 @@ import importlib
 import io
 import linecache
 import os
-import signal
 import sys
 import threading
 import time
@@ -41,9 +40,10 @@ from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
 from moorage.interfaces.cli.live.release_flags import ALGORITHM, Era, OldFlags, era_of, policy_of, releases_with
+from moorage.interfaces.cli.live.run_serving import Ending
 from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
-from moorage.interfaces.cli.main import ERROR, OK
+from moorage.interfaces.cli.main import OK
 from moorage.interfaces.cli.option_tables import (
     AUTO,
     TakesFilesAndFlags,
@@ -330,7 +330,7 @@ async def _run(
 ) -> int:
     running = asyncio.ensure_future(cluster.run())
     following = None if reloading is None else asyncio.ensure_future(reloading())
-    _end_on_signals(running)
+    Ending().listen(running)
     if lasts_s is not None:
         _end_after(lasts_s, cluster, running)
     await asyncio.wait({running})
@@ -350,21 +350,6 @@ def _end_after(lasts_s: float, cluster: Embedded, running: asyncio.Future[None])
         asyncio.get_running_loop().call_later(lasts_s, running.cancel)
 
     cluster.on_ready = announce
-
-
-def _end_on_signals(running: asyncio.Future[None]) -> None:
-    """Shut down gracefully on the first signal and immediately on the second."""
-    stopping = False
-
-    def end() -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(ERROR)
-        stopping = True
-        running.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end)
 
 
 def _print_ready(

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,6 +23,8 @@ from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.ports import EventNote, EventRecord, RequestsEnded, StatusChange
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -162,9 +164,8 @@ class MemoryCluster:
         self.put(replace(held, spec=replace(held.spec, node_name=node), status=status), "bind")
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
-        found: list[Pod | None] = []
-        await self._request("read_pod", None, lambda: found.append(self.get(Pod, f"{namespace}/{name}")))
-        return found[0]
+        found: Pod | None = await self._request("read_pod", None, lambda: self.get(Pod, f"{namespace}/{name}"))
+        return found
 
     async def patch_status(self, pod: Pod, change: StatusChange) -> None:
         await self._request("patch_status", pod, lambda: self._patch_status(pod, change))
@@ -204,9 +205,7 @@ class MemoryCluster:
         asyncio.get_running_loop().call_later(30 if grace_s is None else grace_s, self.remove, marked)
 
     async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
-        written: list[Object] = []
-        await self._request("write", new, lambda: written.append(self._write(old, new)))
-        return written[0]
+        return await self._request("write", new, lambda: self._write(old, new))
 
     def _write(self, old: Object | None, new: Object) -> Object:
         held: Any = self._objects.get(_key(new))
@@ -215,9 +214,7 @@ class MemoryCluster:
         return self.put(new, "write")
 
     async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
-        amended: list[Object] = []
-        await self._request("amend", obj, lambda: amended.append(self._amend(obj, change)))
-        return amended[0]
+        return await self._request("amend", obj, lambda: self._amend(obj, change))
 
     def _amend(self, obj: Object, change: Callable[[Any], Object]) -> Object:
         held = self._objects.get(_key(obj))
@@ -227,9 +224,8 @@ class MemoryCluster:
         return self.put(changed, "amend") if changed != held else held
 
     async def read(self, obj: Object) -> Object | None:
-        found: list[Object | None] = []
-        await self._request("read", obj, lambda: found.append(self._objects.get(_key(obj))))
-        return found[0] if found[0] is not None and _uid(obj) in {"", _uid(found[0])} else None
+        found = await self._request("read", obj, lambda: self._objects.get(_key(obj)))
+        return found if found is not None and _uid(obj) in {"", _uid(found)} else None
 
     async def delete(self, obj: Object) -> None:
         await self._request("delete", obj, lambda: self.remove(obj))
@@ -238,12 +234,12 @@ class MemoryCluster:
         await self._request("record", event.note, lambda: self._record(event))
 
     def record_soon(self, events: Sequence[EventRecord], done: RequestsEnded) -> bool:
-        self._start(self._record_in_order(events, done))
-        return True
+        async def in_order() -> None:
+            for at, event in enumerate(events):
+                await _reported(self.record(event), at, done)
 
-    async def _record_in_order(self, events: Sequence[EventRecord], done: RequestsEnded) -> None:
-        for at, event in enumerate(events):
-            await _reported(self.record(event), at, done)
+        self._start(in_order())
+        return True
 
     def _record(self, event: EventRecord) -> None:
         if event.count == 1:
@@ -259,26 +255,20 @@ class MemoryCluster:
         assert isinstance(held, Pod)
         return held
 
-    async def _request(self, verb: str, obj: Any, carry_out: Callable[[], Any]) -> None:
+    async def _request(self, verb: str, obj: Any, carry_out: Callable[[], T]) -> T:
         self.requests[verb] = self.requests.get(verb, 0) + 1
         await asyncio.sleep(self.latency_s)
-        trouble = self._trouble(verb, obj)
+        trouble = next((one for one in self.faults if one.verb == verb and one.times > 0 and one.when(obj)), None)
         if trouble is None:
-            carry_out()
-            return
+            return carry_out()
+        trouble.times -= 1
         if trouble.hold_s:
             await asyncio.sleep(trouble.hold_s)
-        if trouble.after or trouble.error is None:
+        if trouble.error is None:
+            return carry_out()
+        if trouble.after:
             carry_out()
-        if trouble.error is not None:
-            raise trouble.error
-
-    def _trouble(self, verb: str, obj: Any) -> Trouble | None:
-        for trouble in self.faults:
-            if trouble.verb == verb and trouble.times > 0 and trouble.when(obj):
-                trouble.times -= 1
-                return trouble
-        return None
+        raise trouble.error
 
 
 async def _reported(request: Awaitable[None], at: int, done: RequestsEnded) -> None:

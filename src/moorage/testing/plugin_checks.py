@@ -21,13 +21,13 @@ from moorage.framework.effects import Effect
 from moorage.framework.events import Resource, Wake
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.post_filter import PostFilterResult
-from moorage.framework.profile import Profile, Step, declared_name, declared_wakes, make_profile, points_of, reuse_of
+from moorage.framework.profile import Profile, Step, declared_name, declared_wakes, points_of, reuse_of
 from moorage.framework.registry import unusable_names
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
 from moorage.state.cluster import ClusterState
 from moorage.state.view import PodInfo, Snapshot
 from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
-from moorage.testing.plugin_queries import final_scores, refusals
+from moorage.testing.plugin_queries import alone, final_scores, refusals
 from moorage.testing.reuse_checks import check_reuse
 from moorage.testing.rule_checks import changes_by, check_filter_forms, check_score_forms, check_what_ifs
 
@@ -172,7 +172,7 @@ def _check_shape(plugin: Any) -> Iterator[str]:
         yield "has no name; give the class a line such as name = 'MyPlugin'"
     if not points_of(plugin):
         yield "implements no extension point; see moorage.framework.points"
-    elif any(step.unreserve is None for step in _alone(plugin).at("reserve")):
+    elif any(step.unreserve is None for step in alone(plugin).at("reserve")):
         yield "has reserve and no unreserve, which must undo it"
     try:
         wakes = declared_wakes(plugin) or ()
@@ -182,10 +182,6 @@ def _check_shape(plugin: Any) -> Iterator[str]:
         yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
         for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):
             yield f"wakes_on names {name!r}, which is not a kind; use a Resource, or plural.version.group"
-
-
-def _alone(plugin: Any) -> Profile:
-    return make_profile("alone", {plugin.name: plugin}, {point: [plugin.name] for point in points_of(plugin)}, {})
 
 
 def _check_shared_objects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -239,7 +235,7 @@ def _treated(bench: _Bench, pod: PodInfo) -> Any:
 
 def _helps(bench: _Bench, pod: PodInfo) -> PostFilterResult | None:
     """Return the result of PostFilter where it finds nothing to do; None if it is absent, or has something to do."""
-    step = next(iter(_alone(bench.plugin).at("postFilter")), None)
+    step = next(iter(alone(bench.plugin).at("postFilter")), None)
     if step is None:
         return None
     answer = step.call(pod, failed_attempt([bench.plugin], pod, bench.snapshot))
@@ -249,7 +245,7 @@ def _helps(bench: _Bench, pod: PodInfo) -> PostFilterResult | None:
 
 
 def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
-    profile, node = _alone(bench.plugin), bench.snapshot.table.nodes[0].name
+    profile, node = alone(bench.plugin), bench.snapshot.table.nodes[0].name
     for step in profile.at("reserve"):
         held = step.call(None, pod, node)
         if held is not None and not isinstance(held, Hold):
@@ -278,7 +274,7 @@ def _reserved(profile: Profile, call: Callable[..., Any], state: Any, pod: PodIn
 
 def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     """Check that PreBind and Bind return effects, unless PreFilter, whose state they receive, skips or rejects the pod."""
-    profile, node = _alone(bench.plugin), bench.snapshot.table.nodes[0].name
+    profile, node = alone(bench.plugin), bench.snapshot.table.nodes[0].name
     for point, others in (("preBind", ()), ("bind", (Skip,))):
         for step in profile.at(point):
             state = next((one.call(pod, bench.snapshot) for one in profile.at("preFilter")), pod)

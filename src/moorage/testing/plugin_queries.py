@@ -22,7 +22,7 @@ def refusals(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[s
     If PreFilter rejects the pod, every node has its status.
     """
     view = _view(nodes)
-    profile = _alone(plugin)
+    profile = alone(plugin)
     found = run_pre_filter(profile, pod, view.snapshot)
     if found.refused is not None:
         return dict.fromkeys(view.names(), found.refused)
@@ -36,7 +36,7 @@ def refusals(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[s
 def final_scores(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[str, int] | None:
     """Return each node's normalized score, by name, with all given nodes taken as feasible; None if PreScore skips."""
     view = _view(nodes)
-    profile = _alone(plugin)
+    profile = alone(plugin)
     scores = run_score(profile, run_pre_filter(profile, pod, view.snapshot), pod, view)
     final = scores.final.get(plugin.name)
     return None if final is None else dict(zip(view.names(), final.tolist(), strict=True))
@@ -50,7 +50,8 @@ def wakes(plugin: Plugin, pod: PodInfo, resource: Resource, action: Action, old:
     )
 
 
-def _alone(plugin: Any) -> Profile:
+def alone(plugin: Any) -> Profile:
+    """Return a profile of this plugin only."""
     return make_profile("alone", {plugin.name: plugin}, {point: [plugin.name] for point in points_of(plugin)}, {plugin.name: 1})
 
 

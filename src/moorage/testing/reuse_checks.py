@@ -10,12 +10,12 @@ from msgspec import structs
 
 from moorage.api.core import Container, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec, Toleration
 from moorage.framework.answer_forms import NOTHING_TO_DO
-from moorage.framework.plugin_runner import normalized, scored
-from moorage.framework.profile import Step, reuse_of
+from moorage.framework.plugin_runner import normalized
+from moorage.framework.profile import reuse_of
 from moorage.framework.reuse import Reuse, Scope
 from moorage.framework.verdicts import Hold, Narrow, Skip
 from moorage.state.view import NodeView, PodInfo, Snapshot
-from moorage.testing.rule_checks import prepared, verdicts_of
+from moorage.testing.rule_checks import prepared, raw_scores, verdicts_of
 
 
 def check_reuse(plugin: Any, pod: PodInfo, others: list[PodInfo], snapshot: Snapshot) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _bare(pod: PodInfo) -> PodInfo:
 
 def _check_normalize(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
     """The normalized score of a node follows from its raw score and the highest raw score."""
-    for step, state, raw in _raw_scores(plugin, pod, snapshot, snapshot.nodes):
+    for step, state, raw in raw_scores(plugin, pod, snapshot, snapshot.nodes):
         if step.normalize is None or step.over_nodes:
             continue
         together = normalized(step, state, raw).tolist()
@@ -202,25 +202,13 @@ def _check_skips(plugin: Any, reuse: Reuse, pod: PodInfo, snapshot: Snapshot) ->
                     yield f"rests_when_skipped, but {point} answers {answer!r} for a pod that pre_filter skipped"
 
 
-def _raw_scores(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> Iterator[tuple[Step, Any, Any]]:
-    """Yield the Score step, its state and its raw scores; nothing if PreFilter rejects the pod or PreScore skips."""
-    profile, found = prepared(plugin, pod, snapshot)
-    if found is None:
-        return
-    state = found.states.get(plugin.name, pod)
-    for before in profile.at("preScore"):
-        state = before.call(pod, snapshot, view)
-    if not isinstance(state, Skip):
-        yield from ((step, state, scored(step, state, view)) for step in profile.at("score"))
-
-
 def _answers(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> tuple[Any, ...]:
     """Return the names of refused nodes and the raw scores of a view, with PreFilter and PreScore run again."""
     profile, found = prepared(plugin, pod, snapshot)
     if found is None:
         return ()
     refused = sorted(name for name, status in verdicts_of(profile, found, pod, view).items() if status is not None)
-    return refused, [raw.tolist() for _, _, raw in _raw_scores(plugin, pod, snapshot, view)]
+    return refused, [raw.tolist() for _, _, raw in raw_scores(plugin, pod, snapshot, view)]
 
 
 def _rows(snapshot: Snapshot, rows: list[int]) -> NodeView:

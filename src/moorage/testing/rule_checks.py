@@ -7,7 +7,7 @@ relies on that without verifying it; these checks verify it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,10 +17,11 @@ import numpy as np
 from moorage.framework.answer_forms import ScoresByCount
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score, scored, shifted
 from moorage.framework.post_filter import PreFiltered
-from moorage.framework.profile import Profile, Step, make_profile, points_of, reuse_of
+from moorage.framework.profile import Profile, Step, points_of, reuse_of
 from moorage.framework.verdicts import Hold, Skip, Status, Verdicts
 from moorage.state.view import NodeInfo, NodeView, PodInfo, Snapshot
 from moorage.testing.builders import failed_attempt
+from moorage.testing.plugin_queries import alone
 
 Statuses = dict[str, Status | None]
 
@@ -55,36 +56,25 @@ def check_filter_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterato
 
 def check_score_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
     """Check that raw scores of a node are equal in a view of one node, by ``score_node`` and by ``Domains.scores``."""
-    profile, found = prepared(plugin, pod, snapshot)
-    if found is None or not profile.at("score"):
-        return
-    step = profile.at("score")[0]
-    state = found.states.get(plugin.name, pod)
-    for before in profile.at("preScore"):
-        state = before.call(pod, snapshot, snapshot.nodes)
-        if isinstance(state, Skip):
-            return
-    raw = scored(step, state, snapshot.nodes).tolist()
-    one_node = step.single
-    for row, node in enumerate(snapshot.table.nodes):
-        alone = scored(step, state, NodeView(snapshot, np.array([row], dtype=np.intp))).tolist()[0]
-        if alone != raw[row]:
-            yield f"scores node {node.name} {alone} alone and {raw[row]} among all; compare nodes in normalize, not in score"
-        if one_node is not None and not step.one_by_one:
-            given = one_node.call(state, NodeInfo(snapshot.table, row))
-            if given != raw[row]:
-                yield f"score_node gives node {node.name} {given}, and score {raw[row]}"
-    by_domain = step.by_domain
-    answer = by_domain.call(state, snapshot.nodes) if by_domain is not None else None
-    if isinstance(answer, ScoresByCount):
-        counts = snapshot.nodes.pods_matching(answer.matcher)
-        table = np.asarray(answer.raw(int(counts.max(initial=0))))
-        spread = table[counts, snapshot.nodes.ids(snapshot.nodes.label(answer.key))].tolist()
-        if spread != raw:
-            yield f"Domains.scores gives {spread}, and score gives {raw}"
-    elif answer is not None:
-        key, scores = answer[:2]
-        spread = np.asarray(scores)[snapshot.nodes.ids(snapshot.nodes.label(key))].tolist()
+    for step, state, scores in raw_scores(plugin, pod, snapshot, snapshot.nodes):
+        raw = scores.tolist()
+        for row, node in enumerate(snapshot.table.nodes):
+            lone = scored(step, state, NodeView(snapshot, np.array([row], dtype=np.intp))).tolist()[0]
+            if lone != raw[row]:
+                yield f"scores node {node.name} {lone} alone and {raw[row]} among all; compare nodes in normalize, not in score"
+            if step.single is not None and not step.one_by_one:
+                given = step.single.call(state, NodeInfo(snapshot.table, row))
+                if given != raw[row]:
+                    yield f"score_node gives node {node.name} {given}, and score {raw[row]}"
+        answer = None if step.by_domain is None else step.by_domain.call(state, snapshot.nodes)
+        if answer is None:
+            continue
+        if isinstance(answer, ScoresByCount):
+            key, counts = answer.key, snapshot.nodes.pods_matching(answer.matcher)
+            by_domain = np.asarray(answer.raw(int(counts.max(initial=0))))[counts]
+        else:
+            key, by_domain = answer[0], np.broadcast_to(answer[1], (len(raw), len(answer[1])))
+        spread = by_domain[np.arange(len(raw)), snapshot.nodes.ids(snapshot.nodes.label(key))].tolist()
         if spread != raw:
             yield f"Domains.scores gives {spread}, and score gives {raw}"
 
@@ -138,8 +128,7 @@ def _is_ignored(plugin: Any, found: PreFiltered, pod: PodInfo, other: PodInfo) -
 
 def prepared(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> tuple[Profile, PreFiltered | None]:
     """Return the plugin as the only one of a profile, and its PreFilter result; None if that rejects the pod."""
-    points = {point: [plugin.name] for point in points_of(plugin)}
-    profile = make_profile("alone", {plugin.name: plugin}, points, {plugin.name: 1})
+    profile = alone(plugin)
     found = run_pre_filter(profile, pod, snapshot)
     return profile, found if found.refused is None else None
 
@@ -149,6 +138,18 @@ def verdicts_of(profile: Profile, found: PreFiltered, pod: PodInfo, view: NodeVi
     verdicts = Verdicts(len(view.table))
     run_filter(profile, found, pod, view, verdicts)
     return {view.table.nodes[int(row)].name: verdicts.status(int(row)) for row in view.row_numbers}
+
+
+def raw_scores(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> Iterator[tuple[Step, Any, Any]]:
+    """Yield the Score step, its state and its raw scores; nothing if PreFilter rejects the pod or PreScore skips."""
+    profile, found = prepared(plugin, pod, snapshot)
+    if found is None:
+        return
+    state = found.states.get(plugin.name, pod)
+    for before in profile.at("preScore"):
+        state = before.call(pod, snapshot, view)
+    if not isinstance(state, Skip):
+        yield from ((step, state, scored(step, state, view)) for step in profile.at("score"))
 
 
 def _text(status: Status | None) -> str:
@@ -179,10 +180,9 @@ _SHOWN: Final = 60
 
 def changes_by(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
     """Yield each field of a shared object that a call of the plugin changes, with the extension point."""
-    seen = _Seen(pod, snapshot)
-    points = points_of(plugin)
-    profile = make_profile("alone", {plugin.name: plugin}, {point: [plugin.name] for point in points}, {plugin.name: 1})
-    watched = replace(profile, steps={point: tuple(seen.watched(one, point) for one in profile.at(point)) for point in points})
+    seen, profile = _Seen(pod, snapshot), alone(plugin)
+    steps = {point: tuple(seen.watched(one, point) for one in profile.at(point)) for point in points_of(plugin)}
+    watched = replace(profile, steps=steps)
     for call in _calls(watched, plugin, pod, snapshot):
         try:
             call()
@@ -201,11 +201,11 @@ def _calls(profile: Profile, plugin: Any, pod: PodInfo, snapshot: Snapshot) -> I
     for point in ("preEnqueue", "reserve", "permit", "preBind", "bind", "postBind"):
         for step in profile.at(point):
             arguments = (pod,) if point == "preEnqueue" else (_state(profile, pod, snapshot), pod, node)
-            yield partial(_drained, step, *arguments)
+            yield partial(step.call, *arguments)
             if step.unreserve is not None:
-                yield partial(_drained, step.unreserve, *arguments)
+                yield partial(step.unreserve.call, *arguments)
     for step in profile.at("postFilter") if found.refused is None else ():
-        yield partial(_drained, step, pod, failed_attempt([plugin], pod, snapshot))
+        yield partial(step.call, pod, failed_attempt([plugin], pod, snapshot))
 
 
 def _state(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Any:
@@ -216,61 +216,42 @@ def _state(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> Any:
     return None
 
 
-def _drained(step: Step, *arguments: Any) -> list[Any]:
-    answer = step.call(*arguments)
-    return list(answer) if isinstance(answer, Iterator) else [answer]
-
-
-@dataclass(frozen=True)
-class _Shared:
-    """One shared object: how messages name it, and how to copy its fields."""
-
-    title: str
-    copy: Callable[[], Any]
-
-
 class _Seen:
     """The shared objects as they were before the last call, and the ``changes`` since."""
 
     def __init__(self, pod: PodInfo, snapshot: Snapshot) -> None:
         table = snapshot.table
-        self._shared = [_Shared("the pod", partial(_pod, pod))]
+        #: How messages name an object, and how to copy its fields.
+        self._shared: list[tuple[str, Callable[[], Any]]] = [("the pod", partial(_pod, pod))]
         for row in range(len(table)):
             name = table.nodes[row].metadata.name
-            self._shared.append(_Shared(f"node {name}", partial(_node, snapshot, row)))
-            self._shared += [_Shared(f"pod {one.name} on node {name}", partial(_pod, one)) for one in table.pods[row].values()]
-        self._before = [one.copy() for one in self._shared]
+            self._shared.append((f"node {name}", partial(_node, snapshot, row)))
+            self._shared += [(f"pod {one.name} on node {name}", partial(_pod, one)) for one in table.pods[row].values()]
+        self._before = [copy() for _, copy in self._shared]
         self.changes: dict[str, None] = {}
 
     def watched(self, step: Step, point: str) -> Step:
         """Return a step whose calls are followed by a comparison."""
-        inner = {
-            "single": step.single, "by_domain": step.by_domain, "normalize": step.normalize, "add_pod": step.add_pod,
-            "remove_pod": step.remove_pod, "unreserve": step.unreserve,
-        }  # fmt: skip
         more: dict[str, Any] = {
-            name: self.watched(one, also or point) for name, also in _INNER if (one := inner[name]) is not None
+            name: self.watched(one, also or point) for name, also in _INNER if (one := getattr(step, name)) is not None
         }
 
         def call(*arguments: Any) -> Any:
             try:
-                return _drained_list(step.call(*arguments))
+                answer = step.call(*arguments)
+                # A generator works while its values are taken.
+                return iter(list(answer)) if isinstance(answer, Iterator) else answer
             finally:
                 self._compare(point)
 
         return replace(step, call=call, **more)
 
     def _compare(self, point: str) -> None:
-        for i, one in enumerate(self._shared):
-            after = one.copy()
+        for i, (title, copy) in enumerate(self._shared):
+            after = copy()
             for path, old, new in _differences(self._before[i], after, ""):
-                self.changes[f"{point} changes {one.title}: {path} was {_shown(old)}, is {_shown(new)}"] = None
+                self.changes[f"{point} changes {title}: {path} was {_shown(old)}, is {_shown(new)}"] = None
             self._before[i] = after
-
-
-def _drained_list(answer: Any) -> Any:
-    """Return an answer with what it still yields: a generator works while its values are taken."""
-    return iter(list(answer)) if isinstance(answer, Iterator) else answer
 
 
 def _pod(pod: PodInfo) -> Any:

@@ -145,17 +145,13 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
         states[step.name] = answer
         if nodes is not None and not nodes:
             code = Code.UNSCHEDULABLE if profile.rejection_ends_pre_filter else Code.UNRESOLVABLE
-            refused = Status(code, "", (_no_node_left(sorted(narrowed_by)),))
+            names = " ".join(sorted(narrowed_by))
+            unmet = f"plugin {names}" if len(narrowed_by) == 1 else f"plugin(s) [{names}] simultaneously"
+            refused = Status(code, "", (f"node(s) didn't satisfy {unmet}",))
             break
     if nodes and profile.named_nodes_must_exist and (absent := sorted(nodes - snapshot.table.row_of.keys())):
         raise AttemptError("", f"nodeinfo not found for node name {quoted(absent[0])}")
     return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused, profile.narrowing_rejects)
-
-
-def _no_node_left(plugins: list[str]) -> str:
-    if len(plugins) == 1:
-        return f"node(s) didn't satisfy plugin {plugins[0]}"
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"
 
 
 def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
@@ -222,21 +218,16 @@ def _judge_by(step: Step, state: Any, nodes: NodeView, open_rows: BoolArray, ver
     """Run one Filter plugin over the open rows, write the status of each row it refuses to ``verdicts``, and close that row."""
     if step.one_by_one:
         left = np.flatnonzero(open_rows)
-        rejects = [
-            Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable, r.error)
-            for r in drained(step, state, nodes.only(open_rows))
-        ]
+        rejects = []
+        for reject in drained(step, state, nodes.only(open_rows)):
+            full = nodes.false()
+            full[left[reject.rows]] = True
+            rejects.append(Reject(full, reject.reason, reject.unresolvable, reject.error))
     else:
         rejects = drained(step, state, nodes)
     if rejects:
         _note_errors(step.name, rejects, nodes, open_rows, verdicts)
         _refuse(step.name, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
-
-
-def _spread(mask: BoolArray, at: npt.NDArray[np.intp], size: int) -> BoolArray:
-    full = np.zeros(size, dtype=bool)
-    full[at[mask]] = True
-    return full
 
 
 def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:

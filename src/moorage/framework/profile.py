@@ -2,14 +2,14 @@
 
 Building a profile resolves each plugin once: its methods become steps, its promises a ``Reuse``. Apart from ``explaining``, no
 other module looks up the members of a plugin. Plugins that judge one node at a time are wrapped here to judge a view of many
-nodes, so that the runner of a profile handles columns only. Until the next release, plugins may declare promises by their old
-names (``_OLD_NAMES``).
+nodes, so that the runner of a profile handles columns only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,9 +28,6 @@ _NO_PROMISE: Final = Reuse()
 #: The modules of built-in plugins, whose classes live as long as the process and do not change.
 _BUILT_IN: Final = "moorage.plugins."
 _POINT_METHODS: Final = frozenset(method for methods in POINTS.values() for method in methods)
-#: Built-in class → its extension points with their methods, and what reads its promises.
-_METHODS_OF_CLASS: Final[dict[type, Mapping[str, str]]] = {}
-_READERS_OF_CLASS: Final[dict[type, Callable[[Plugin], Reuse]]] = {}
 #: ``timer(point, plugin, seconds)`` receives the duration of each call.
 Timer = Callable[[str, str, float], None]
 
@@ -166,12 +163,16 @@ def make_profile(
     in ``points`` that are not in ``plugins`` are left out: the caller must report them.
     """
     reuse = {name: reuse_of(plugin) for name, plugin in plugins.items()}
+    methods = {name: _methods_of(plugin) for name, plugin in plugins.items()}
     steps = {
-        point: tuple(_step(point, name, plugins[name], reuse[name]) for name in names if name in plugins)
+        point: tuple(_step(point, methods[name][point], name, plugins[name], reuse[name]) for name in names if name in plugins)
         for point, names in points.items()
     }
-    if lone := tuple(_lone_scores(points, plugins, reuse)):
-        steps["preScore"] = (*steps.get("preScore", ()), *lone)
+    # A plugin that scores with its PreScore disabled, if ``pre_score_disabled`` replaces that.
+    alone = {name: getattr(plugins.get(name), "pre_score_disabled", None) for name in points.get("score", ())}
+    for name, call in alone.items():
+        if call is not None and name not in points.get("preScore", ()):
+            steps["preScore"] = (*steps.get("preScore", ()), Step(name, plugins[name], call, reuse=reuse[name]))
     for_groups = (_other(name, plugin, "pod_group_post_filter") for name, plugin in plugins.items())
     judging = (_other(name, plugin, "placement_feasible") for name, plugin in plugins.items())
     return Profile(
@@ -179,16 +180,6 @@ def make_profile(
         pod_group_post_filter=next((step for step in for_groups if step is not None), None),
         placement_feasible=tuple(step for step in judging if step is not None),
     )  # fmt: skip
-
-
-def _lone_scores(
-    points: Mapping[str, Sequence[str]], plugins: Mapping[str, Plugin], reuse: Mapping[str, Reuse]
-) -> Iterator[Step]:
-    """Yield a PreScore step for each plugin that scores with its PreScore disabled, if ``pre_score_disabled`` replaces it."""
-    for name in points.get("score", ()):
-        call = getattr(plugins.get(name), "pre_score_disabled", None)
-        if call is not None and name not in points.get("preScore", ()):
-            yield Step(name, plugins[name], call, reuse=reuse[name])
 
 
 # -- the members of a plugin ----------------------------------------------------------------------------------------------
@@ -201,13 +192,14 @@ def points_of(plugin: object) -> tuple[str, ...]:
 
 def _methods_of(plugin: object) -> Mapping[str, str]:
     """Return the extension points that a plugin implements, each with the method that does; found once for built-in classes."""
-    cls = type(plugin)
-    if cls.__module__.startswith(_BUILT_IN) and _POINT_METHODS.isdisjoint(_own(plugin)):
-        found = _METHODS_OF_CLASS.get(cls)
-        if found is None:
-            found = _METHODS_OF_CLASS[cls] = _find_methods(plugin)
-        return found
-    return _find_methods(plugin)
+    cls: type = type(plugin)
+    is_fixed = cls.__module__.startswith(_BUILT_IN) and _POINT_METHODS.isdisjoint(_own(plugin))
+    return _methods_of_class(cls) if is_fixed else _find_methods(plugin)
+
+
+@cache
+def _methods_of_class(cls: Hashable) -> Mapping[str, str]:
+    return _find_methods(cls)
 
 
 def _find_methods(plugin: object) -> Mapping[str, str]:
@@ -255,36 +247,12 @@ def reuse_of(plugin: Plugin) -> Reuse:
 
     Raises  InputError if ``reuse`` is no Reuse, or cannot be read
     """
-    cls = type(plugin)
-    if not cls.__module__.startswith(_BUILT_IN) or "reuse" in _own(plugin):
-        return _reader_of_reuse(plugin)(plugin)
-    read = _READERS_OF_CLASS.get(cls)
-    if read is None:
-        read = _READERS_OF_CLASS[cls] = _reader_of_reuse(plugin)
-    return read(plugin)
-
-
-def _reader_of_reuse(plugin: Plugin) -> Callable[[Plugin], Reuse]:
-    """Return what reads a plugin's promises, which depends on the classes that define ``reuse`` and the methods it is about.
-
-    A built-in plugin of another release keeps those of the plugin that it varies.
-    """
-    overridden = False
-    if "reuse" in _own(plugin):
-        return _declared_reuse
-    for cls in type(plugin).__mro__:
+    for cls in () if "reuse" in _own(plugin) else type(plugin).__mro__:
         if "reuse" in cls.__dict__:
-            return _no_promise if overridden else _declared_reuse
-        is_built_in = cls.__module__.startswith(_BUILT_IN)
-        overridden = overridden or not (is_built_in or _COVERED.isdisjoint(cls.__dict__))
-    return _no_promise
-
-
-def _no_promise(plugin: Plugin) -> Reuse:
-    return _NO_PROMISE
-
-
-def _declared_reuse(plugin: Plugin) -> Reuse:
+            break
+        # A built-in plugin of another release keeps the promises of the plugin that it varies.
+        if cls is object or not (cls.__module__.startswith(_BUILT_IN) or _COVERED.isdisjoint(cls.__dict__)):
+            return _NO_PROMISE
     try:
         declared = getattr(plugin, "reuse")  # noqa: B009 (a Plugin need not have it)
     except Exception as error:  # it may be a property
@@ -300,11 +268,6 @@ def _own(plugin: object) -> Mapping[str, Any]:
     return members
 
 
-def _layers(plugin: object) -> Iterator[Mapping[str, Any]]:
-    """Yield the members of the plugin's classes, the most derived class first."""
-    return (cls.__dict__ for cls in type(plugin).__mro__)
-
-
 #: Methods whose answers ``reuse`` is about.
 _COVERED = frozenset([
     "pre_filter", "add_pod", "remove_pod", "filter", "filter_node", "post_filter", "pre_score", "score", "score_node",
@@ -312,8 +275,7 @@ _COVERED = frozenset([
 ])  # fmt: skip
 
 
-def _step(point: str, name: str, plugin: Plugin, reuse: Reuse) -> Step:
-    method = _methods_of(plugin)[point]
+def _step(point: str, method: str, name: str, plugin: Plugin, reuse: Reuse) -> Step:
     call = getattr(plugin, method)
     if point == "postFilter" and not _promises_post_filter(plugin):
         reuse = replace(reuse, signature=None)
@@ -321,45 +283,30 @@ def _step(point: str, name: str, plugin: Plugin, reuse: Reuse) -> Step:
         call = _lifted_filter(name, call)
     elif method == "score_node":
         call = _lifted_score(name, call)
-    others = _OTHERS.get(point, _no_others)(name, plugin, reuse.domains or Domains())
+    others = _other_methods(point, name, plugin, reuse.domains or Domains())
     return Step(name, plugin, call, method in {"filter_node", "score_node"}, reuse, **others)
 
 
-def _no_others(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+def _other_methods(point: str, name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
+    """Return the fields of a step that hold the plugin's other methods for an extension point."""
+    match point:
+        case "preFilter":
+            return {"add_pod": _other(name, plugin, "add_pod"), "remove_pod": _other(name, plugin, "remove_pod")}
+        case "filter":
+            return {"single": _twin(name, plugin, "filter", "filter_node"), "by_domain": _form(name, plugin, domains.closed)}
+        case "score":
+            normalize, over = _other(name, plugin, "normalize"), _other(name, plugin, "normalize_over")
+            return {
+                "single": _twin(name, plugin, "score", "score_node"),
+                "by_domain": _form(name, plugin, domains.scores),
+                "normalize": normalize or over,
+                "over_nodes": normalize is None and over is not None,
+            }
+        case "reserve":
+            return {"unreserve": _other(name, plugin, "unreserve")}
+        case "placementScore":
+            return {"normalize": _other(name, plugin, "normalize_placements")}
     return {}
-
-
-def _of_pre_filter(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
-    return {"add_pod": _other(name, plugin, "add_pod"), "remove_pod": _other(name, plugin, "remove_pod")}
-
-
-def _of_filter(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
-    return {"single": _twin(name, plugin, "filter", "filter_node"), "by_domain": _form(name, plugin, domains.closed)}
-
-
-def _of_score(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
-    normalize, over = _other(name, plugin, "normalize"), _other(name, plugin, "normalize_over")
-    return {
-        "single": _twin(name, plugin, "score", "score_node"),
-        "by_domain": _form(name, plugin, domains.scores),
-        "normalize": normalize or over,
-        "over_nodes": normalize is None and over is not None,
-    }
-
-
-def _of_reserve(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
-    return {"unreserve": _other(name, plugin, "unreserve")}
-
-
-def _of_placement_score(name: str, plugin: Plugin, domains: Domains[Any, Any]) -> dict[str, Any]:
-    return {"normalize": _other(name, plugin, "normalize_placements")}
-
-
-#: Extension point → the fields of its steps that hold the plugin's other methods.
-_OTHERS: Final[Mapping[str, Callable[[str, Plugin, Domains[Any, Any]], dict[str, Any]]]] = {
-    "preFilter": _of_pre_filter, "filter": _of_filter, "score": _of_score, "reserve": _of_reserve,
-    "placementScore": _of_placement_score,
-}  # fmt: skip
 
 
 def _form(name: str, plugin: Plugin, call: Callable[..., Any] | None) -> Step | None:
@@ -372,10 +319,10 @@ def _other(name: str, plugin: Plugin, method: str) -> Step | None:
 
 def _twin(name: str, plugin: Plugin, method: str, twin: str) -> Step | None:
     """Return a step for an equivalent of ``method``; None if the plugin has none, or a subclass overrides ``method`` alone."""
-    for members in _layers(plugin):
-        if twin in members:
+    for cls in type(plugin).__mro__:
+        if twin in cls.__dict__:
             return _other(name, plugin, twin)
-        if method in members:
+        if method in cls.__dict__:
             break
     return None
 
@@ -424,7 +371,7 @@ def _timed(call: Callable[..., Any], point: str, name: str, clock: Callable[[], 
 
 def _promises_post_filter(plugin: Plugin) -> bool:
     """Return whether the signature covers PostFilter: with a ``reuse`` that is declared with it, or later."""
-    for members in (_own(plugin), *_layers(plugin)):
+    for members in (_own(plugin), *(cls.__dict__ for cls in type(plugin).__mro__)):
         if "reuse" in members:
             return True
         if "post_filter" in members:

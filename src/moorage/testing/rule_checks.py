@@ -230,21 +230,21 @@ class _Seen:
         self._before = [copy() for _, copy in self._shared]
         self.changes: dict[str, None] = {}
 
-    def watched(self, step: Step, point: str) -> Step:
+    def watched(self, given: Step, point: str) -> Step:
         """Return a step whose calls are followed by a comparison."""
         more: dict[str, Any] = {
-            name: self.watched(one, also or point) for name, also in _INNER if (one := getattr(step, name)) is not None
+            name: self.watched(one, also or point) for name, also in _INNER if (one := getattr(given, name)) is not None
         }
 
         def call(*arguments: Any) -> Any:
             try:
-                answer = step.call(*arguments)
+                answer = given.call(*arguments)
                 # A generator works while its values are taken.
                 return iter(list(answer)) if isinstance(answer, Iterator) else answer
             finally:
                 self._compare(point)
 
-        return replace(step, call=call, **more)
+        return replace(given, call=call, **more)
 
     def _compare(self, point: str) -> None:
         for i, (title, copy) in enumerate(self._shared):

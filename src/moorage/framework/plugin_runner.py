@@ -123,6 +123,7 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
     nodes: frozenset[str] | None = None
     narrowed_by: list[str] = []
     refused: Status | None = None
+    release = profile.release
     for step in profile.at("preFilter"):
         try:
             answer = step.call(pod, snapshot)
@@ -135,7 +136,7 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
             continue
         if isinstance(answer, Hold):
             refused = Status(answer.code, step.name, answer.reasons)
-            if answer.unresolvable or profile.rejection_ends_pre_filter:
+            if answer.unresolvable or release.rejection_ends_pre_filter:
                 return PreFiltered(states, frozenset(skipped), refused=refused)
             continue
         if isinstance(answer, Narrow):
@@ -144,14 +145,14 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
             answer = answer.state
         states[step.name] = answer
         if nodes is not None and not nodes:
-            code = Code.UNSCHEDULABLE if profile.rejection_ends_pre_filter else Code.UNRESOLVABLE
+            code = Code.UNSCHEDULABLE if release.rejection_ends_pre_filter else Code.UNRESOLVABLE
             names = " ".join(sorted(narrowed_by))
             unmet = f"plugin {names}" if len(narrowed_by) == 1 else f"plugin(s) [{names}] simultaneously"
             refused = Status(code, "", (f"node(s) didn't satisfy {unmet}",))
             break
-    if nodes and profile.named_nodes_must_exist and (absent := sorted(nodes - snapshot.table.row_of.keys())):
+    if nodes and release.named_nodes_must_exist and (absent := sorted(nodes - snapshot.table.row_of.keys())):
         raise AttemptError("", f"nodeinfo not found for node name {quoted(absent[0])}")
-    return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused, profile.narrowing_rejects)
+    return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused, release.narrowing_rejects)
 
 
 def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:

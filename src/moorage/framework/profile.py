@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from moorage.api.releases import CURRENT, Release
 from moorage.basis.printable import clip
 from moorage.errors import InputError, PluginError
 from moorage.framework.answer_forms import Domains
@@ -21,7 +22,7 @@ from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Reuse
-from moorage.framework.verdicts import NEWEST_FORM, Hold, MessageForm, Reject
+from moorage.framework.verdicts import Hold, Reject
 from moorage.state.view import IntArray, NodeView
 
 _NO_PROMISE: Final = Reuse()
@@ -69,13 +70,8 @@ class Profile:
 
     ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
-    ``names_nodes_left_out``   a message counts the nodes that a PreFilter plugin left out
     ``waking``             returns the wakes of a plugin that has this name and declares these
-    ``narrowing_rejects``  a PreFilter plugin that left out nodes counts as one that rejected the pod
-    ``evicts_on_nodes_left_out``  preemption may evict pods on nodes that a PreFilter plugin left out
-    ``named_nodes_must_exist``    a PreFilter plugin that names a node which does not exist fails the attempt
-    ``message_form``       how the message of a failed attempt is worded
-    ``rejection_ends_pre_filter``  the first PreFilter plugin that rejects the pod is the last one that runs
+    ``release``            the release whose rules and words apply
     ``pod_group_post_filter``  the plugin that looks for pods to evict for a whole pod group
     ``placement_feasible``     plugins that say after each pod of a group whether enough of them can be placed
     """
@@ -87,12 +83,7 @@ class Profile:
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     run_all_filters: bool = False
     nominated_first: bool = True
-    names_nodes_left_out: bool = True
-    narrowing_rejects: bool = True
-    rejection_ends_pre_filter: bool = False
-    evicts_on_nodes_left_out: bool = False
-    named_nodes_must_exist: bool = False
-    message_form: MessageForm = NEWEST_FORM
+    release: Release = CURRENT
     waking: Callable[[str, tuple[Wake, ...]], tuple[Wake, ...]] = _as_declared
     placement_weights: Mapping[str, int] = field(default_factory=dict)
     pod_group_post_filter: Step | None = None

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, NamedTuple, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.releases import CURRENT, Release
 from moorage.state.columns import BoolArray
 
 __all__ = [
-    "NEWEST_FORM", "SKIP", "Code", "Hold", "MessageForm", "Narrow", "Reject", "Skip", "Status", "Verdicts", "Wait",
+    "SKIP", "Code", "Hold", "Narrow", "Reject", "Skip", "Status", "Verdicts", "Wait",
     "fit_error",
 ]  # fmt: skip
 
@@ -210,32 +211,17 @@ class Verdicts:
         return counts
 
 
-class MessageForm(NamedTuple):
-    """How a release words the message of a failed attempt.
-
-    ``periods``           with how many periods the message ends if it quotes PostFilter, whose text has one
-    ``tells_of_post_filter``  the message quotes PostFilter
-    ``quotes_pre_filter``  a PreFilter plugin's reason stands alone; otherwise it counts as the reason of every node
-    """
-
-    periods: int = 1
-    quotes_pre_filter: bool = True
-    tells_of_post_filter: bool = True
-
-
-#: The form of the newest release.
-NEWEST_FORM: Final = MessageForm()
-
-
-def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None, form: MessageForm = NEWEST_FORM) -> str:
-    """Return kube-scheduler's message of a failed attempt: ``0/N nodes are available: …``.
+def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None, release: Release = CURRENT) -> str:
+    """Return the message of a failed attempt in a release of kube-scheduler: ``0/N nodes are available: …``.
 
     Source  framework/types.go, FitError.Error
     """
     text = f"0/{len(verdicts) if rows is None else rows} nodes are available:"
-    if verdicts.pre_filter is not None and form.quotes_pre_filter:
+    if verdicts.pre_filter is not None and release.quotes_pre_filter:
         text += f" {verdicts.pre_filter.message}." if verdicts.pre_filter.message else ""
     else:
         reasons = sorted(f"{count} {reason}" for reason, count in verdicts.histogram().items())
-        text += f" {', '.join(reasons)}." if reasons or not form.quotes_pre_filter else ""
-    return f"{text} {post_filter}{'.' * (form.periods - 1)}" if post_filter and form.tells_of_post_filter else text
+        text += f" {', '.join(reasons)}." if reasons or not release.quotes_pre_filter else ""
+    return (
+        f"{text} {post_filter}{'.' * release.ends_with_two_periods}" if post_filter and release.tells_of_post_filter else text
+    )

@@ -436,7 +436,7 @@ def _fails_like(one: Decision, other: Decision) -> bool:
         and one.group is other.group
         and one.refused_after is other.refused_after
         and one.among == other.among
-        and one.form is other.form
+        and one.release is other.release
     )
 
 

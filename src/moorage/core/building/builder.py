@@ -20,7 +20,6 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Registry
-from moorage.framework.verdicts import MessageForm
 from moorage.plugins.earlier.shared.waking import Waking
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
@@ -63,21 +62,13 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
     made = make_profile(
         resolved.scheduler_name, plugins, resolved.points, resolved.weights, resolved.percentage_of_nodes_to_score
     )
-    gates = handle.gates
-    nominated_first = gates.emulated.tries_nominated_node_first or gates["PreferNominatedNode"]
+    gates, release = handle.gates, handle.gates.emulated
     return replace(
         made,
         run_all_filters=resolved.run_all_filters,
-        nominated_first=nominated_first,
-        names_nodes_left_out=gates.emulated.names_nodes_left_out,
-        narrowing_rejects=gates.emulated.narrowing_rejects,
-        rejection_ends_pre_filter=gates.emulated.rejection_ends_pre_filter,
-        evicts_on_nodes_left_out=gates.emulated.evicts_on_nodes_left_out,
-        named_nodes_must_exist=gates.emulated.named_nodes_must_exist,
-        message_form=MessageForm(
-            1 + gates.emulated.ends_with_two_periods, gates.emulated.quotes_pre_filter, gates.emulated.tells_of_post_filter
-        ),
-        waking=Waking(gates.emulated.event_kinds, asks_hints=gates["SchedulerQueueingHints"]),
+        nominated_first=release.tries_nominated_node_first or gates["PreferNominatedNode"],
+        release=release,
+        waking=Waking(release.event_kinds, asks_hints=gates["SchedulerQueueingHints"]),
         placement_weights=resolved.placement_weights,
     )
 

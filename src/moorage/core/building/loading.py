@@ -68,24 +68,16 @@ def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TO
     return registry
 
 
-def _known(version: str) -> str:
-    """Return the name of the release that a version means.
-
-    Raises  InputError if it is not known
-    """
-    found = find_release(version)
-    if found is None:
-        raise InputError(why_unknown(version))
-    return found.name
-
-
 def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loaded:
     """Return the configuration of a source; ``algorithm`` is the separate Policy of 1.19 to 1.22, or provider of 1.19 to 1.21.
 
     Raises  ConfigError, InputError
     """
     if source.emulate is not None:
-        source = replace(source, emulate=_known(source.emulate))
+        release = find_release(source.emulate)
+        if release is None:
+            raise InputError(why_unknown(source.emulate))
+        source = replace(source, emulate=release.name)
     if algorithm is not None:
         return load_algorithm(algorithm, source.config, source.where, source, source.emulate)
     if source.provider:

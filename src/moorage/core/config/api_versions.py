@@ -30,20 +30,6 @@ from moorage.core.config.legacy_sets import appended, overlaid, settled
 from moorage.core.config.plugin_sets import Expansion, expand
 from moorage.framework.feature_gates import FeatureGates
 
-# -- release 1 24 ------------------------------------------------------------------------------------------------------
-# The defaults of a v1beta3 configuration: those of kube-scheduler 1.23 and 1.24, as one list for all extension points.
-#
-# Source  kube-scheduler 1.24, apis/config/v1beta3/default_plugins.go
-
-API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta3"
-
-
-def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
-    """Return the default plugins as entries of ``multiPoint``; no gate changes them."""
-    del gates
-    return release_plugins.V1BETA3_DEFAULTS
-
-
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
 
@@ -207,11 +193,11 @@ V1: Final = ApiVersion(
 )
 
 V1BETA3: Final = ApiVersion(
-    name=API_VERSION,
+    name=release_plugins.V1BETA3,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
     plugin_points={**_without_later_points(release_plugins.POINTS_1_36), **_IN_TREE},
-    expand=_multi_point(default_plugins),
+    expand=_multi_point(lambda gates: release_plugins.V1BETA3_DEFAULTS),
     checked=release_plugins.CHECKED_WHEN_LOADED,
     lacks=_lacking("v1beta3", _READS_BETAS),
 )

@@ -9,12 +9,22 @@ Source  kube-scheduler 1.21, apis/config/types.go, mergePluginSets; framework/ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from moorage.core.config.configuration import Configuration, PluginRef, Plugins, PluginSet
-from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, overflow, quoted, weights_of
+from moorage.core.config.plugin_sets import (
+    ALL_POINTS,
+    Expansion,
+    faults_at,
+    faults_of_the_whole,
+    interface,
+    merge,
+    overflow,
+    quoted,
+    weights_of,
+)
 from moorage.core.config.release_plugins import POINTS, Sets
 from moorage.errors import Fault
 
@@ -65,7 +75,7 @@ def settled(
     else:
         found.weights = {name: weight for name, weight in _weights(sets).items() if name in found.points["score"]}
         found.faults += _overflows(_weights(sets), given, path)
-    found.faults += _missing(found.points, path, scheduler_name)
+    found.faults += faults_of_the_whole(found.points, path, scheduler_name, "one queue sort plugin")
     return found
 
 
@@ -73,8 +83,9 @@ def _repeats(point: str, names: list[str], given: PluginSet, path: str) -> Itera
     """Yield a fault for each default that is enabled again."""
     for i, plugin in enumerate(given.enabled):
         if names.count(plugin.name) > 1:
-            kind = f"{point[0].upper()}{point[1:]}Plugin"
-            text = f"plugin {quoted(plugin.name)} already registered as {quoted(kind)}; disable it to enable it again"
+            text = (
+                f"plugin {quoted(plugin.name)} already registered as {quoted(interface(point))}; disable it to enable it again"
+            )
             yield Fault("Duplicate value", f"{path}.enabled[{i}]", text, plugin.name)
 
 
@@ -92,16 +103,6 @@ def _overflows(weights: Mapping[str, int], given: Plugins, path: str) -> Iterato
     places = [i for i, plugin in enumerate(given.score.enabled) if (plugin.weight or 0) < 0]
     where = f"{path}.score.enabled[{places[0]}].weight" if places else f"{path}.score"
     yield Fault("Invalid value", where, text, next(iter(below.values()), None))
-
-
-def _missing(points: Mapping[str, Iterable[str]], path: str, scheduler_name: str) -> Iterator[Fault]:
-    profile = f"profile with scheduler name {quoted(scheduler_name)}"
-    sorts = list(points["queueSort"])
-    if len(sorts) != 1:
-        text = f"one queue sort plugin required for {profile}, but got {len(sorts)}"
-        yield Fault("Invalid value", f"{path}.queueSort", text, sorts)
-    if not points["bind"]:
-        yield Fault("Required value", f"{path}.bind", f"at least one bind plugin is needed for {profile}")
 
 
 # -- legacy serving ----------------------------------------------------------------------------------------------------

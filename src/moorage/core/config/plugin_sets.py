@@ -84,7 +84,7 @@ def expand(
         spread = _spread(point, here, multi_point, catalogue)
         found.faults += _repeats(spread, f"{path}.multiPoint", point, given.multi_point)
         found.points[point] = _in_order(here, spread, {plugin.name for plugin in multi_point.enabled}, own_first=own_first)
-    found.faults += _faults_of_the_whole(found.points, path, scheduler_name)
+    found.faults += faults_of_the_whole(found.points, path, scheduler_name)
     for point in ("score", "placementScore"):
         weights, overflows = weights_of((*given.at(point).enabled, *multi_point.enabled), point, catalogue)
         if overflows:
@@ -149,7 +149,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _interface(point: str) -> str:
+def interface(point: str) -> str:
     """Return an extension point's name in kube-scheduler's messages: ``preFilter`` is ``PreFilterPlugin``."""
     return f"{point[0].upper()}{point[1:]}Plugin"
 
@@ -158,7 +158,7 @@ def _unknown(point: str, name: str, known: Iterable[str]) -> str:
     """Return kube-scheduler's message for an unknown plugin, with a suggestion."""
     near = get_close_matches(name, list(known), n=1)
     hint = f"did you mean {quoted(near[0])}?" if near else "is it one of yours? --plugins MODULE:CLASS loads it"
-    return f"{_interface(point)} {quoted(name)} does not exist; {hint}"
+    return f"{interface(point)} {quoted(name)} does not exist; {hint}"
 
 
 def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
@@ -169,10 +169,10 @@ def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ..
         if name not in catalogue:
             yield Fault("Not found", at, _unknown(point, name, catalogue), name)
         elif point not in catalogue[name]:
-            text = f"plugin {quoted(name)} does not extend {_interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
+            text = f"plugin {quoted(name)} does not extend {interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
             yield Fault("Invalid value", at, text, name)
         elif name in seen:
-            yield Fault("Duplicate value", at, f"plugin {quoted(name)} already registered as {quoted(_interface(point))}", name)
+            yield Fault("Duplicate value", at, f"plugin {quoted(name)} already registered as {quoted(interface(point))}", name)
         seen.add(name)
 
 
@@ -197,7 +197,7 @@ def _repeats(spread: tuple[str, ...], path: str, point: str, given: PluginSet) -
     seen: set[str] = set()
     for name in spread:
         if name in seen:
-            text = f"plugin {quoted(name)} already registered as {quoted(_interface(point))}"
+            text = f"plugin {quoted(name)} already registered as {quoted(interface(point))}"
             yield Fault("Duplicate value", _place_in(given, name, path), text, name)
         seen.add(name)
 
@@ -208,11 +208,14 @@ def _place_in(given: PluginSet, name: str, path: str) -> str:
     return f"{path}.enabled[{places[-1]}]" if places else path
 
 
-def _faults_of_the_whole(points: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str) -> Iterator[Fault]:
+def faults_of_the_whole(
+    points: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str, needed: str = "only one queue sort plugin"
+) -> Iterator[Fault]:
+    """Yield faults of a profile that lacks a plugin or has too many; ``needed``: what QueueSort must have, in words."""
     profile = f"profile with scheduler name {quoted(scheduler_name)}"
     sorts = points["queueSort"]
     if len(sorts) != 1:
-        text = f"only one queue sort plugin required for {profile}, but got {len(sorts)}"
+        text = f"{needed} required for {profile}, but got {len(sorts)}"
         yield Fault("Invalid value", f"{path}.queueSort", text, list(sorts))
     if not points["bind"]:
         yield Fault("Required value", f"{path}.bind", f"at least one bind plugin is needed for {profile}")

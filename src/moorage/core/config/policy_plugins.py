@@ -101,9 +101,8 @@ def _priority_key(priority: Priority) -> str:
 
 def _times(priority: str, policy: Policy) -> int:
     """Return how many times a priority's weight counts: once for each of its labels, once if it takes none."""
-    if priority == "NodeLabel":
-        return len(_preferred(policy, True)) + len(_preferred(policy, False))
-    return len(_spread_over(policy)) if priority == "ServiceAffinity" else 1
+    kind = {"NodeLabel": "label_preference", "ServiceAffinity": "service_anti_affinity"}.get(priority)
+    return 1 if kind is None else len(list(_arguments(policy.priorities, kind)))
 
 
 # -- arguments ----------------------------------------------------------------------------------------------------------
@@ -148,36 +147,22 @@ def _label_args(policy: Policy) -> dict[str, Any] | None:
 
 def _placed_labels(policy: Policy) -> dict[str, list[tuple[str, str]]]:
     """Return NodeLabel's arguments, each label with its path in the policy."""
-    return {
-        "presentLabels": _required(policy, True),
-        "absentLabels": _required(policy, False),
-        "presentLabelsPreference": _preferred(policy, True),
-        "absentLabelsPreference": _preferred(policy, False),
-    }
-
-
-def _required(policy: Policy, present: bool) -> list[tuple[str, str]]:
-    path = "predicates[{}].argument.labelsPresence.labels[{}]"
-    found = _arguments(policy.predicates, "labels_presence")
-    return [(label, path.format(i, j)) for i, one in found if one.presence is present for j, label in enumerate(one.labels)]
-
-
-def _preferred(policy: Policy, present: bool) -> list[tuple[str, str]]:
-    path = "priorities[{}].argument.labelPreference.label"
-    found = _arguments(policy.priorities, "label_preference")
-    return [(one.label, path.format(i)) for i, one in found if one.presence is present]
+    kinds = ("presentLabels", "absentLabels", "presentLabelsPreference", "absentLabelsPreference")
+    placed: dict[str, list[tuple[str, str]]] = {kind: [] for kind in kinds}
+    for i, one in _arguments(policy.predicates, "labels_presence"):
+        path = f"predicates[{i}].argument.labelsPresence.labels"
+        placed[kinds[not one.presence]] += [(label, f"{path}[{j}]") for j, label in enumerate(one.labels)]
+    for i, one in _arguments(policy.priorities, "label_preference"):
+        placed[kinds[2 + (not one.presence)]].append((one.label, f"priorities[{i}].argument.labelPreference.label"))
+    return placed
 
 
 def _service_args(policy: Policy) -> dict[str, Any] | None:
     shared = [one.labels for _, one in _arguments(policy.predicates, "service_affinity")]
-    spread = _spread_over(policy)
+    spread = [one.label for _, one in _arguments(policy.priorities, "service_anti_affinity")]
     if not spread and not shared:
         return None
     return {"affinityLabels": [label for labels in shared for label in labels], "antiAffinityLabelsPreference": spread}
-
-
-def _spread_over(policy: Policy) -> list[str]:
-    return [one.label for _, one in _arguments(policy.priorities, "service_anti_affinity")]
 
 
 def _ratio_args(policy: Policy) -> dict[str, Any] | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import structs
 
+from moorage.api.meta import Value
 from moorage.api.releases import RELEASES, TODAY
 from moorage.core.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, v1_of, version_of
 from moorage.core.config.configuration import (
@@ -104,6 +105,7 @@ def _header_faults(name: str, data: dict[str, Any], path: str, version: ApiVersi
 # Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go; component-base/config/v1alpha1/defaults.go
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
+_V = TypeVar("_V", LeaderElection, ClientConnection)
 
 
 def with_defaults(configuration: Configuration, release: str = TODAY) -> Configuration:
@@ -111,32 +113,26 @@ def with_defaults(configuration: Configuration, release: str = TODAY) -> Configu
     contention = configuration.enable_contention_profiling
     return structs.replace(
         configuration,
-        leader_election=_leader_election(configuration.leader_election, RELEASES[release].default_lock),
-        client_connection=_client_connection(configuration.client_connection),
+        leader_election=_completed(configuration.leader_election, resource_lock=RELEASES[release].default_lock),
+        client_connection=_completed(configuration.client_connection),
         enable_contention_profiling=configuration.enable_profiling if contention is None else contention,
         profiles=_profiles(configuration.profiles),
     )
 
 
-def _leader_election(given: LeaderElection, lock: str) -> LeaderElection:
-    return structs.replace(
-        given,
-        lease_duration=given.lease_duration or 15.0,
-        renew_deadline=given.renew_deadline or 10.0,
-        retry_period=given.retry_period or 2.0,
-        resource_lock=given.resource_lock or lock,
-        resource_name=given.resource_name or "kube-scheduler",
-        resource_namespace=given.resource_namespace or "kube-system",
-    )
+#: The fields whose zero or empty value counts as absent, and what stands for it.
+_FOR_ABSENT: Final[Mapping[type[Value], Mapping[str, Any]]] = {
+    LeaderElection: {
+        "lease_duration": 15.0, "renew_deadline": 10.0, "retry_period": 2.0, "resource_name": "kube-scheduler",
+        "resource_namespace": "kube-system",
+    },
+    ClientConnection: {"content_type": "application/vnd.kubernetes.protobuf", "qps": 50.0, "burst": 100},
+}  # fmt: skip
 
 
-def _client_connection(given: ClientConnection) -> ClientConnection:
-    return structs.replace(
-        given,
-        content_type=given.content_type or "application/vnd.kubernetes.protobuf",
-        qps=given.qps or 50.0,
-        burst=given.burst or 100,
-    )
+def _completed(given: _V, **more: str) -> _V:
+    values = {**_FOR_ABSENT[type(given)], **more}
+    return structs.replace(given, **{name: getattr(given, name) or value for name, value in values.items()})
 
 
 def _profiles(given: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerProfile, ...]:
@@ -314,11 +310,6 @@ def _reads_policy(release: str) -> bool:
     return POLICY in RELEASES[release].documents
 
 
-def _has_providers(release: str) -> bool:
-    """Return True for a release that has algorithm providers."""
-    return RELEASES[release].legacy_flags
-
-
 def _hint(emulate: str | None) -> str:
     version = next((one for one in API_VERSIONS.values() if emulate in one.emulated), V1)
     return f"apiVersion: {version.name} and kind: {KIND}"
@@ -330,7 +321,7 @@ def _with_emulate(source: str, emulate: str | None) -> str:
 
 def load_default(rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Return the configuration of a scheduler that gets no document."""
-    if emulate is not None and _has_providers(emulate):
+    if emulate is not None and RELEASES[emulate].legacy_flags:
         return from_provider(DEFAULT_PROVIDER, rules, emulate)
     release = emulate or TODAY
     registry, gates = rules.registry(release), rules.gates(release)
@@ -347,8 +338,8 @@ def from_provider(
     Raises  InputError for an unknown provider, or for a release without providers
     """
     release = emulate or V1BETA1.rules
-    if name not in PROVIDERS or not _has_providers(release):
-        known = f"write {' or '.join(PROVIDERS)}" if _has_providers(release) else f"{release} has none"
+    if name not in PROVIDERS or not RELEASES[release].legacy_flags:
+        known = f"write {' or '.join(PROVIDERS)}" if RELEASES[release].legacy_flags else f"{release} has none"
         raise InputError(f'algorithm provider "{name}" is not registered; {known}')
     gates = rules.gates(release)
     sets = provider(name, gates)

@@ -16,7 +16,6 @@ from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.api.releases import CURRENT, Release
 from moorage.core.config.api_versions import V1, ApiVersion
 from moorage.core.config.configuration import (
-    ClientConnection,
     Configuration,
     Extender,
     KubeSchedulerProfile,
@@ -60,13 +59,10 @@ def _resource_name_faults(name: str, path: str) -> Iterator[Fault]:
         yield Fault("Invalid value", path, "is an invalid extended resource name", name)
 
 
-def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> list[Fault]:
-    """Return the faults of a defaulted configuration, whose profiles are not resolved yet."""
-    return list(_faults(configuration, gates, version))
-
-
-def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
-    yield from _client_connection(configuration.client_connection)
+def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> Iterator[Fault]:
+    """Yield the faults of a defaulted configuration, whose profiles are not resolved yet."""
+    if (burst := configuration.client_connection.burst) < 0:
+        yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst)
     yield from leader_election_faults(configuration.leader_election, gates.emulated)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
@@ -79,11 +75,6 @@ def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersi
         text = "must be greater than or equal to PodInitialBackoffSeconds"
         yield Fault("Invalid value", "podMaxBackoffSeconds", text, most)
     yield from extender_faults(configuration.extenders)
-
-
-def _client_connection(given: ClientConnection) -> Iterator[Fault]:
-    if given.burst < 0:
-        yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", given.burst)
 
 
 def leader_election_faults(given: LeaderElection, release: Release = CURRENT) -> Iterator[Fault]:

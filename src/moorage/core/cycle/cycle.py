@@ -282,7 +282,7 @@ class Cycle:
             post_filter=outcome,
             evaluated=count,
             among=count,
-            form=profile.message_form,
+            release=profile.release,
         )
 
 
@@ -340,8 +340,8 @@ def _rows_to_look_at(profile: Profile, found: PreFiltered, snapshot: Snapshot, v
 def status_of_left_out(profile: Profile, found: PreFiltered) -> Status:
     """Return the status of the nodes that PreFilter left out."""
     named = " ".join(found.narrowed_by)
-    reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.names_nodes_left_out else ()
-    return Status(Code.UNSCHEDULABLE if profile.evicts_on_nodes_left_out else Code.UNRESOLVABLE, "", reasons)
+    reasons = (f"node(s) didn't satisfy plugin(s) [{named}]",) if profile.release.names_nodes_left_out else ()
+    return Status(Code.UNSCHEDULABLE if profile.release.evicts_on_nodes_left_out else Code.UNRESOLVABLE, "", reasons)
 
 
 def judge(

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moorage.api.releases import CURRENT, Release
 from moorage.core.cycle.pod_signatures import Signer
 from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
@@ -16,7 +17,7 @@ from moorage.framework.plugin_runner import Scores
 from moorage.framework.points import PostFilterResult
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.verdicts import NEWEST_FORM, Code, MessageForm, Status, Verdicts, fit_error
+from moorage.framework.verdicts import Code, Status, Verdicts, fit_error
 from moorage.state.view import BoolArray, PodInfo, Snapshot
 
 #: kube-scheduler's own text for an empty cluster.
@@ -81,7 +82,7 @@ class Decision(Struct, frozen=True):
     done_without: tuple[PluginError, ...] = ()
     group: Status | None = None
     among: int | None = None
-    form: MessageForm = NEWEST_FORM
+    release: Release = CURRENT
 
     @property
     def code(self) -> Code:
@@ -126,7 +127,7 @@ class Decision(Struct, frozen=True):
         if self.verdicts is None:
             return NO_NODES
         after = ", ".join(self.post_filter.reasons) if self.post_filter is not None else ""
-        return fit_error(self.verdicts, after, self.among, self.form)
+        return fit_error(self.verdicts, after, self.among, self.release)
 
     @staticmethod
     def _refusal(status: Status) -> str:

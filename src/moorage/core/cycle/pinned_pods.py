@@ -139,7 +139,7 @@ class PinnedPods:
         assert self._step is not None
         name = self._step.name
         states, skipped = {**found.states, name: pod}, found.skipped - {name}
-        return PreFiltered(states, skipped, frozenset((node,)), (name,), None, self._profile.narrowing_rejects)
+        return PreFiltered(states, skipped, frozenset((node,)), (name,), None, self._profile.release.narrowing_rejects)
 
 
 def _sign(step: Step, pod: PodInfo) -> Any:

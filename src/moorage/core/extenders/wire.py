@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from moorage.api.core import Node, Pod
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.printable import clip
 from moorage.errors import AttemptError
+
+T = TypeVar("T")
 
 #: Returns an object's full JSON; None if it is not known. Objects in this process hold only the fields that scheduling reads.
 Whole: TypeAlias = Callable[[Node | Pod], bytes | None]
@@ -163,7 +165,7 @@ def read_preempt_reply(body: bytes) -> dict[str, MetaVictims]:
     field = "ExtenderPreemptionResult.NodeNameToMetaVictims"
     victims: dict[str, MetaVictims] = {}
     by_node = _struct(_first_value(body), "ExtenderPreemptionResult").get("nodenametometavictims")
-    for node, entry in _object(by_node, field).items():
+    for node, entry in _of_type(by_node, dict, field, "map").items():
         on_node = _struct(entry, "MetaVictims", field)
         pods = _list(on_node.get("pods"), "MetaVictims.Pods")
         uids = tuple(_text(_struct(one, "MetaPod", "MetaVictims.Pods").get("uid"), "MetaPod.UID") for one in pods)
@@ -222,18 +224,15 @@ def _as_go_says(text: str, error: json.JSONDecodeError) -> str:
 
 def _struct(value: Any, kind: str, field: str = "") -> dict[str, Any]:
     """Return the fields of an object by lower-case name; empty for null. The last of repeated fields wins."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _mismatch(value, field, f"v1.{kind}")
-    return {name.lower(): inner for name, inner in value.items()}
+    return {name.lower(): inner for name, inner in _of_type(value, dict, field, f"v1.{kind}").items()}
 
 
-def _object(value: Any, field: str) -> dict[str, Any]:
+def _of_type(value: Any, wanted: type[T], field: str, kind: str) -> T:
+    """Return a value of this type; its zero value for null. ``kind`` is the type in Go."""
     if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _mismatch(value, field, "map")
+        return wanted()
+    if not isinstance(value, wanted):
+        raise _mismatch(value, field, kind)
     return value
 
 
@@ -246,7 +245,7 @@ class _Texts:
 
     def of(self, reply: Mapping[str, Any], name: str) -> dict[str, str]:
         field = f"ExtenderFilterResult.{name}"
-        found = _object(reply.get(name.lower()), field)
+        found = _of_type(reply.get(name.lower()), dict, field, "map")
         return {_sound(node): self._short(_text(text, field)) for node, text in found.items()}
 
     def _short(self, text: str) -> str:
@@ -261,19 +260,11 @@ class _Texts:
 
 
 def _list(value: Any, field: str, kind: str = "list") -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise _mismatch(value, field, kind)
-    return value
+    return _of_type(value, list, field, kind)
 
 
 def _text(value: Any, field: str) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise _mismatch(value, field, "string")
-    return _sound(value)
+    return _sound(_of_type(value, str, field, "string"))
 
 
 def _sound(text: str) -> str:
@@ -290,16 +281,6 @@ def _integer(value: Any, field: str) -> int:
 
 
 def _mismatch(value: Any, field: str, kind: str) -> ExtenderError:
-    match value:
-        case dict():
-            found = "object"
-        case list():
-            found = "array"
-        case bool():
-            found = "bool"
-        case str():
-            found = "string"
-        case _:
-            found = f"number {value}"
+    found = {dict: "object", list: "array", bool: "bool", str: "string"}.get(type(value)) or f"number {value}"
     place = f"Go struct field {field} of type {kind}" if field else f"Go value of type {kind}"
     return ExtenderError(f"json: cannot unmarshal {found} into {place}")

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.core.building.loading import ConfigSource
 from moorage.core.config.algorithm import Algorithm, load_algorithm
-from moorage.core.config.legacy_sets import Addresses, plain_addresses, split_host_port
+from moorage.core.config.plain_addresses import Addresses, plain_addresses, split_host_port
 from moorage.core.config.scheduler_document import load_any, load_default
 from moorage.core.config.show import as_written
 from moorage.errors import ConfigError, InputError

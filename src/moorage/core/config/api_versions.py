@@ -26,8 +26,7 @@ from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODA
 from moorage.core.config import release_plugins
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from moorage.core.config.decoder import Fields
-from moorage.core.config.legacy_sets import appended, overlaid, settled
-from moorage.core.config.plugin_sets import Expansion, expand
+from moorage.core.config.plugin_sets import Expansion, appended, expand, overlaid, settled
 from moorage.framework.feature_gates import FeatureGates
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.

@@ -17,6 +17,7 @@ from typing import Final
 
 from moorage.api.quantity import INT64_MAX, INT64_MIN
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
+from moorage.core.config.release_plugins import POINTS, Sets
 from moorage.errors import Fault
 
 #: Every extension point that a profile may configure, in the order kube-scheduler visits them.
@@ -139,6 +140,89 @@ def weights_of(
 
 def _wrapped(number: int) -> int:
     return (number - INT64_MIN) % 2**64 + INT64_MIN
+
+
+# -- v1beta1 and v1beta2 ------------------------------------------------------------------------------------------------
+# Plugin sets without ``multiPoint``: each extension point on its own.
+#
+# Plugins that a profile enables come after the defaults that it keeps. In v1beta1 a default that is enabled again without being
+# disabled appears twice, which is a fault; in v1beta2 it keeps its place and takes the new weight.
+#
+# Source  kube-scheduler 1.21, apis/config/types.go, mergePluginSets; framework/runtime/framework.go, NewFramework; 1.22,
+#         apis/config/v1beta2/default_plugins.go, mergePluginSet
+
+
+def appended(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
+    """Merge a profile's sets into the defaults as v1beta1 does."""
+    return {point: PluginSet(enabled=_behind(defaults.get(point, ()), given.at(point))) for point in POINTS}
+
+
+def _behind(defaults: tuple[PluginRef, ...], given: PluginSet) -> tuple[PluginRef, ...]:
+    gone = given.disabled_names
+    left = () if "*" in gone else tuple(plugin for plugin in defaults if plugin.name not in gone)
+    return (*left, *given.enabled)
+
+
+def overlaid(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
+    """Merge a profile's sets into the defaults as v1beta2 does."""
+    return {point: merge(PluginSet(enabled=defaults.get(point, ())), given.at(point)) for point in POINTS}
+
+
+def settled(
+    sets: Mapping[str, PluginSet],
+    given: Plugins,
+    catalogue: Mapping[str, tuple[str, ...]],
+    path: str,
+    scheduler_name: str,
+    *,
+    weighs_scores_alone: bool = False,
+) -> Expansion:
+    """Return the plugins of each point, and the faults.
+
+    ``given`` are the profile's own sets, for the paths of faults; ``catalogue``: plugin → the points it implements;
+    ``weighs_scores_alone``: weights at other points than Score do not count, as from 1.23
+    """
+    found = Expansion(points=dict.fromkeys(ALL_POINTS, ()))
+    for point in POINTS:
+        names = [plugin.name for plugin in sets[point].enabled]
+        found.points[point] = tuple(dict.fromkeys(names))
+        found.faults += faults_at(point, given.at(point), catalogue, f"{path}.{point}")
+        if not any(fault.field.startswith(f"{path}.{point}.") for fault in found.faults):
+            found.faults += _enabled_again(point, names, given.at(point), f"{path}.{point}")
+    if weighs_scores_alone:
+        found.weights, overflows = weights_of(sets["score"].enabled, "score", catalogue)
+        found.faults += [overflow(found.weights, "score", path)] if overflows else []
+    else:
+        found.weights = {name: weight for name, weight in _weights(sets).items() if name in found.points["score"]}
+        found.faults += _overflows(_weights(sets), given, path)
+    found.faults += faults_of_the_whole(found.points, path, scheduler_name, "one queue sort plugin")
+    return found
+
+
+def _enabled_again(point: str, names: list[str], given: PluginSet, path: str) -> Iterator[Fault]:
+    """Yield a fault for each default that is enabled again."""
+    for i, plugin in enumerate(given.enabled):
+        if names.count(plugin.name) > 1:
+            text = (
+                f"plugin {quoted(plugin.name)} already registered as {quoted(interface(point))}; disable it to enable it again"
+            )
+            yield Fault("Duplicate value", f"{path}.enabled[{i}]", text, plugin.name)
+
+
+def _weights(sets: Mapping[str, PluginSet]) -> dict[str, int]:
+    """Return the weight of every plugin, taken from the last point that names it; 1 if there is none."""
+    return {plugin.name: plugin.weight or 1 for point in POINTS for plugin in sets[point].enabled}
+
+
+def _overflows(weights: Mapping[str, int], given: Plugins, path: str) -> Iterator[Fault]:
+    """Yield faults for weights whose sum exceeds 64 bits, and for negative ones, which kube-scheduler reports as overflows."""
+    text = "total score of Score plugins could overflow; weights are positive"
+    below = {name: weight for name, weight in weights.items() if weight < 0}
+    if not below and sum(weights.values()) * _MAX_SCORE < 2**63:
+        return
+    places = [i for i, plugin in enumerate(given.score.enabled) if (plugin.weight or 0) < 0]
+    where = f"{path}.score.enabled[{places[0]}].weight" if places else f"{path}.score"
+    yield Fault("Invalid value", where, text, next(iter(below.values()), None))
 
 
 # -- faults -------------------------------------------------------------------------------------------------------------

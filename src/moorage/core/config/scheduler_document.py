@@ -29,7 +29,8 @@ from moorage.core.config.configuration import (
     PluginSet,
 )
 from moorage.core.config.decoder import KIND, SchedulerText, decode, fields_of, not_registered, read_text, refuse
-from moorage.core.config.legacy_sets import Addresses, address_faults, plain_addresses, settled
+from moorage.core.config.plain_addresses import Addresses, address_faults, plain_addresses
+from moorage.core.config.plugin_sets import settled
 from moorage.core.config.policy import read_policy
 from moorage.core.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved

@@ -18,7 +18,7 @@ from typing import Any
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
-from moorage.core.config.legacy_sets import join_host_port
+from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown

@@ -24,7 +24,7 @@ from moorage import __version__
 from moorage.api.releases import CURRENT
 from moorage.api.releases.detection import detect_release
 from moorage.api.releases.release import Release
-from moorage.core.config.legacy_sets import Addresses, split_host_port
+from moorage.core.config.plain_addresses import Addresses, split_host_port
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, known_release, read_file
 from moorage.interfaces.cli.main import ERROR

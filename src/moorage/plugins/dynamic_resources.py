@@ -34,11 +34,10 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
-from moorage.plugins.devices.claim_requests import DeviceGates, claims_of, class_faults
+from moorage.plugins.devices.claim_requests import DeviceGates, DeviceRules, claims_of, class_faults
 from moorage.plugins.devices.claim_shapes import DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
-from moorage.plugins.devices.device_rules import DeviceRules
-from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ResourceBacking, earlier_claim, special_claim
 from moorage.plugins.devices.group_claims import is_reserved_for, release_from_group, users_of
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.node_amounts import NodeAmounts
@@ -70,32 +69,27 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
         return structs.replace(self, filter_timeout=filter_s, binding_timeout=binding_s)
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        return [*self._filter_faults(f"{path}.filterTimeout", gates), *self._binding_faults(f"{path}.bindingTimeout", gates)]
+        of_search, of_binding = gates["DRASchedulerFilterTimeout"], _may_bind_slowly(gates)
+        slow = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus"
+        return [
+            *_faults(
+                f"{path}.filterTimeout", self.filter_timeout, of_search, "DRASchedulingFilterTimeout", 0, "zero or positive"
+            ),
+            *_faults(f"{path}.bindingTimeout", self.binding_timeout, of_binding, slow, 1, "at least 1 second"),
+        ]
 
-    def _filter_faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        if self.filter_timeout is None:
-            return []
-        if not gates["DRASchedulerFilterTimeout"]:
-            return [Fault("Forbidden", path, "DRASchedulingFilterTimeout feature gate is disabled")]
-        wrong = self.filter_timeout < 0
-        return [Fault("Invalid value", path, "must be zero or positive", _text(self.filter_timeout))] if wrong else []
 
-    def _binding_faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        if self.binding_timeout is None:
-            return []
-        if not _may_bind_slowly(gates):
-            text = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
-            return [Fault("Forbidden", path, text)]
-        wrong = self.binding_timeout < 1
-        return [Fault("Invalid value", path, "must be at least 1 second", _text(self.binding_timeout))] if wrong else []
+def _faults(path: str, seconds: float | None, is_open: bool, gate: str, least: int, needed: str) -> list[Fault]:
+    """Return the fault of a timeout that is set while its gate is closed, or is less than ``least`` seconds."""
+    if seconds is None or (is_open and seconds >= least):
+        return []
+    if not is_open:
+        return [Fault("Forbidden", path, f"{gate} feature gate is disabled")]
+    return [Fault("Invalid value", path, f"must be {needed}", format_duration(round(seconds * 1e9)))]
 
 
 def _may_bind_slowly(gates: FeatureGates) -> bool:
     return gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
-
-
-def _text(seconds: float) -> str:
-    return format_duration(round(seconds * 1e9))
 
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
@@ -127,6 +121,8 @@ class DynamicResources(
     name = "DynamicResources"
     Args: type[PluginArgs] | None = DynamicResourcesArgs
     rules: DeviceRules = DeviceRules()
+    #: How devices back extended resources.
+    backing: ResourceBacking = ResourceBacking()
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()
@@ -157,7 +153,7 @@ class DynamicResources(
             compatibility=compatible,
             derived_attributes=gates.serves("DRADerivedAttributes"),
             group_claims=gates["DRAWorkloadResourceClaims"],
-            **{field: value for field, value in self.rules._asdict().items() if field in DeviceGates._fields},
+            rules=self.rules,
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
@@ -194,7 +190,7 @@ class DynamicResources(
             return False
 
         def compute() -> bool:
-            requests, backing = pod.needs_under(_FIT).requests, self.rules.backing
+            requests, backing = pod.needs_under(_FIT).requests, self.backing
             return any(count and backing.device_class(name, snapshot) is not None for name, count in requests.items())
 
         classes = snapshot.changes_of(DeviceClass)
@@ -222,9 +218,8 @@ class DynamicResources(
         reach = dict(self._reach(all_claims, shared if self.rules.keeps_to_devices else {}))
         unusable = frozenset(index for index, claim in enumerate(all_claims) if self._is_unusable(claim))
         meter = Meter(device_state.selectors)
-        backing = self.rules.backing
         return PodDevices(
-            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, backing,
+            pod, snapshot, device_state, self._options, all_claims, has_special, reach, unusable, scalars, self.backing,
             shared=shared, users=users, meter=meter,
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError
-from moorage.plugins.devices.claim_requests import AskError, DeviceGates, parse_claim
+from moorage.plugins.devices.claim_requests import AskError, DeviceGates, DeviceRules, parse_claim
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pools import PoolRule
@@ -331,7 +331,7 @@ def test_a_search_for_one_device_is_the_search_by_steps(extras, size, in_use, bu
     slices = [a_slice(devices, sharedCounters=[{"name": "s", "counters": {}}])]
     claim = a_claim([exactly(cel=f'device.attributes["{DRIVER}"].size == "{size}"' if size else "", **request)])
     held = [holding(*[f"d{n}" for n in sorted(in_use) if n < len(devices)])] if in_use else []
-    options = DeviceGates(consumable_capacity=consumable, undoes_refusals=undoes)
+    options = DeviceGates(consumable_capacity=consumable, rules=DeviceRules(undoes_refusals=undoes))
     quick = search(slices, [claim], held, budget, options)
     assert quick._only_ask() is not None
     steps = search(slices, [claim], held, budget, options)

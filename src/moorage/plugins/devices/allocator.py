@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from moorage.api.quantity import QuantityError
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, DeviceGates
-from moorage.plugins.devices.constraints import AllocationConstraint, make_constraint
+from moorage.plugins.devices.constraints import AllocationConstraint
 from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fits
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pools import DeviceCandidate, DeviceId, NodePools, SliceDevice
@@ -201,7 +201,7 @@ class DeviceSearch:
         self._chosen: dict[tuple[int, int], int] = {}
         self._taking: dict[DeviceId, set[int]] = {}
         self._sharing: dict[DeviceId, dict[str, int]] = {}
-        self._counters = Counters(ledger, charges_shares=options.charges_shares, compatibility=options.compatibility)
+        self._counters = Counters(ledger, charges_shares=options.rules.charges_shares, compatibility=options.compatibility)
 
     def run(self) -> FoundDevices | None:
         """Return the devices found, or None.
@@ -280,7 +280,7 @@ class DeviceSearch:
             raise AskError(f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}", claim)
         if asked.constraint_fault:
             raise AskError(asked.constraint_fault, claim)
-        self._constraints.append([make_constraint(constraint) for constraint in asked.constraints])
+        self._constraints.append([AllocationConstraint(constraint) for constraint in asked.constraints])
 
     def _demand_of(self, ask: Ask, claim: int) -> _DeviceDemand:
         if ask.fault:
@@ -385,7 +385,7 @@ class DeviceSearch:
                 continue
             if not self._take(at, ask, candidate, must=False):
                 continue
-            again = self._options.takes_shares_again and candidate.offer.shared
+            again = self._options.rules.takes_shares_again and candidate.offer.shared
             outcome = yield self._next_device(at._replace(device=at.device + 1), index if again else index + 1)
             if outcome is _Outcome.DONE:
                 return outcome
@@ -411,7 +411,7 @@ class DeviceSearch:
         shared = self._options.consumable_capacity and offer.shared
         if self._in_use(ask, claim, offer) and not (ask.admin and shared):
             return False
-        shares = shared and self._options.shares_counters
+        shares = shared and self._options.rules.shares_counters
         has_counters = shares and (self._ledger.consumed(offer.id) is not None or offer.id in self._sharing)
         reserves = bool(offer.device.consumes_counters) and not has_counters
         if reserves and not (self._options.partitions and self._counters.take(candidate)):
@@ -423,7 +423,7 @@ class DeviceSearch:
         if not shared:
             taking.add(claim)
         if not self._has_room(ask, offer):
-            if self._options.undoes_refusals:
+            if self._options.rules.undoes_refusals:
                 self._unconstrain(claim, ask)
                 taking.discard(claim)
             self._put_back(candidate, reserves)
@@ -439,7 +439,7 @@ class DeviceSearch:
 
     def _put_back(self, candidate: DeviceCandidate, reserves: bool) -> None:
         """Release the counters of a refused device; up to 1.36.2 they stay consumed for the rest of the search."""
-        if reserves and self._options.undoes_refusals:
+        if reserves and self._options.rules.undoes_refusals:
             self._counters.release(candidate)
 
     def _constrained(self, claim: int, ask: Ask, offer: SliceDevice, *, must: bool) -> bool:
@@ -467,7 +467,7 @@ class DeviceSearch:
         self._taking[offer.id].discard(claim)
         choice = self._devices[claim].pop()
         reserved, was_shared = self._undo[claim].pop()
-        undoes = self._options.undoes_refusals
+        undoes = self._options.rules.undoes_refusals
         if reserved and (undoes or choice.consumed is None):
             self._counters.release(candidate)
         totals = self._sharing.get(offer.id)

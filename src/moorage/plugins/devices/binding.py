@@ -246,7 +246,7 @@ class Binder:
         """
         if latest.metadata.deletion_timestamp is not None:
             raise self._failed(f"claim {latest.key} got deleted in the meantime")
-        if settled is not None and not (self._options.keeps_to_devices and _has_devices(latest, settled)):
+        if settled is not None and not (self._options.rules.keeps_to_devices and _has_devices(latest, settled)):
             if latest.status.allocation is not None:
                 raise self._failed(f"claim {latest.key} got allocated elsewhere in the meantime")
             latest = replace(_protected(latest), status=replace(latest.status, allocation=settled.status.allocation))

@@ -57,8 +57,43 @@ class OverspentError(AskError):
     """The selectors of a claim cost more than an attempt may spend; the attempt ends without trying other nodes."""
 
 
+#: Why a pod cannot use a claim that its template would have had to make: the claim's and the pod's key.
+NOT_OWNER: Final = "ResourceClaim {} was not created for Pod {} (Pod is not owner)"
+
+
+class DeviceRules(NamedTuple):
+    """How a release chooses and refuses devices; the defaults are the rules of the newest release.
+
+    ``pools``              which pools can be used
+    ``not_owner``          the text about a claim that was made for another pod
+    ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone selects the newest of kube-scheduler's allocators
+    ``names_subrequests``  the text about capacities names the alternative, rather than the request
+    ``names_devices``      the text about a selector that fails names the device
+    ``takes_shares_again``  a request may take several shares of one device
+    ``undoes_refusals``    a device that is refused releases the counters that it needs
+    ``shares_counters``    a device that is shared already needs no more counters
+    ``charges_shares``     counters that the shares of earlier pods need are in use
+    ``shares_in_group``    a pod of a group uses the devices that another one reserved for a claim of both
+    ``keeps_to_devices``   and goes only where these devices can be used
+    ``overheads``          devices may add overhead to what they take of the node, and claims that were allocated before count
+    """
+
+    pools: PoolRule = PoolRule.COMPLETE
+    not_owner: str = NOT_OWNER
+    status_is_new: bool = False
+    names_subrequests: bool = True
+    names_devices: bool = False
+    takes_shares_again: bool = False
+    undoes_refusals: bool = True
+    shares_counters: bool = True
+    charges_shares: bool = True
+    shares_in_group: bool = True
+    keeps_to_devices: bool = False
+    overheads: bool = False
+
+
 class DeviceGates(NamedTuple):
-    """The feature gates that the allocator depends on, and the release's rule for pools."""
+    """The feature gates that the allocator depends on, and the rules of the release."""
 
     consumable_capacity: bool = True
     binding_conditions: bool = True
@@ -68,17 +103,11 @@ class DeviceGates(NamedTuple):
     lists: bool = False
     admin_access: bool = True
     device_status: bool = False
-    names_subrequests: bool = True
-    names_devices: bool = False
     pool_rule: PoolRule = PoolRule.COMPLETE
-    takes_shares_again: bool = False
-    undoes_refusals: bool = True
-    shares_counters: bool = True
-    charges_shares: bool = True
     group_claims: bool = False
-    keeps_to_devices: bool = False
     compatibility: bool = False
     derived_attributes: bool = False
+    rules: DeviceRules = DeviceRules()
 
     @property
     def knows_shares(self) -> bool:
@@ -92,7 +121,7 @@ class DeviceGates(NamedTuple):
 def _failed(at: int, error: DeviceSelectorError, offer: SliceDevice, options: DeviceGates) -> str:
     """Return which selector failed and why, in kube-scheduler's words; from 1.37 on with the device, and a hint."""
     text = str(error)
-    if not options.names_devices or not text.startswith(RUNTIME_ERROR):
+    if not options.rules.names_devices or not text.startswith(RUNTIME_ERROR):
         return f"selector #{at}: {text}"
     return f"selector #{at} on device {'/'.join(offer.id)}: {text}{_HINT if 'no such key:' in text else ''}"
 
@@ -128,24 +157,17 @@ class Ask(NamedTuple):
         if not options.binding_conditions and offer.device.binding_conditions:
             return False
         lists, shares = options.lists, options.knows_shares
-        class_name = self.device_class.name if self.device_class is not None else ""
-        for at, expression in enumerate(self.class_selectors):
-            try:
-                if not offer.matches(expression, lists, shares, meter):
-                    return False
-            except DeviceSelectorError as error:
-                raise AskError(f"class {class_name}: {_failed(at, error, offer, options)}") from None
-            except CostlyError as error:
-                text = f", request {self.full_name}: class {class_name}: selector #{at}: {error}"
-                raise OverspentError(text, claim) from None
-        for at, expression in enumerate(self.selectors):
-            try:
-                if not offer.matches(expression, lists, shares, meter):
-                    return False
-            except DeviceSelectorError as error:
-                raise AskError(f": {_failed(at, error, offer, options)}", claim) from None
-            except CostlyError as error:
-                raise OverspentError(f", request {self.full_name}: selector #{at}: {error}", claim) from None
+        class_name = f"class {self.device_class.name}: " if self.device_class is not None else "class : "
+        for of_class, expressions in ((class_name, self.class_selectors), ("", self.selectors)):
+            for at, expression in enumerate(expressions):
+                try:
+                    if not offer.matches(expression, lists, shares, meter):
+                        return False
+                except DeviceSelectorError as error:
+                    why = _failed(at, error, offer, options)
+                    raise (AskError(f"{of_class}{why}") if of_class else AskError(f": {why}", claim)) from None
+                except CostlyError as error:
+                    raise OverspentError(f", request {self.full_name}: {of_class}selector #{at}: {error}", claim) from None
         return True
 
     def tolerates(self, offer: SliceDevice) -> bool:
@@ -215,7 +237,9 @@ def _capacity_fault(name: str, asked: Sequence[ExactDeviceRequest | DeviceSubReq
     one = next((one for one in asked if isinstance(one.capacity, CapacityRequirements)), None)
     if one is None:
         return ""
-    named = f"subrequest {one.name}" if isinstance(one, DeviceSubRequest) and options.names_subrequests else f"request {name}"
+    named = (
+        f"subrequest {one.name}" if isinstance(one, DeviceSubRequest) and options.rules.names_subrequests else f"request {name}"
+    )
     return f", {named}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
 
 
@@ -277,8 +301,6 @@ def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
 #
 # Source  kube-scheduler 1.36: dynamic-resource-allocation/resourceclaim; plugins/dynamicresources, foreachPodResourceClaim
 
-#: Why a pod cannot use a claim that its template would have had to make: the claim's and the pod's key.
-NOT_OWNER: Final = "ResourceClaim {} was not created for Pod {} (Pod is not owner)"
 _NOR_GROUP: Final = "ResourceClaim {} was not created for Pod {} (neither Pod nor PodGroup {} is the owner)"
 
 

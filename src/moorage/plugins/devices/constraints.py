@@ -8,38 +8,23 @@ Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from moorage.api.devices import DeviceAttribute, DeviceConstraint
 from moorage.plugins.devices.pools import SliceDevice
 
 _Value = tuple[str, object]
 
 
-class AllocationConstraint(Protocol):
-    """The search adds devices one by one and removes them when it backtracks."""
+class AllocationConstraint:
+    """A constraint without devices. The search adds devices one by one and removes them when it backtracks."""
 
-    def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
-        """Add a device if the constraint allows it; otherwise return False and change nothing."""
-
-    def remove(self, request: str, alternative: str) -> None:
-        """Undo the last ``add``."""
-
-
-def make_constraint(constraint: DeviceConstraint) -> AllocationConstraint:
-    """Return a constraint without devices."""
-    if constraint.match_attribute is not None:
-        return _MatchAttribute(constraint.match_attribute, constraint.requests)
-    return _DistinctAttribute(constraint.distinct_attribute or "", constraint.requests)
-
-
-class _AttributeConstraint:
-    """The attribute, and the requests whose devices the constraint applies to (empty: all)."""
-
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        self._attribute = attribute
-        self._requests = frozenset(requests)
+    def __init__(self, constraint: DeviceConstraint) -> None:
+        self._is_equal = constraint.match_attribute is not None
+        self._attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+        #: The requests whose devices the constraint applies to; empty: all.
+        self._requests = frozenset(constraint.requests)
         self._devices = 0
+        #: Request → its value. Of equal values there is one, that of the first device.
+        self._values: dict[str, DeviceAttribute] = {}
 
     def _applies_to(self, request: str, alternative: str) -> bool:
         return (
@@ -48,57 +33,32 @@ class _AttributeConstraint:
             or (bool(alternative) and f"{request}/{alternative}" in self._requests)
         )
 
-
-class _MatchAttribute(_AttributeConstraint):
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        super().__init__(attribute, requests)
-        self._value: DeviceAttribute | None = None
-
     def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
+        """Add a device if the constraint allows it; otherwise return False and change nothing."""
         if not self._applies_to(request, alternative):
             return True
         attribute = offer.attribute(self._attribute)
-        if attribute is None:
+        if attribute is None or (self._devices > 0 and not self._allows(attribute)):
             return False
-        if self._devices == 0:
-            self._value = attribute
-        else:
-            found = _scalar(attribute)
-            if found is None or self._value is None or _of_kind(self._value, found[0]) != found:
-                return False
+        if not self._is_equal:
+            self._values[request] = attribute
+        elif self._devices == 0:
+            self._values = {request: attribute}
         self._devices += 1
         return True
 
-    def remove(self, request: str, alternative: str) -> None:
-        if self._applies_to(request, alternative):
-            self._devices -= 1
-
-
-class _DistinctAttribute(_AttributeConstraint):
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        super().__init__(attribute, requests)
-        self._values: dict[str, DeviceAttribute] = {}
-
-    def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
-        if not self._applies_to(request, alternative):
-            return True
-        attribute = offer.attribute(self._attribute)
-        if attribute is None or (self._devices > 0 and not self._is_new(attribute)):
-            return False
-        self._values[request] = attribute
-        self._devices += 1
-        return True
-
-    def _is_new(self, attribute: DeviceAttribute) -> bool:
-        if not self._values:
-            return True
-        found = _scalar(attribute)
-        return found is not None and all(_of_kind(other, found[0]) != found for other in self._values.values())
+    def _allows(self, attribute: DeviceAttribute) -> bool:
+        found = _scalar(attribute) if self._values else None
+        if found is None:
+            return not self._values
+        return all((_of_kind(other, found[0]) == found) is self._is_equal for other in self._values.values())
 
     def remove(self, request: str, alternative: str) -> None:
+        """Undo the last ``add``."""
         if self._applies_to(request, alternative):
-            self._values.pop(request, None)
             self._devices -= 1
+            if not self._is_equal:
+                self._values.pop(request, None)
 
 
 def _scalar(attribute: DeviceAttribute) -> _Value | None:

@@ -25,7 +25,7 @@ from moorage.api.core import Node
 from moorage.errors import AttemptError, Fault
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.feature_gates import FeatureGates
-from moorage.plugins.devices.device_rules import DeviceRules
+from moorage.plugins.devices.claim_requests import DeviceRules
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
@@ -85,8 +85,9 @@ class DynamicResourcesArgsV134(PluginArgs, frozen=True):
 class DynamicResourcesV134(DynamicResourcesV135):
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
     rules = DynamicResourcesV135.rules._replace(
-        pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False, backing=ResourceBackingV134()
+        pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False
     )
+    backing = ResourceBackingV134()
 
     def __init__(self, args: DynamicResourcesArgsV134 | None = None) -> None:
         super().__init__(DynamicResourcesArgs(filter_timeout=(args or DynamicResourcesArgsV134()).filter_timeout))

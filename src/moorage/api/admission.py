@@ -209,15 +209,11 @@ def out_of_claims_bounds(claim: PersistentVolumeClaim, limit_ranges: Iterable[Li
         texts: list[str] = []
         for item in limit_range.spec.limits:
             if item.type == "PersistentVolumeClaim":
+                asked = claim.spec.resources.requests
                 for name, least in item.min.items():
-                    texts += _below(item.type, name, least, claim.spec.resources.requests.get(name), None)
+                    texts += _beyond("minimum", item.type, name, least, request=asked.get(name))
                 for name, most in item.max.items():
-                    asked = claim.spec.resources.requests.get(name)
-                    opening = f"maximum {name} usage per {item.type} is {most}"
-                    if asked is None:
-                        texts.append(f"{opening}.  No request is specified")
-                    elif parse(asked) > parse(most):
-                        texts.append(f"{opening}, but request is {asked}")
+                    texts += _beyond("maximum", item.type, name, most, request=asked.get(name))
         if texts:
             return tuple(texts)
     return ()
@@ -225,31 +221,23 @@ def out_of_claims_bounds(claim: PersistentVolumeClaim, limit_ranges: Iterable[Li
 
 def _violations(item: LimitRangeItem, requests: ResourceList, limits: ResourceList) -> Iterable[str]:
     for name, least in item.min.items():
-        yield from _below(item.type, name, least, requests.get(name), limits.get(name))
+        yield from _beyond("minimum", item.type, name, least, request=requests.get(name), limit=limits.get(name))
     for name, most in item.max.items():
-        yield from _above(item.type, name, most, requests.get(name), limits.get(name))
+        yield from _beyond("maximum", item.type, name, most, limit=limits.get(name), request=requests.get(name))
     for name, ratio in item.max_limit_request_ratio.items():
         yield from _apart(item.type, name, ratio, requests.get(name), limits.get(name))
 
 
-def _below(kind: str, name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
-    opening = f"minimum {name} usage per {kind} is {bound}"
-    if request is None:
-        yield f"{opening}.  No request is specified"
-    elif parse(request) < parse(bound):
-        yield f"{opening}, but request is {request}"
-    elif limit is not None and parse(limit) < parse(bound):
-        yield f"{opening}, but limit is {limit}"
-
-
-def _above(kind: str, name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
-    opening = f"maximum {name} usage per {kind} is {bound}"
-    if limit is None:
-        yield f"{opening}.  No limit is specified"
-    elif parse(limit) > parse(bound):
-        yield f"{opening}, but limit is {limit}"
-    elif request is not None and parse(request) > parse(bound):
-        yield f"{opening}, but request is {request}"
+def _beyond(which: str, kind: str, name: str, bound: Quantity, **amounts: Quantity | None) -> Iterable[str]:
+    """Yield why a minimum or maximum does not hold: the first amount is absent, or the first of them that is beyond it."""
+    opening = f"{which} {name} usage per {kind} is {bound}"
+    for i, (what, amount) in enumerate(amounts.items()):
+        if amount is None and not i:
+            yield f"{opening}.  No {what} is specified"
+            return
+        if amount is not None and (parse(amount) < parse(bound) if which == "minimum" else parse(amount) > parse(bound)):
+            yield f"{opening}, but {what} is {amount}"
+            return
 
 
 def _apart(kind: str, name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:

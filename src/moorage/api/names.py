@@ -9,6 +9,7 @@ Source  apimachinery, pkg/api/validate/content; kubernetes, pkg/apis/core/v1/hel
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -63,32 +64,25 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+def _faults(text: str, most: int, unit: str, fits: Callable[[str], object], fault: str) -> list[str]:
+    too_long = [_too_long(most, unit)] if _size(text) > most else []
+    return too_long if fits(text) else [*too_long, fault]
+
+
 def check_dns1123_label(text: str) -> list[str]:
     """Return why a text is not a DNS label, such as a namespace or a container's name."""
-    faults = [_too_long(63, "characters")] if _size(text) > 63 else []
-    if not _is_dns_label(text):
-        faults.append("must not contain dots" if _is_dns_subdomain(text) else _DNS_LABEL_FAULT)
-    return faults
+    fault = _DNS_LABEL_FAULT if _is_dns_label(text) or not _is_dns_subdomain(text) else "must not contain dots"
+    return _faults(text, 63, "characters", _is_dns_label, fault)
 
 
 def check_dns1035_label(text: str) -> list[str]:
     """Return why a text is not a DNS label that starts with a letter, such as a service's name."""
-    faults = [_too_long(63, "characters")] if _size(text) > 63 else []
-    if not _is_dns1035_label(text):
-        faults.append(_DNS1035_LABEL_FAULT)
-    return faults
+    return _faults(text, 63, "characters", _is_dns1035_label, _DNS1035_LABEL_FAULT)
 
 
 def check_dns1123_subdomain(text: str) -> list[str]:
     """Return why a text is not a DNS subdomain, which most objects' names must be."""
-    return _subdomain_faults(text, "characters")
-
-
-def _subdomain_faults(text: str, unit: str) -> list[str]:
-    faults = [_too_long(253, unit)] if _size(text) > 253 else []
-    if not _is_dns_subdomain(text):
-        faults.append(_DNS_SUBDOMAIN_FAULT)
-    return faults
+    return _faults(text, 253, "characters", _is_dns_subdomain, _DNS_SUBDOMAIN_FAULT)
 
 
 def check_qualified_name(text: str) -> list[str]:
@@ -98,10 +92,7 @@ def check_qualified_name(text: str) -> list[str]:
 
 def check_label_value(text: str) -> list[str]:
     """Return why a text is not a label value. The empty text is one."""
-    faults = [_too_long(63)] if _size(text) > 63 else []
-    if not _is_label_value(text):
-        faults.append(_LABEL_VALUE_FAULT)
-    return faults
+    return _faults(text, 63, "bytes", _is_label_value, _LABEL_VALUE_FAULT)
 
 
 #: Longer texts are checked each time instead of cached.
@@ -115,7 +106,7 @@ def _qualified_name_faults(text: str) -> tuple[str, ...]:
         return (_TOO_MANY_PARTS,)
     faults: list[str] = []
     if len(parts) == 2:
-        prefix_faults = _subdomain_faults(parts[0], "bytes") if parts[0] else [_EMPTY]
+        prefix_faults = _faults(parts[0], 253, "bytes", _is_dns_subdomain, _DNS_SUBDOMAIN_FAULT) if parts[0] else [_EMPTY]
         faults += [f"prefix part {fault}" for fault in prefix_faults]
     name = parts[-1]
     if not name:

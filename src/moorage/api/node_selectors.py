@@ -14,6 +14,7 @@ from itertools import product
 from typing import Final
 
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
+from moorage.api.devices import DeviceTaint, DeviceToleration
 from moorage.api.quantity import is_decimal_integer, parse_int64
 from moorage.api.requirements import NODE_OPERATORS, Requirement, aggregate, invalid, not_supported, requirement_faults
 from moorage.errors import Fault
@@ -31,8 +32,8 @@ from moorage.errors import Fault
 _MANY: Final = 32
 
 
-def tolerates(toleration: Toleration, taint: Taint, *, numeric: bool = False) -> bool:
-    """Return True if the toleration tolerates the taint."""
+def tolerates(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint, *, numeric: bool = False) -> bool:
+    """Return True if the toleration tolerates the taint, of nodes or of devices."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -48,7 +49,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, numeric: bool = False) ->
             return False
 
 
-def _compares(toleration: Toleration, taint: Taint) -> bool:
+def _compares(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
     """Compare two canonical integers; return False for anything else, as upstream does after logging it."""
     if not (is_decimal_integer(toleration.value) and is_decimal_integer(taint.value)):
         return False

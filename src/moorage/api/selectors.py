@@ -56,16 +56,6 @@ class _Token(NamedTuple):
     is_name: bool
 
 
-def parse_requirements(text: str) -> list[Requirement]:
-    """Return the requirements of a text, in its order.
-
-    Raises  SelectorError
-    """
-    if len(text) > MAX_TEXT:
-        raise SelectorError(f"the selector is longer than {MAX_TEXT} characters")
-    return _Parser(text).requirements()
-
-
 class _Parser:
     def __init__(self, text: str) -> None:
         # Go's lexer ends at a NUL.
@@ -297,7 +287,9 @@ def parse_selector(text: str) -> Selector:
 
     Raises  SelectorError with apimachinery's text, or for a text beyond 64 KiB
     """
-    return Selector(tuple(parse_requirements(text)))
+    if len(text) > MAX_TEXT:
+        raise SelectorError(f"the selector is longer than {MAX_TEXT} characters")
+    return Selector(tuple(_Parser(text).requirements()))
 
 
 def _refuse(faults: list[Fault]) -> None:

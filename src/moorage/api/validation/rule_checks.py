@@ -120,11 +120,6 @@ check("mode")(
 )
 
 
-@check("not negative")
-def _not_negative(path: str, value: int) -> Iterable[Fault]:
-    return (faults.invalid(path, value, faults.NOT_NEGATIVE),) if value < 0 else ()
-
-
 @check("port number", of_holder=True)
 def _port_number(path: str, value: int | None, *_: Any) -> Iterable[Fault]:
     return () if value in _PORTS else (faults.invalid(path, value or 0, _IN_PORTS),)
@@ -163,43 +158,7 @@ def _not_in(path: str, value: Any, holder: Any, up: Holders, seen: Seen, items: 
     return (faults.invalid(path, value or "", why),) if (value or "") in seen[mark] else ()
 
 
-@check("most")
-def _most(path: str, value: list[Any], most: int, why: str) -> Iterable[Fault]:
-    return (faults.invalid(path, value, why),) if len(value) > most else ()
-
-
-@check("too many")
-def _too_many(path: str, value: list[Any], most: int) -> Iterable[Fault]:
-    return (faults.too_many(path, len(value), most),) if len(value) > most else ()
-
-
-@check("too long")
-def _too_long(path: str, value: str, most: int) -> Iterable[Fault]:
-    return (faults.too_long(path, most),) if len(value) > most else ()
-
-
-@check("too many bytes")
-def _too_many_bytes(path: str, value: str, most: int) -> Iterable[Fault]:
-    return (faults.too_long(path, most),) if len(value.encode()) > most else ()
-
-
-@check("bytes")
-def _bytes(path: str, value: str, most: int, why: str) -> Iterable[Fault]:
-    return (faults.invalid(path, value, why),) if len(value.encode()) > most else ()
-
-
-@check("ordered")
-def _ordered(path: str, value: list[int]) -> Iterable[Fault]:
-    return (faults.invalid(path, value, "must be ordered"),) if value != sorted(value) else ()
-
-
-_MOST_PARAMETERS: Final = 512
 _MOST_PARAMETER_BYTES: Final = 256 * 1024
-
-
-@check("most parameters")
-def _parameter_count(path: str, parameters: dict[str, str]) -> Iterable[Fault]:
-    return (faults.too_long(path, _MOST_PARAMETERS),) if len(parameters) > _MOST_PARAMETERS else ()
 
 
 @check("parameters")
@@ -213,9 +172,11 @@ def _parameters(path: str, parameters: dict[str, str]) -> faults.Faults:
 # -- paths --------------------------------------------------------------------------------------------------------------
 
 
-@check("no backsteps")
-def _no_backsteps(path: str, value: str) -> Iterable[Fault]:
-    return (faults.invalid(path, value, "must not contain '..'"),) if ".." in value.split("/") else ()
+NO_BACKSTEPS: Final = "must not contain '..'"
+
+
+def _steps_back(path: str) -> bool:
+    return ".." in path.split("/")
 
 
 @check("descending path")
@@ -223,7 +184,8 @@ def descending_path_faults(path: str, value: str) -> faults.Faults:
     """Yield the faults of a path that must stay below its directory."""
     if value.startswith("/"):
         yield faults.invalid(path, value, "must be a relative path")
-    yield from _no_backsteps(path, value)
+    if _steps_back(value):
+        yield faults.invalid(path, value, NO_BACKSTEPS)
 
 
 @check("volume path")
@@ -254,11 +216,6 @@ def has_address(text: str) -> bool:
 def address_faults(path: str, text: str) -> Iterable[Fault]:
     """Yield the fault of an invalid IP address."""
     return () if has_address(text) else (faults.invalid(path, text, NO_ADDRESS),)
-
-
-@check("no address")
-def _no_address(path: str, text: str) -> Iterable[Fault]:
-    return (faults.invalid(path, text, "must be a DNS name, not an IP address"),) if has_address(text) else ()
 
 
 @check("endpoint address")
@@ -311,3 +268,27 @@ def _size_limit(path: str, limit: Any) -> Iterable[Fault]:
     except QuantityError:
         is_negative = True
     return (Fault("Forbidden", path, "SizeLimit field must be a valid resource quantity"),) if is_negative else ()
+
+
+# -- checks of one condition ----------------------------------------------------------------------------------------------
+
+for _name, _is_wrong, _why in (
+    ("not negative", lambda value: value < 0, faults.NOT_NEGATIVE),
+    ("ordered", lambda value: value != sorted(value), "must be ordered"),
+    ("no backsteps", _steps_back, NO_BACKSTEPS),
+    ("no address", has_address, "must be a DNS name, not an IP address"),
+):
+    check(_name)(
+        lambda path, value, is_wrong=_is_wrong, why=_why: [faults.invalid(path, value, why)] if is_wrong(value) else []
+    )
+
+for _name, _size, _fault in (
+    ("most", len, lambda path, value, most, why: faults.invalid(path, value, why)),
+    ("bytes", lambda value: len(value.encode()), lambda path, value, most, why: faults.invalid(path, value, why)),
+    ("too many", len, lambda path, value, most: faults.too_many(path, len(value), most)),
+    ("too long", len, lambda path, value, most: faults.too_long(path, most)),
+    ("too many bytes", lambda value: len(value.encode()), lambda path, value, most: faults.too_long(path, most)),
+):
+    check(_name)(
+        lambda path, value, most, *why, size=_size, fault=_fault: [fault(path, value, most, *why)] if size(value) > most else []
+    )

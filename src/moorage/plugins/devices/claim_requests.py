@@ -18,12 +18,12 @@ from moorage.api.devices import (
     DeviceRequest,
     DeviceSelector,
     DeviceSubRequest,
-    DeviceTaint,
     DeviceToleration,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
 )
+from moorage.api.node_selectors import tolerates
 from moorage.plugins.devices.group_claims import is_of_group
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDevice
@@ -173,20 +173,10 @@ class Ask(NamedTuple):
     def tolerates(self, offer: SliceDevice) -> bool:
         """Return whether the request tolerates every taint that prevents allocation."""
         return all(
-            any(_tolerates(toleration, taint) for toleration in self.tolerations)
+            any(tolerates(toleration, taint) for toleration in self.tolerations)
             for taint in offer.taints
             if taint.effect in {"NoSchedule", "NoExecute"}
         )
-
-
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in {"", "Equal"}:
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 class ClaimRequest(NamedTuple):

@@ -11,7 +11,8 @@ that is written to standard output and standard error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 #: The maximum length of a text from a server or a plugin in an error or a log line.
@@ -95,3 +96,13 @@ def some(names: Sequence[str]) -> str:
     """Return the first few names, and how many more there are."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def close_to(asked: str, known: Mapping[str, str] | Iterable[str]) -> str:
+    """Return ``; close: …`` with up to three of the known names that are most like one; "" if none is.
+
+    ``known``: the names, or a mapping of names to the texts that are shown for them.
+    """
+    shown = known if isinstance(known, Mapping) else {name: name for name in known}
+    close = dict.fromkeys(shown[name] for name in get_close_matches(asked, list(shown), 3))
+    return one_line(f"; close: {', '.join(close)}") if close else ""

@@ -8,6 +8,7 @@ from functools import cache
 from moorage.api.core import Namespace, Node, Object, Pod
 from moorage.api.kinds import Kind
 from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.printable import close_to
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
@@ -88,8 +89,15 @@ class Inventory:
             kind = _kinds().get(head.lower()) if rest else None
             found = self._named(_kinds()["pod"], ref) if kind is None else self._named(kind, rest)
         if found is None:
-            raise InputError(f"there is no {ref if '/' in ref else f'pod {ref}'}")
+            raise InputError(f"there is no {ref if '/' in ref else f'pod {ref}'}{self._close(ref)}")
         return found
+
+    def _close(self, ref: str) -> str:
+        """Return the names most like one that no object has, of its kind."""
+        head, _, rest = ref.partition("/")
+        kind = _kinds().get(head.lower())
+        wanted, held = (ref, self.all_of(Pod)) if kind is None else (rest, self.all_of(kind.type))
+        return close_to(wanted, {obj.key if "/" in wanted else obj.name: key_of(obj) for obj in held})
 
     def _named(self, kind: Kind, name: str) -> Object | None:
         namespace, slash, inner = name.rpartition("/")

@@ -38,7 +38,7 @@ from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
 from moorage.simulator.owners import controller_of
 
-#: How many ways are tried for a group.
+#: How many ways are tried for a group, and as many more as it takes until one places all its pods.
 _WAYS: Final = 3
 #: The least share of the time in which ways are searched for. In the rest they are made for all pods: so much for each.
 _SEARCHED: Final = 0.6
@@ -92,7 +92,10 @@ class PendingSearch:
         if not waiting:
             return PendingGroup(cause, tuple(pods), 0)
         found: list[tuple[PendingWay, list[Change]]] = []
-        for remedy in self._remedies(waiting[0], budget.part(max(_SEARCHED, 1 - _MADE * len(waiting)))):
+        remedies = self._remedies(waiting[0], budget.part(max(_SEARCHED, 1 - _MADE * len(waiting))))
+        for at, remedy in enumerate(remedies):
+            if at >= _WAYS and any(way.placed == len(waiting) for way, _ in found):
+                break
             self._preempted.clear()
             with self._cluster.transaction():
                 made, placed = self._spread(remedy, waiting, budget)
@@ -101,7 +104,10 @@ class PendingSearch:
                 made = self._needed(made, waiting, len(placed))
             if placed:
                 found.append((self._way(remedy, made, len(placed), preempted), made))
-        ways = [one for one in found if not any(_is_worse(one[0], other[0]) for other in found)]
+        ways = [  # without those that place fewer pods than another one, at a higher cost for each
+            (one, made) for one, made in found
+            if not any(one.placed < by.placed and one.cost * by.placed >= by.cost * one.placed for by, _ in found)
+        ]  # fmt: skip
         if not ways:
             return PendingGroup(cause, tuple(pods), len(waiting), searched=not self._is_cut)
         best = min(range(len(ways)), key=lambda at: (-ways[at][0].placed, ways[at][0].cost))
@@ -124,7 +130,7 @@ class PendingSearch:
         first: dict[str, Remedy] = {}
         for one in found.remedies:
             first.setdefault(one.kind, one)
-        return list(first.values())[:_WAYS]
+        return list(first.values())
 
     def _trials(self, key: str) -> ClusterTrials:
         return self._cluster.trials_of(key, self._costs)[0]
@@ -333,11 +339,6 @@ class PendingSearch:
         search = ChangeSearch.over(trials, around, probes=self._limits.probes, costs=self._costs)
         search.advice = Advice(around, key, self._costs, everything=self._limits.all_changes)
         return search, offers
-
-
-def _is_worse(one: PendingWay, other: PendingWay) -> bool:
-    """Return whether a way places fewer pods than another one, at a higher cost for each."""
-    return one.placed < other.placed and one.cost * other.placed >= other.cost * one.placed
 
 
 class SmallestSet(NamedTuple):

@@ -12,7 +12,7 @@ from moorage.api.core import ENDED_PHASES, Pod
 from moorage.core.engine.facts import BindsDone, Done, Seen
 from moorage.errors import MoorageError
 from tests.core.engine.driving import Driven, bound, node, pod
-from tests.core.engine.test_fast_lane import OPTIONS, Engines, account_of
+from tests.core.engine.test_fast_lane import OPTIONS, Engines, accounts_of
 
 SEEDS = 60 if os.environ.get("MOORAGE_LONG_TESTS") else 8
 
@@ -116,11 +116,13 @@ def test_pods_up_to_the_first_that_says_more_are_taken_together(change, taken):
     for each, left in ((mine, facts[taken:]), (its, facts)):
         for fact in left:
             each.engine.observe(fact, 0.0)
-    assert account_of(mine.engine) == account_of(its.engine)
+    first, second = accounts_of(mine.engine, its.engine)
+    assert first == second
     tickets = [work.ticket for work in its.outputs.work]
     for each in (mine, its):
         each.engine.observe(BindsDone(tickets), 0.0)
-    assert account_of(mine.engine) == account_of(its.engine)
+    first, second = accounts_of(mine.engine, its.engine)
+    assert first == second
 
 
 def test_a_bound_pod_is_not_only_confirmed_while_another_waits_for_room():

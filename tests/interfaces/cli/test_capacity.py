@@ -50,6 +50,29 @@ def test_the_text_is_at_most_100_columns_wide(moorage):
     assert moorage("capacity", JOB, "-f", DEMO, "-o", "wide", "--ascii").out.isascii()
 
 
+NODE = '{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", pods: "9"}}}'
+POD = '{containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}'
+SPEC = "{replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " + POD + "}}"
+WORKLOAD = "\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, namespace: %s}, spec: " + SPEC + "}"
+WORKLOADS = "\n---".join([NODE, *(WORKLOAD % one for one in (("web", "shop"), ("api", "shop"), ("api", "bank")))])
+NAMES = {  # template, what is printed
+    "kind and name": ("deployment/web", "4 more instances of web fit"),
+    "a short name of the kind": ("deploy/web", "4 more instances of web fit"),
+    "name": ("web", "4 more instances of web fit"),
+    "namespace and name": ("bank/api", "4 more instances of api fit"),
+    "in two namespaces": ("deployment/api", "deployment/api may be deployment/shop/api, deployment/bank/api"),
+    "a typing error": ("deployment/wbe", "there is no deployment/wbe; close: deployment/shop/web"),
+    "another namespace": ("shp/web", "there is no shp/web; close: shop/web"),
+}
+
+
+@pytest.mark.parametrize(("name", "says"), NAMES.values(), ids=NAMES)
+def test_a_workload_is_found_by_its_name(moorage, tmp_path, name, says):
+    (tmp_path / "shop.yaml").write_text(WORKLOADS)
+    ran = moorage("capacity", name, "-f", str(tmp_path / "shop.yaml"), "--no-gains")
+    assert says in ran.out + ran.err
+
+
 def test_a_table_of_dumps(moorage):
     ran = moorage("capacity", JOB, "-f", DEMO, "--each", "-f", str(ROOT / "examples/team-nodes"), "--no-gains")
     assert ran.status == 0

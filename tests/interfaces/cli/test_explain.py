@@ -87,6 +87,58 @@ def test_a_workload_name_selects_its_pods(explained):
     assert [one["answer"]["outcome"] for one in json.loads(out)["items"]] == ["placed", "placed", "pending"]
 
 
+ROLLOUT = """
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", pods: "20"}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 9
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}}
+"""
+
+
+def test_many_pods_of_a_workload_begin_with_what_they_have_in_common(explained, tmp_path):
+    (tmp_path / "shop.yaml").write_text(ROLLOUT)
+    args = ["-f", str(tmp_path / "shop.yaml"), "--probes", "60"]
+    for name in ("shop/web", "web", "deployment/web"):
+        status, out, _ = explained(name, *args)
+        assert (status, out.splitlines()[:4]) == (
+            2,
+            [
+                "5 of 9 pods are pending, for 1 cause.",
+                "  ✗ shop/web ×5: no node has 1 cpu free: n1 has most, 0",  # noqa: RUF001
+                "  ✓ shop/web ×4: not pending",  # noqa: RUF001
+                "Below: one pod of each cause. All pods: -o wide",
+            ],
+        )
+        assert out.count("is pending: no node") == 1
+        assert " is on n1" not in out
+    assert explained("web", *args, "-o", "wide")[1].count(" is pending: no node") == 5
+    assert len(json.loads(explained("web", *args, "-o", "json")[1])["items"]) == 9
+    (tmp_path / "shop.yaml").write_text(ROLLOUT.replace('"4"', '"16"'))
+    status, out, _ = explained("web", *args)
+    assert (status, out.splitlines()[0]) == (0, "0 of 9 pods are pending.")
+
+
+def test_ways_are_tried_until_one_places_all_pods_of_a_cause(explained, tmp_path):
+    """A cordoned node, a node of another pool and a smaller workload place one pod each; further nodes cost more."""
+    room = "status: {allocatable: {cpu: '1', pods: '9'}}"
+    node = "{apiVersion: v1, kind: Node, metadata: {name: n%d, labels: {pool: %s}}, %s " + room + "}"
+    more = [node % (2, "a", "spec: {unschedulable: true},"), node % (3, "b", "")]
+    rollout = ROLLOUT.replace("name: n1}", "name: n1, labels: {pool: a}}").replace(
+        "containers", "nodeSelector: {pool: a}, containers"
+    )
+    (tmp_path / "shop.yaml").write_text("\n---\n".join([*more, rollout]))
+    (tmp_path / "costs.yaml").write_text("effort: {add-node: 8}")
+    args = ["-f", str(tmp_path / "shop.yaml"), "--costs", str(tmp_path / "costs.yaml"), "--time-limit", "0"]
+    (group,) = json.loads(explained("--pending", *args, "-o", "json")[1])["answer"]["groups"]
+    ways = [(way["kind"], way["placed"]) for way in group["ways"]]
+    assert ways == [("repair", 1), ("scale", 1), ("loosen", 1), ("grow", 5)]
+
+
 def test_pods_that_a_quota_refuses(explained):
     args = ["-f", str(ROOT / "tests/data/quota.yaml"), "-o", "json"]
     status, out, _ = explained("deployment/web", *args)

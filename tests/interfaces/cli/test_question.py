@@ -105,6 +105,12 @@ MISTAKES = {  # options, what the error says
     "a context without --live": (["--context", "prod"], "--context and --kubeconfig need --live"),
     "no size": (["--scale", "sts/search"], "write KIND/NAME=N or KIND/NAMESPACE/NAME=N"),
     "no such workload": (["--scale", "deployment/gone=3"], "deployment/gone=3: the input has no such workload"),
+    "a similar workload": (["--scale", "sts/serach=3"], "serach=3: the input has no such workload; close: search"),
+    "a similar node": (
+        ["--cordon", "generl-b1"],
+        "no node has this name or matches this selector; close: general-b1",
+    ),
+    "a similar pod": (["--edit", "pod/serach-2 cpu=1"], "there is no pod/default/serach-2; close: pod/default/search-2"),
     "a kind without replicas": (["--scale", "daemonset/x=3"], "a DaemonSet has a pod on each node"),
     "no such file": (["--replace", "gone.yaml"], "gone.yaml: No such file"),
 }
@@ -169,3 +175,30 @@ def test_a_text_says_when_the_cluster_was_read_and_what_was_not(moorage, tmp_pat
     said = moorage("explain", "search-2", "-f", str(DEMO), "-f", str(dump)).out.splitlines()
     assert said[-2:] == ["Taken from https://here at 2026-01-02T03:04:05+00:00.", "Resourceslices were not read: forbidden."]
     assert "Taken" not in moorage("explain", "search-2", "-f", str(DEMO)).out
+
+
+ROOM = "status: {allocatable: {cpu: '4', pods: '9'}}"
+LONG_NAMES = "\n---\n".join(
+    f"{{apiVersion: v1, kind: Node, metadata: {{name: {name}.eu.example.internal}}, {ROOM}}}"
+    for name in ("worker-1", "worker-2", "worker-21")
+)
+NAMED = {  # command, exit status, what is printed
+    "cordon": (["cordon", "worker-2"], 0, "worker-2"),
+    "drain": (["drain", "worker-2"], 0, "worker-2.eu.example.internal"),
+    "fail": (["fail", "worker-2"], 0, "worker-2.eu.example.internal"),
+    "an option": (["report", "--cordon", "worker-2"], 0, "2 of 3 nodes take pods"),
+    "the whole name": (["drain", "worker-2.eu.example.internal"], 0, "worker-2.eu.example.internal"),
+    "a typing error": (
+        ["drain", "worker-20"],
+        1,
+        "no node has the name 'worker-20'; close: worker-2.eu.example.internal, worker-21.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("command", "status", "says"), NAMED.values(), ids=NAMED)
+def test_a_node_is_named_as_answers_write_it(moorage, tmp_path, command, status, says):
+    """Answers leave out the end that the names of all nodes share."""
+    (tmp_path / "nodes.yaml").write_text(LONG_NAMES)
+    ran = moorage(*command, "-f", str(tmp_path / "nodes.yaml"))
+    assert (ran.status, says in ran.out + ran.err) == (status, True), ran

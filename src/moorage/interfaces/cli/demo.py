@@ -16,18 +16,10 @@ from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options
 
 
-def examples_folder() -> Path:
-    """Return the folder of the examples: in the installed package, or in the project that an editable install points to.
-
-    Raises  InputError if there is neither
-    """
-    return bundled_folder("examples", "demo", "examples")
-
-
 @described("demo")
 def demo(target: str | None) -> int:
     """Schedule the pods of a bundled example cluster, and print commands to try next."""
-    folder = examples_folder()
+    folder = bundled_folder("examples", "demo", "examples")
     if target is not None:
         return _copy(folder, Path(target) / "examples")
     from moorage.report.tables import render

@@ -164,7 +164,10 @@ def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -
         click.echo(no_args.format_message(), err=True)
         return ERROR
     except click.ClickException as error:
-        _print_error(error)
+        prefix = "Error" if isinstance(error, FlagError) else "error"  # pflag's errors start with a capital letter
+        print_error(one_line(error.format_message()), prefix)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            say(f"See '{error.ctx.command_path} --help' for usage.", err=True)
         return ERROR
     except MoorageError as error:
         print_error(str(error))
@@ -190,14 +193,6 @@ def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -
 def _drop_output() -> None:
     """Redirect the remaining output to /dev/null, so that Python does not fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print_error(error: click.ClickException) -> None:
-    # pflag's errors start with a capital letter.
-    prefix = "Error" if isinstance(error, FlagError) else "error"
-    print_error(one_line(error.format_message()), prefix)
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        say(f"See '{error.ctx.command_path} --help' for usage.", err=True)
 
 
 EPILOG = """Examples:

@@ -109,8 +109,10 @@ def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[
             rest.append(word)
             continue
         flag, name, text = _split(word, by_name, by_letter)
+        if text is None and not left and flag.kind not in _ALONE:
+            raise FlagError(f"flag needs an argument: {name}")
         if text is None:
-            text = _next_value(flag, name, left)
+            text = "true" if flag.kind in _ALONE else left.pop(0)
         values[flag.key] = _value(flag, text, values[flag.key] if flag.name in changed else None)
         changed.add(flag.name)
     return Given(values, frozenset(changed)), rest
@@ -131,14 +133,6 @@ def _split(word: str, by_name: Mapping[str, Flag], by_letter: Mapping[str, Flag]
     if flag is None:
         raise FlagError(f"unknown shorthand flag: '{letter}' in {word}")
     return flag, f"'{letter}' in {word}", text if len(word) > 2 else None
-
-
-def _next_value(flag: Flag, name: str, left: list[str]) -> str:
-    if flag.kind in _ALONE:
-        return "true"
-    if not left:
-        raise FlagError(f"flag needs an argument: {name}")
-    return left.pop(0)
 
 
 def _value(flag: Flag, text: str, before: Any) -> Any:
@@ -295,7 +289,8 @@ class FlagCommand(click.Command):
             click.echo(self.get_help(ctx))
             ctx.exit()
         if any(rest) and not ctx.resilient_parsing:
-            raise FlagError(f'"{ctx.command_path}" does not take any arguments, got {_go_list(rest)}')
+            words = " ".join(f'"{word}"' for word in rest)
+            raise FlagError(f'"{ctx.command_path}" does not take any arguments, got [{words}]')
         ctx.params = {"given": given}
         return []
 
@@ -304,10 +299,6 @@ class FlagCommand(click.Command):
         for section in dict.fromkeys(flag.section for flag in flags):
             with formatter.section(f"{section} flags"):
                 formatter.write_dl([_help_line(flag) for flag in flags if flag.section == section])
-
-
-def _go_list(words: Sequence[str]) -> str:
-    return "[" + " ".join(f'"{word}"' for word in words) + "]"
 
 
 def _option(flag: Flag) -> click.Option:

@@ -37,15 +37,12 @@ def plot_sweep(found: SweepResult, metric: str, *, title: str = "") -> Any:
         low, high = (scale * end for end in one.interval or (one.least, one.most))
         axes.plot([low, high], [place, place], color=colour, linewidth=2.2, alpha=0.5, solid_capstyle="round")
         axes.plot([scale * one.mean], [place], "o", color=colour, markersize=5)
-    axes.set_yticks(range(len(finite)), [_point(labels, axes_of_grid) for labels, _ in finite])
+    points = [[f"{name}={labels[name]}" if "." in name else str(labels[name]) for name in axes_of_grid] for labels, _ in finite]
+    axes.set_yticks(range(len(finite)), [", ".join(one) or "all" for one in points])
     axes.set(ylim=(len(finite) - 0.5, -0.5), xlabel=_unit(metric, [one for _, one in finite]))
     plain_axes(axes)
     axes.grid(visible=False, axis="y")
     return figure
-
-
-def _point(labels: Any, axes_of_grid: list[str]) -> str:
-    return ", ".join(f"{name}={labels[name]}" if name.count(".") else str(labels[name]) for name in axes_of_grid) or "all"
 
 
 def _unit(metric: str, held: list[MetricSummary]) -> str:

@@ -48,7 +48,8 @@ _PENDING = "pending"
 
 def rows_at(rows: SnapshotRows, gone: Sequence[GonePod], at: float) -> SnapshotRows:
     """Return the rows at a time ``at``, in seconds since 1970, including pods that ended or were deleted later."""
-    pods = {row.key: row for row in _pods_at(rows.pods.values(), gone, at)}
+    every = [*(one.row for one in gone if one.at > at), *rows.pods.values()]
+    pods = {row.key: _pod_at(row, at) for row in every if row.arrived <= at}
     used: dict[str, Counter[str]] = {}
     causes: Counter[tuple[str, str]] = Counter()
     for row in pods.values():
@@ -59,12 +60,6 @@ def rows_at(rows: SnapshotRows, gone: Sequence[GonePod], at: float) -> SnapshotR
             held.update(row.requests)
             held["pods"] += 1
     return SnapshotRows(rows.nodes, pods, causes, rows.groups, used, rows.shapes)
-
-
-def _pods_at(live: Iterable[PodRow], gone: Sequence[GonePod], at: float) -> Iterator[PodRow]:
-    for row in [*(one.row for one in gone if one.at > at), *live]:
-        if row.arrived <= at:
-            yield _pod_at(row, at)
 
 
 def _pod_at(row: PodRow, at: float) -> PodRow:
@@ -559,13 +554,13 @@ def _delta(id_: str, frame: _Frame, mirror: Mirror, view: View) -> dict[str, Any
         "at": frame.at,
         "nodes": {"set": changes.nodes, "gone": changes.nodes_gone},
         "pods": {
-            "set": [_pod_document(row) for row in changes.pods if view.shows(row.key)],
+            "set": [
+                {name: value for name, value in msgspec.structs.asdict(row).items() if name not in {"bound_at", "uid"}}
+                for row in changes.pods
+                if view.shows(row.key)
+            ],
             "gone": [key for key in changes.pods_gone if view.shows(key)],
         },
         "causes": causes_of(mirror.causes, view),
         "attempts": [one for one in changes.attempts if view.shows(one.pod)],
     }
-
-
-def _pod_document(row: PodRow) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(row).items() if name not in {"bound_at", "uid"}}

@@ -357,7 +357,8 @@ class Site:
             enter()
         response = web.Response(status=204)
         response.set_cookie(
-            cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", secure=_is_secure(request), httponly=True,
+            cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", httponly=True,
+            secure=request.get_extra_info("ssl_object") is not None,
             samesite="Strict",
         )  # fmt: skip
         return response
@@ -522,7 +523,3 @@ def _page(request: web.BaseRequest) -> web.Response:
         raise statuses.no_such_page()
     headers = {"Content-Type": found.media, "Content-Security-Policy": LIVE_POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
     return web.Response(body=found.body, headers=headers)
-
-
-def _is_secure(request: web.BaseRequest) -> bool:
-    return request.get_extra_info("ssl_object") is not None

@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from moorage.api.core import Object, ObjectMeta, Pod, PodStatus, ReplicationController
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
 from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.printable import close_to
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
 from moorage.cluster.controllers.workloads.missing_pods import content_hash
 from moorage.errors import InputError
+from moorage.laboratory.edit.edits import WORKLOAD_KINDS
 from moorage.laboratory.present import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import owner_reference
@@ -109,14 +111,18 @@ def _found(ref: str, source: TemplateSource) -> Object:
     except InputError as error:
         if "." in ref.rpartition("/")[2] and not ref.startswith(("pod/", "deployment/")):
             raise InputError(f"{ref}: no such file, and {error}") from None
-        space, slash, short = ref.partition("/") if ref.count("/") == 1 else ("default", "/", ref)
+        first, _, short = ref.rpartition("/")
+        kind = WORKLOAD_KINDS.get(first.lower())
+        workloads = [obj for obj in source.objects() if isinstance(obj, _PODS_FROM) and not _is_owned(obj)]
         named = [
-            obj for obj in source.objects()
-            if isinstance(obj, _PODS_FROM) and (obj.namespace, obj.name) == (space, short) and slash and not _is_owned(obj)
+            obj for obj in workloads
+            if obj.name == short and (kind_name(obj) == kind if kind else first in ("", obj.namespace))
         ]  # fmt: skip
+        named = [obj for obj in named if not first and obj.namespace == "default"] or named
         if len(named) != 1:
             several = f"; {ref} may be {', '.join(map(key_of, named))}" if named else ""
-            raise InputError(f"{ref}: no such file, and {error}{several}") from None
+            close = "" if several or "; close: " in str(error) else close_to(ref, [obj.key for obj in workloads])
+            raise InputError(f"{ref}: no such file, and {error}{several}{close}") from None
         found = named[0]
     if not isinstance(found, (Pod, *_PODS_FROM)):
         raise InputError(f"{ref} is not a pod or a workload")
@@ -132,7 +138,10 @@ def _template(obj: Object, others: Sequence[Object], present: Iterable[Object], 
     if isinstance(obj, Pod):
         return CapacityTemplate(name or obj.name, _cleared(obj), around=tuple(others))
     if isinstance(obj, DaemonSet):
-        return CapacityTemplate(name or obj.name, _daemon_pod(obj), "DaemonSet", tuple(others))
+        template = daemon_nodes.pod_template(obj, content_hash(obj.spec.template))
+        owner = owner_reference("apps/v1", "DaemonSet", obj.metadata)
+        pod = _cleared(PodFactory(template, obj.namespace, owner, set()).named(obj.name))
+        return CapacityTemplate(name or obj.name, pod, "DaemonSet", tuple(others))
     known = list(present)
     made = expand(_alone(obj, known))
     if not made.pods:
@@ -157,12 +166,6 @@ _OF_ONE: Final = frozenset(
 )
 
 
-def _daemon_pod(daemon_set: DaemonSet) -> Pod:
-    template = daemon_nodes.pod_template(daemon_set, content_hash(daemon_set.spec.template))
-    owner = owner_reference("apps/v1", "DaemonSet", daemon_set.metadata)
-    return _cleared(PodFactory(template, daemon_set.namespace, owner, set()).named(daemon_set.name))
-
-
 def _alone(workload: Any, present: Iterable[Object]) -> ClusterInput:
     """Return an input in which a workload lacks one pod. The pods of a deployment are those of its present replica sets."""
     metadata: ObjectMeta = replace(workload.metadata, deletion_timestamp=None)
@@ -177,7 +180,8 @@ def _alone(workload: Any, present: Iterable[Object]) -> ClusterInput:
         spec = replace(spec, replicas=1)
     fields: dict[str, Any] = {_SLOTS[type(workload)]: (replace(workload, metadata=metadata, spec=spec),)}
     if isinstance(workload, Deployment):
-        sets = tuple(_empty(obj) for obj in present if isinstance(obj, ReplicaSet) and _owns(workload, obj))
+        owned = [obj for obj in present if isinstance(obj, ReplicaSet) and _owns(workload, obj)]
+        sets = tuple(replace(obj, spec=replace(obj.spec, replicas=0)) for obj in owned)
         fields["replica_sets"] = sets
     return ClusterInput(**fields)
 
@@ -190,10 +194,6 @@ def _owns(workload: Object, obj: Object) -> bool:
     owner = next((one for one in obj.metadata.owner_references if one.controller), None)
     mine = workload.metadata
     return owner is not None and obj.metadata.namespace == mine.namespace and (owner.uid == mine.uid or owner.name == mine.name)
-
-
-def _empty(replica_set: ReplicaSet) -> ReplicaSet:
-    return replace(replica_set, spec=replace(replica_set.spec, replicas=0))
 
 
 def _ordinal(stateful_set: StatefulSet, number: int) -> StatefulSet:

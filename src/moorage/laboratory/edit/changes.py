@@ -77,7 +77,8 @@ def apply(objects: Iterable[Object], change: Change) -> list[Object]:
     found: Any = held[at]
     if kind is Pod and change.verb in LEAVING:
         left = [*held[:at], *held[at + 1 :]]
-        return [*(_released(obj, found) for obj in left), *(_replacements(found) if change.verb == "evict" else ())]
+        fresh = replacement(found) if change.verb == "evict" else None
+        return [*(_released(obj, found) for obj in left), *(() if fresh is None else (fresh,))]
     known: Mapping[str, Callable[[Any, Change], Any]] = POD_CHANGES if kind is Pod else NODE_CHANGES
     if change.verb not in known:
         raise InputError(f"{change.target}: unknown change {change.verb!r}; known: {', '.join(sorted(known))}")
@@ -118,11 +119,6 @@ def _released(obj: Object, pod: Pod) -> Object:
     left = tuple(one for one in obj.status.reserved_for if one.uid != pod.uid)
     allocation = obj.status.allocation if left else None
     return replace(obj, status=replace(obj.status, reserved_for=left, allocation=allocation))
-
-
-def _replacements(pod: Pod) -> list[Object]:
-    fresh = replacement(pod)
-    return [] if fresh is None else [fresh]
 
 
 def _missing(objects: Iterable[Object], change: Change) -> InputError:
@@ -241,6 +237,8 @@ def _with_volume(objects: list[Object], change: Change) -> list[Object]:
         raise InputError(one_line(f"{change.target}: no such claim"))
     name = f"for-{claim.metadata.namespace}-{claim.metadata.name}"
     asked = claim.spec
+    here = NodeSelectorRequirement(key="metadata.name", operator="In", values=(str(change.new),))
+    only = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(here,)),))
     volume = storage.PersistentVolume(
         metadata=ObjectMeta(name=name, uid=f"added/{name}"),
         spec=storage.PersistentVolumeSpec(
@@ -252,7 +250,7 @@ def _with_volume(objects: list[Object], change: Change) -> list[Object]:
                 api_version="v1", kind="PersistentVolumeClaim", namespace=claim.metadata.namespace, name=claim.metadata.name,
                 uid=claim.metadata.uid,
             ),
-            node_affinity=_only_on(str(change.new)) if change.new else None,
+            node_affinity=storage.VolumeNodeAffinity(required=only) if change.new else None,
         ),
         status=storage.PersistentVolumeStatus(phase="Bound"),
     )  # fmt: skip
@@ -263,12 +261,6 @@ def _with_volume(objects: list[Object], change: Change) -> list[Object]:
         status=replace(claim.status, phase="Bound"),
     )
     return [*objects[:at], volume, bound, *objects[at + 1 :]]
-
-
-def _only_on(node: str) -> storage.VolumeNodeAffinity:
-    field = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
-    term = NodeSelectorTerm(match_fields=(field,))
-    return storage.VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
 
 
 def is_of_start(key: str) -> bool:

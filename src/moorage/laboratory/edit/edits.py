@@ -20,15 +20,14 @@ A change in the document of an explanation is an edit, too: a JSON object with `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from moorage.api.core import Pod
 from moorage.basis import table_of
-from moorage.basis.printable import counted, one_line, some
+from moorage.basis.printable import close_to, counted, one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
 from moorage.laboratory.costs import UNDONE
@@ -156,7 +155,7 @@ def _shown(form: _Edit) -> str:
 
 
 # -- asked -------------------------------------------------------------------------------------------------------------
-# Find the pods that a question is about: ``POD``, ``NAMESPACE/POD``, ``KIND/NAME``, or all pending pods.
+# Find the pods that a question is about: ``POD``, ``NAMESPACE/POD``, ``KIND/NAME``, a workload's name, or all pending pods.
 
 #: Names and short names of kinds that have pods → the kind.
 WORKLOAD_KINDS: Mapping[str, str] = {name: kind for kind, names in _EDITS["workloads"].items() for name in names}
@@ -177,6 +176,9 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
     if named and owned:
         raise InputError(f"{asked} is both a pod and a {WORKLOAD_KINDS[first.lower()]}; give --namespace, or pod/{name}")
     found = named or owned
+    if not found:  # the name of a workload alone, as reports write it
+        short = [pod for pod in among if first in ("", pod.namespace)]
+        found = [pod for pod in short if workloads.get(pod.uid, "").partition("/")[2] == name]
     spaces = sorted({pod.namespace for pod in found})
     if len(spaces) > 1 and "default" in spaces and not owned:
         found, spaces = [pod for pod in found if pod.namespace == "default"], ["default"]
@@ -199,14 +201,18 @@ def _owned(kind: str, name: str, pods: Iterable[Pod], workloads: Mapping[str, st
 
 
 def _not_found(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str], namespace: str) -> str:
-    known = {pod.name: None for pod in pods} | {pod.key: None for pod in pods} | dict.fromkeys(workloads.values())
-    close = get_close_matches(asked, list(known), 3)
-    hint = f"; close: {', '.join(close)}" if close else ""
+    known = [*(pod.name for pod in pods), *(pod.key for pod in pods), *workloads.values()]
     where = f" of namespace {namespace}" if namespace else ""
-    return f"no pod or workload {asked} among {counted(len(pods), 'pod')}{where}{hint}"
+    return f"no pod or workload {asked} among {counted(len(pods), 'pod')}{where}{close_to(asked, known)}"
+
+
+def whole_name(name: str, known: Collection[str]) -> str:
+    """Return the name of the node that is meant: answers leave out the end, from a dot on, that the names share."""
+    longer = () if name in known else [one for one in known if one.startswith(f"{name}.")]
+    return longer[0] if len(longer) == 1 else name
 
 
 def no_such_node(name: str, known: Iterable[str]) -> str:
     """Return the message, with similar names of nodes."""
-    close = get_close_matches(name, list(known), 3)
-    return one_line(f"no node has the name {name!r}{'; close: ' if close else ''}{', '.join(close)}")
+    close = close_to(name.partition(".")[0], {one.partition(".")[0]: one for one in known})
+    return one_line(f"no node has the name {name!r}{close}")

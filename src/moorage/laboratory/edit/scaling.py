@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.quantity import parse_int64
 from moorage.api.workloads import CronJob, Deployment, Job, JobSpec, ReplicaSet, StatefulSet
-from moorage.basis.printable import one_line
+from moorage.basis.printable import close_to, one_line
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.cluster.controllers.workloads.replica_set import deletion_order
 from moorage.errors import InputError
@@ -93,9 +93,11 @@ def found_workload(among: Iterable[Any], kind: str, namespace: str, name: str, t
 
     Raises  InputError if there is none, or several
     """
-    named = [one for one in among if one.metadata.name == name and namespace in {"", one.metadata.namespace}]
+    held = list(among)
+    named = [one for one in held if one.metadata.name == name and namespace in {"", one.metadata.namespace}]
     if not named:
-        raise InputError(one_line(f"{text}: the input has no such workload"))
+        close = close_to(name, {one.metadata.name for one in held})
+        raise InputError(one_line(f"{text}: the input has no such workload{close}"))
     if len(named) > 1:
         spaces = ", ".join(f"{kind.lower()}/{one.metadata.namespace}/{name}" for one in named)
         raise InputError(one_line(f"{text}: in several namespaces; write one of {spaces}"))

@@ -15,13 +15,13 @@ from functools import partial, reduce
 
 from moorage.api.core import Node
 from moorage.api.selectors import SelectorError, parse_selector
-from moorage.basis.printable import one_line
+from moorage.basis.printable import close_to, one_line
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.edit.changes import apply_all, reconfigure, target_of
-from moorage.laboratory.edit.edits import parse_edit
+from moorage.laboratory.edit.edits import parse_edit, whole_name
 from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import Scaled, scale
 from moorage.simulator.cluster_input import ClusterInput
@@ -148,7 +148,9 @@ def selected_nodes(nodes: Iterable[Node], selector: str, option: str) -> list[No
     Raises  InputError if there is none
     """
     held = list(nodes)
-    named = [node for node in held if node.name == selector]
+    names = [node.name for node in held]
+    whole = whole_name(selector, names)
+    named = [node for node in held if node.name == whole]
     if named:
         return named
     try:
@@ -159,7 +161,8 @@ def selected_nodes(nodes: Iterable[Node], selector: str, option: str) -> list[No
         ) from None
     found = [node for node in held if parsed.matches(node.labels)]
     if not found:
-        raise InputError(one_line(f"{option} {selector}: no node has this name or matches this selector"))
+        close = close_to(selector, {name.partition(".")[0]: name for name in names})
+        raise InputError(one_line(f"{option} {selector}: no node has this name or matches this selector{close}"))
     return found
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
-from moorage.api.selectors import Requirement
 from moorage.basis.printable import counted, some
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
@@ -174,12 +173,9 @@ def _labels(judged: EveryVerdict) -> Iterator[str]:
             yield from _label(judged, key, (value,))
     for term in required.matcher.terms if required.matcher is not None else ():
         for asked in term.requirements:
-            if asked.operator in {"In", "Exists"} and _is_met_nowhere(judged, asked):
+            held = {node.labels.get(asked.key) for node in judged.snapshot.table.nodes}
+            if asked.operator in {"In", "Exists"} and not any(map(asked.matches, held)):
                 yield from _label(judged, asked.key, asked.values)
-
-
-def _is_met_nowhere(judged: EveryVerdict, asked: Requirement) -> bool:
-    return not any(asked.matches(node.labels.get(asked.key)) for node in judged.snapshot.table.nodes)
 
 
 def _label(judged: EveryVerdict, key: str, values: Iterable[str]) -> Iterator[str]:

@@ -238,7 +238,9 @@ def _keep(store: Store, kind: ServedKind, document: Document, where: str, left: 
     title = f"{where}: {kind.kind} {metadata.get('name', '')}"
     if kind.namespaced:
         metadata["namespace"] = metadata.get("namespace") or "default"
-        _make_namespace(store, metadata["namespace"])
+        spaces, name = find_kind("namespaces"), metadata["namespace"]
+        if spaces is not None and store.find(spaces, "", name) is None:
+            store.create(spaces, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     else:
         metadata.pop("namespace", None)
     try:
@@ -252,9 +254,3 @@ def _keep(store: Store, kind: ServedKind, document: Document, where: str, left: 
         if kind.kind != "Namespace":
             left[f"{kind.kind} left out: already exists"] += 1
     return ""
-
-
-def _make_namespace(store: Store, name: str) -> None:
-    kind = find_kind("namespaces")
-    if kind is not None and store.find(kind, "", name) is None:
-        store.create(kind, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -55,9 +55,14 @@ def compare(**given: Any) -> int:
     with Progress.of(given) as progress, open_question(_reading(given), progress, kinds) as asked, ExitStack() as block:
         baseline = gate_options.read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)
+        setting = CompareSetting(
+            replace_all=given["replace_all"], all_nodes=given["all_nodes"], prices=_prices(given["prices"]),
+            gates=given["gates"], strict=given["strict"], names=sides.names, timing=given["timing"],
+            queues=_queues(given, sides),
+        )  # fmt: skip
         found = compare_runs(
             sides.cluster, sides.a, sides.b, _seeds(given, asked, baseline), other=sides.other,
-            baseline=() if baseline is None else baseline.runs, setting=_setting(given, sides),
+            baseline=() if baseline is None else baseline.runs, setting=setting,
             request=_request(given, asked, sides, baseline), executor=executor_of(given, block),
             on_run=lambda done, of: progress.say(f"run {done} of {of} …"), budget=asked.budget,
         )  # fmt: skip
@@ -162,13 +167,6 @@ def _queues(given: Mapping[str, Any], sides: _Sides) -> tuple[QueuedCluster, Que
             raise InputError(f"{file or f'the cluster of {side}'}: no ClusterQueue found; give --{side.lower()}-kueue FILE")
         found.append(queued_cluster(cluster.input(), documents))
     return found[0], found[1]
-
-
-def _setting(given: Mapping[str, Any], sides: _Sides) -> CompareSetting:
-    return CompareSetting(
-        replace_all=given["replace_all"], all_nodes=given["all_nodes"], prices=_prices(given["prices"]), gates=given["gates"],
-        strict=given["strict"], names=sides.names, timing=given["timing"], queues=_queues(given, sides),
-    )  # fmt: skip
 
 
 def _prices(path: str | None) -> dict[str, float]:

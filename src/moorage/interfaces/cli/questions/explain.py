@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import replace as with_fields
 
+from moorage.basis.printable import counted, one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead
@@ -19,15 +20,17 @@ from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answers, kinds_of_autoscaler, names_nodes
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers
 from moorage.interfaces.cli.questions.question_options import selector_of
-from moorage.interfaces.cli.terminal import Progress, say
+from moorage.interfaces.cli.terminal import Progress, output_style, print_styled, say
 from moorage.laboratory.change.least_change import OWNERS
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
 from moorage.laboratory.explain.explained_changes import ChangeLimits
+from moorage.laboratory.pending import grouped
 from moorage.laboratory.plan.node_types import read_types
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
+from moorage.report.style import lines_of, paragraph, some_pods
 from moorage.report.workload_explanation import GangExplanation
 from moorage.simulator.simulation import SimulatedAttempt
 
@@ -118,6 +121,10 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
     ]  # fmt: skip
 
 
+#: Texts of as many pods of a workload are printed; of more, one for each cause.
+_MOST_PRINTED: Final = 5
+
+
 @described("explain")
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node."""
@@ -148,11 +155,36 @@ def explain(**given: Any) -> int:
         if given["output"] in {"text", "wide"}:  # what is missing is the same for all
             answers[:-1] = [with_fields(one, missing=()) for one in answers[:-1]]
         found += answers
-    text = print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
     status = exit_status(*found)
+    heading = ""
+    if given["pods"] and given["output"] == "text":
+        heading, found = _folded(found, ascii_only=given["ascii_only"])
+    print_styled(heading)
+    text = heading + print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
     if begun is not None and found and all(one.stopped is None for one in found):
         begun.keep(text, given, status)
     return status
+
+
+def _folded(found: list[Answer], *, ascii_only: bool) -> tuple[str, list[Answer]]:
+    """Return what many pods have in common, as text, and the explanations to print: of the first pod of each cause.
+
+    If no pod is pending, that is the first pod that has a node. A few pods are all printed.
+    """
+    pods = [one for one in found if isinstance(one, Explanation)]
+    if len(pods) <= _MOST_PRINTED:
+        return "", found
+    causes, placed = grouped(one for one in pods if not one.holds), [one for one in pods if one.holds]
+    style = output_style(ascii_only=ascii_only)
+    with lines_of(style.width if style.fits else None, ""):
+        why = f", for {counted(len(causes), 'cause')}" if causes else ""
+        lines = [f"{len(pods) - len(placed)} of {len(pods)} pods are pending{why}."]
+        for sign, cause, some in (*(("✗", *one) for one in causes), *((("✓", "not pending", placed),) if placed else ())):
+            names = some_pods([one.pod for one in some])
+            lines.append(paragraph(one_line(f"{names}: {cause}"), indent=f"  {sign} ", hanging="    "))
+        lines.append(paragraph(f"Below: {'one pod of each cause' if causes else 'one of them'}. All pods: -o wide"))
+    first = [some[0] for _, some in causes] or placed[:1]
+    return style.finished("\n".join(lines) + "\n\n"), [*first, *(one for one in found if not isinstance(one, Explanation))]
 
 
 def before_binding(given: dict[str, Any]) -> dict[str, Any]:

@@ -155,7 +155,10 @@ class SimulationGates:
         """
         stored = read_baseline(self._given, lambda: self._digest)
         now, *others = self._measured
-        before = _of_seed(stored, now.seed) if stored is not None else others[0] if others else None
+        before = others[0] if others else None
+        if stored is not None and (before := next((run for run in stored.runs if run.seed == now.seed), None)) is None:
+            seeds = ", ".join(str(run.seed) for run in stored.runs)
+            raise InputError(f"{stored.where}: the baseline has no run with seed {now.seed}; give --seed with one of {seeds}")
         metrics = self._compared(before, now)
         gates = tuple(evaluate(gate, metrics, strict=self._given["strict"]) for gate in self._gates)
         new = self._new(now) if before is None else tuple(new_pending(before.pending, now.pending))
@@ -207,11 +210,3 @@ def _known_to_be_pending(cluster: ClusterInput) -> frozenset[str]:
 
 def _is_unschedulable(condition: PodCondition) -> bool:
     return (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
-
-
-def _of_seed(stored: StoredReport, seed: int) -> MeasuredRun:
-    found = next((run for run in stored.runs if run.seed == seed), None)
-    if found is None:
-        seeds = ", ".join(str(run.seed) for run in stored.runs)
-        raise InputError(f"{stored.where}: the baseline has no run with seed {seed}; give --seed with one of {seeds}")
-    return found

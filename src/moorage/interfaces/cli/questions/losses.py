@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import count
 from multiprocessing import current_process
@@ -23,7 +23,7 @@ from moorage.laboratory.drain.drain_question import cordon_report
 from moorage.laboratory.survive.survival import failure_domains
 from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_report, survival_report
 from moorage.laboratory.sweeps.jobs import usable_cpus
-from moorage.report.survival_report import NodeLoss, Survival
+from moorage.report.survival_report import Survival
 
 
 @described("cordon")
@@ -81,7 +81,8 @@ def survive(**given: Any) -> int:
         question = asked.request(asks)
 
         def ask(cluster: Cluster) -> Survival:
-            return survival_report(cluster, question, what, _counter(progress))
+            numbers, shows = count(1), seldom(lambda number: progress.say(f"{number:,} losses run …"))
+            return survival_report(cluster, question, what, lambda loss: shows(next(numbers)))
 
         found = asked.answered(ask)
     print_answer(found, given, asked)
@@ -93,10 +94,3 @@ def _usual_processes(given: Mapping[str, Any], pods: int) -> int:
     if pods < _MANY_PODS or given["extenders"] == "ask" or current_process().daemon:
         return 1
     return min(_MOST, usable_cpus())
-
-
-def _counter(progress: Progress) -> Callable[[NodeLoss], None]:
-    """Return a function that counts the simulated losses and shows their number."""
-    numbers = count(1)
-    shows = seldom(lambda number: progress.say(f"{number:,} losses run …"))
-    return lambda loss: shows(next(numbers))

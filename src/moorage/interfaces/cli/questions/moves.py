@@ -16,7 +16,7 @@ from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.deschedule.deschedule_question import DescheduleOptions, deschedule_report, read_pod_reports
 from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.rightsize.rightsize_question import RightsizeOptions, rightsize_report
-from moorage.simulator.descheduler.policy import DeschedulerPolicy, read_descheduler_policy
+from moorage.simulator.descheduler.policy import read_descheduler_policy
 
 # -- deschedule --------------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,8 @@ def deschedule(**given: Any) -> int:
     policy = read_descheduler_policy(read_file(given["policy_file"], CONFIG_LIMIT), given["policy_file"])
     usage = read_usage(given["usage_files"]) if given["usage_files"] else None
     with Progress.of(given) as progress, open_question(given, progress) as asked:
-        reports = read_pod_reports(asked.files, recursive=given["recursive"]) if _reads_containers(policy) else {}
+        by_containers = any(not _READ_CONTAINERS.isdisjoint(profile.enabled("deschedule")) for profile in policy.profiles)
+        reports = read_pod_reports(asked.files, recursive=given["recursive"]) if by_containers else {}
         now_s = dump_time_s(asked)
         options = DescheduleOptions(now_s, given["cycles"], interval_s, reports=reports, usage=usage)
         question = asked.request({"deschedule": given["policy_file"], "cycles": given["cycles"], "interval": given["interval"]})
@@ -44,10 +45,6 @@ def deschedule(**given: Any) -> int:
         found = asked.answered(lambda cluster: deschedule_report(cluster, question, policy, options, asked.budget))
     print_answer(found, given, asked)
     return exit_status(found)
-
-
-def _reads_containers(policy: DeschedulerPolicy) -> bool:
-    return any(not _READ_CONTAINERS.isdisjoint(profile.enabled("deschedule")) for profile in policy.profiles)
 
 
 @described("rightsize")

@@ -12,6 +12,7 @@ import click
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.edit.edits import whole_name
 from moorage.laboratory.edit.what_if import selected_nodes
 from moorage.report.obstacles import Narrowing
 from moorage.report.outcome import Run
@@ -31,8 +32,10 @@ def named_nodes(cluster: Cluster, given: Mapping[str, Any]) -> tuple[str, ...]:
 
     Raises  InputError for a selector that matches no node
     """
-    chosen = selected_nodes(cluster.snapshot.table.nodes, given["node_selector"], "--selector") if not given["nodes"] else ()
-    return given["nodes"] or tuple(node.name for node in chosen)
+    table = cluster.snapshot.table
+    if given["nodes"]:
+        return tuple(whole_name(name, table.row_of) for name in given["nodes"])
+    return tuple(node.name for node in selected_nodes(table.nodes, given["node_selector"], "--selector"))
 
 
 def seldom(say: Callable[[int], None]) -> Callable[[int], None]:

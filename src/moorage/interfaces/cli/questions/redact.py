@@ -54,7 +54,9 @@ def redact(**given: Any) -> int:
             progress.say("comparing the schedules …")
             check = check_redacted(cluster, read_given(redacted.objects), options, _reconfigured(options, redacted))
     if check is not None and check.differences:
-        _report_differences(check)
+        say("error: the result schedules differently; nothing is written", err=True)
+        for line in check.differences:
+            say(f"  {line}", err=True)
         return PENDING
     write_parts(given["path"], list_parts(map(msgspec.json.encode, redacted.objects)))
     for one in redacted.configurations:
@@ -107,9 +109,3 @@ def _report(path: str | None, redacted: Redacted, check: RedactionCheck | None) 
     if check is not None:
         ties = f"; {counted(check.ties, 'tie')} may be broken in another way" if check.ties else ""
         say(f"verified: {counted(check.attempts, 'attempt')} with equal outcomes{ties}", err=True)
-
-
-def _report_differences(check: RedactionCheck) -> None:
-    say("error: the result schedules differently; nothing is written", err=True)
-    for line in check.differences:
-        say(f"  {line}", err=True)

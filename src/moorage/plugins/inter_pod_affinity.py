@@ -72,10 +72,6 @@ def signature_of(pod: PodInfo) -> points.Signature:
     }
 
 
-def _closed_domains(state: affinity_scores.AffinityCounts, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]:
-    return state.closed()
-
-
 def _domain_scores(weights: affinity_scores.AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | FollowedScores | None:
     if isinstance(weights, affinity_scores.FollowedWeights):
         return weights.answer
@@ -110,7 +106,7 @@ class InterPodAffinity(
     Args = InterPodAffinityArgs
     reuse = points.Reuse(
         points.Scope.DOMAIN, signature_of, signature_reads=(), idle=_idle,
-        domains=points.Domains(_closed_domains, _domain_scores),
+        domains=points.Domains(lambda state, nodes: state.closed(), _domain_scores),
         ignores=affinity_scores.AffinityCounts.ignores, ignores_all=affinity_scores.AffinityCounts.ignores_all,
     )  # fmt: skip
 

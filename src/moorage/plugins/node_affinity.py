@@ -96,15 +96,7 @@ def _only_node(pod: PodInfo) -> str | None:
     on_nodes = affinity.node_affinity
     if on_nodes is None or on_nodes.preferred_during_scheduling_ignored_during_execution:
         return None
-    required = on_nodes.required_during_scheduling_ignored_during_execution
-    if required is None or len(required.node_selector_terms) != 1:
-        return None
-    term = required.node_selector_terms[0]
-    if term.match_expressions or len(term.match_fields) != 1:
-        return None
-    asked = term.match_fields[0]
-    named = asked.key == "metadata.name" and asked.operator == "In" and len(asked.values) == 1
-    return asked.values[0] if named else None
+    return _lone_name(on_nodes.required_during_scheduling_ignored_during_execution)
 
 
 def _without_affinity(pod: PodInfo) -> core.Pod:
@@ -169,7 +161,10 @@ class NodeAffinity(
     def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
         if self._added is not None and not self._added.matches(node.labels, node.name):
             return Hold.because(REASON_ADDED, unresolvable=True)
-        if _requires_only_node(pod, node.name):
+        only = (
+            None if pod.spec.node_selector else _lone_name(_affinity(pod).required_during_scheduling_ignored_during_execution)
+        )
+        if only is not None and only == node.name:  # spares compiling the affinity
             return None
         return None if required_node_affinity(pod).matches(node.node) else Hold.because(REASON, unresolvable=True)
 
@@ -229,16 +224,15 @@ def _affinity(pod: PodInfo) -> core.NodeAffinity:
     return affinity or _NO_AFFINITY
 
 
-def _requires_only_node(pod: PodInfo, name: str) -> bool:
-    """Return whether the pod's only requirement is one node name, as for pods of a DaemonSet; spares compiling the affinity."""
-    required = _affinity(pod).required_during_scheduling_ignored_during_execution
-    if required is None or pod.spec.node_selector or len(required.node_selector_terms) != 1:
-        return False
+def _lone_name(required: core.NodeSelector | None) -> str | None:
+    """Return the node name that a selector asks for, if it asks for nothing else, as for pods of a DaemonSet; else None."""
+    if required is None or len(required.node_selector_terms) != 1:
+        return None
     term = required.node_selector_terms[0]
     if term.match_expressions or len(term.match_fields) != 1:
-        return False
+        return None
     asked = term.match_fields[0]
-    return asked.key == "metadata.name" and asked.operator == "In" and asked.values == (name,)
+    return asked.values[0] if asked.key == "metadata.name" and asked.operator == "In" and len(asked.values) == 1 else None
 
 
 def preferred_terms(pod: PodInfo) -> tuple[PreferredTerm, ...]:

@@ -107,25 +107,10 @@ def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> li
     return faults
 
 
-class ExplainedShortages(
+class NodeResourcesFit(
     RefusingPlugin[tuple[RequestedResource, ...]],
     TermsPlugin[tuple[RequestedResource, ...]],
     ShortfallPlugin[tuple[RequestedResource, ...]],
-):
-    """What NodeResourcesFit of every release says about nodes that lack resources."""
-
-    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
-        return why_short(wants, node)
-
-    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
-        return short_resources(wants, nodes)
-
-    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
-        return missing_share(wants, nodes)
-
-
-class NodeResourcesFit(
-    ExplainedShortages,
     points.PreFilterPlugin[tuple[RequestedResource, ...]],
     points.FilterNodePlugin[tuple[RequestedResource, ...]],
     points.PreScorePlugin[ScoredDemands],
@@ -264,6 +249,15 @@ class NodeResourcesFit(
         return scoring_strategies.fullness(scoring_strategies.demands(self._resources, amounts), proposal.placement.nodes)
 
     # -- explanations -----------------------------------------------------------------------------------------------------
+
+    def why(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+        return why_short(wants, node)
+
+    def terms(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        return short_resources(wants, nodes)
+
+    def shortfall(self, wants: tuple[RequestedResource, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
+        return missing_share(wants, nodes)
 
     def remedies(self, wants: tuple[RequestedResource, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         one, requests = node.first, self._needs(pod).requests

@@ -103,9 +103,8 @@ class TaintToleration(
         return default_normalize(scores, reverse=True)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Change]:
-        held, found = pod.spec.tolerations, node.first.node
-        hard = [one for one in found.spec.taints if find_untolerated((one,), held, DO_NOT_SCHEDULE, self._numeric) is not None]
-        return remedies_of_taints(found, pod.key, hard)
+        found = node.first.node
+        return remedies_of_taints(found, pod.key, self._all_untolerated(pod, found.spec.taints))
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._became_tolerable, by_shape=True)

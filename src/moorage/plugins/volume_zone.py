@@ -9,7 +9,7 @@ Source    kube-scheduler 1.36, plugins/volumezone/volume_zone.go; cloud-provider
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,36 +57,23 @@ class VolumeZone(PreFilterPlugin[tuple[ZoneRequirement, ...]], RefusingPlugin[tu
     reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[ZoneRequirement, ...] | Skip | Hold:
-        found: list[ZoneRequirement] = []
-        for use in pod.volumes.claims if pod.volumes is not None else ():
-            if use.ephemeral:
-                continue
-            volume = volume_of(use.name, use.key, snapshot)
-            if isinstance(volume, str):
-                return Hold.because(volume, unresolvable=True)
-            found += zone_requirements(volume) if volume is not None else ()
-        return tuple(found) or SKIP
+        wanted = wanted_zones(pod, snapshot)
+        return Hold.because(wanted, unresolvable=True) if isinstance(wanted, str) else tuple(wanted) or SKIP
 
     def filter(self, wanted: tuple[ZoneRequirement, ...], nodes: NodeView) -> Iterator[Reject]:
         elsewhere = nodes.false()
         for requirement in dict.fromkeys(wanted):
             elsewhere |= ~self.rows_at(requirement, nodes)
         if elsewhere.any():
-            labelled = nodes.false()
-            for key in LABELS:
-                labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
-            yield Reject(elsewhere & labelled, CONFLICT, unresolvable=True)
+            yield Reject(elsewhere & with_zone_label(nodes), CONFLICT, unresolvable=True)
 
     def rows_at(self, requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:
         """Return for each row whether its label, or if absent the newer label of the same meaning, has one of the values."""
-        column = nodes.label(requirement.key)
-        ids = nodes.ids(column)
-        at = column.spread(ids, lambda label: label in requirement.values)
-        newer = LABELS[requirement.key]
-        if newer != requirement.key:
-            column = nodes.label(newer)
-            at = np.where(ids == 0, column.spread(nodes.ids(column), lambda label: label in requirement.values), at)
-        return at
+        at, newer = rows_labelled(requirement.key, requirement.values, nodes), LABELS[requirement.key]
+        if newer == requirement.key:
+            return at
+        lacking = nodes.ids(nodes.label(requirement.key)) == 0
+        return np.where(lacking, rows_labelled(newer, requirement.values, nodes), at)
 
     def why(self, wanted: tuple[ZoneRequirement, ...], pod: PodInfo, node: NodeView) -> Detail | None:
         return why_zone(wanted, node.first)
@@ -99,6 +86,31 @@ class VolumeZone(PreFilterPlugin[tuple[ZoneRequirement, ...]], RefusingPlugin[tu
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE), names_claim)
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE), changed_zone)
+
+
+def with_zone_label(nodes: NodeView) -> BoolArray:
+    """Return for each row whether it has any zone or region label."""
+    labelled = nodes.false()
+    for key in LABELS:
+        labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
+    return labelled
+
+
+def rows_labelled(key: str, values: Container[object], nodes: NodeView) -> BoolArray:
+    """Return for each row whether a label has one of the values."""
+    column = nodes.label(key)
+    return column.spread(nodes.ids(column), values.__contains__)
+
+
+def wanted_zones(pod: PodInfo, snapshot: Snapshot) -> list[ZoneRequirement] | str:
+    """Return the requirements of the volumes of a pod; or the text why it fits nowhere."""
+    found: list[ZoneRequirement] = []
+    for use in pod.volumes.claims if pod.volumes is not None else ():
+        volume = None if use.ephemeral else volume_of(use.name, use.key, snapshot)
+        if isinstance(volume, str):
+            return volume
+        found += zone_requirements(volume) if volume is not None else ()
+    return found
 
 
 def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str | None:

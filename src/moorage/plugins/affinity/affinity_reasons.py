@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from moorage.api.core import PodAffinity, PodAffinityTerm
+from moorage.api.core import Affinity, PodAffinityTerm
 from moorage.framework.changes import Change, Detail, Remedies, term_text
 from moorage.plugins.affinity.affinity_scores import AffinityCounts, ResolvedTerm, matches_all
 from moorage.plugins.shared.evictions import evict_all, pods_near
@@ -147,13 +147,15 @@ def _prefer(pod: PodInfo, rules: str, term: PodAffinityTerm, name: str) -> Chang
     return Change("pod", "prefer", f"pod/{pod.key}", f"affinity.{rules}", term_text(term), None, term=name)
 
 
-def _required(rules: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
+def _required(pod: PodInfo, *, anti: bool = False) -> tuple[PodAffinityTerm, ...]:
+    affinity = pod.spec.affinity or Affinity()
+    rules = affinity.pod_anti_affinity if anti else affinity.pod_affinity
     return () if rules is None else rules.required_during_scheduling_ignored_during_execution
 
 
 def _nearer(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
     """Offer to make required affinity terms preferred ones: each smallest set of terms without which the node fits."""
-    terms = _required(pod.spec.affinity.pod_affinity) if pod.spec.affinity is not None else ()
+    terms = _required(pod)
     if len(terms) != len(state.affinity):
         return
     found: list[tuple[int, ...]] = []
@@ -201,7 +203,7 @@ def _is_near(terms: Sequence[ResolvedTerm], pod: PodInfo, node: NodeView) -> boo
 
 def _apart(state: AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
     """Offer changes for each anti-affinity term of the pod that matches a pod in the node's domain."""
-    terms = _required(pod.spec.affinity.pod_anti_affinity) if pod.spec.affinity is not None else ()
+    terms = _required(pod, anti=True)
     for at, (match, key) in enumerate(state.anti_affinity):
         near = [(other, name) for other, name in pods_near(node, key) if match.matches(other.namespace, other.labels)]
         if near:
@@ -237,7 +239,7 @@ def _apart_for_others(state: AffinityCounts, pod: PodInfo, node: NodeView) -> It
 def _softened(
     pod: PodInfo, terms: Iterable[AffinityTerm], strangers: Sequence[tuple[PodInfo, str]], name: str
 ) -> Iterator[Remedies]:
-    raw = _required(pod.spec.affinity.pod_anti_affinity) if pod.spec.affinity is not None else ()
+    raw = _required(pod, anti=True)
     places = {pod.required_anti_affinity.index(term) for term in terms}
     softened = tuple(_prefer(pod, "podAntiAffinity", raw[i], name) for i in sorted(places) if i < len(raw))
     if not strangers:

@@ -42,8 +42,6 @@ class DefaultPreemptionV1347(DefaultPreemption):
 
 
 class DefaultPreemptionV128(DefaultPreemptionV1347):
-    """The plugin up to 1.28."""
-
     def nominate_best(
         self, pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]
     ) -> PostFilterResult | Consult[Candidate]:
@@ -51,16 +49,12 @@ class DefaultPreemptionV128(DefaultPreemptionV1347):
 
 
 class DefaultPreemptionV126(DefaultPreemptionV128):
-    """The plugin up to 1.26."""
-
     @staticmethod
     def is_leaving(other: PodInfo) -> bool:
         return other.terminating
 
 
 class DefaultPreemptionV121(DefaultPreemptionV126):
-    """The plugin of 1.21."""
-
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         if self.ineligible(pod, attempt):
             return _NOTHING
@@ -73,8 +67,6 @@ class DefaultPreemptionV121(DefaultPreemptionV126):
 
 
 class DefaultPreemptionV123(DefaultPreemptionV126):
-    """The plugin up to 1.23."""
-
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult[Candidate]:
         if self.ineligible(pod, attempt):
             return _NOTHING
@@ -99,8 +91,6 @@ class DefaultPreemptionV123(DefaultPreemptionV126):
 
 
 class DefaultPreemptionV122(DefaultPreemptionV123):
-    """The plugin up to 1.22."""
-
     def without_candidates(self, pod: PodInfo, attempt: Attempt, search: PreemptionSearch) -> PostFilterResult:
         cleared = None if len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)) else ""
         return PostFilterResult(Code.UNSCHEDULABLE, (_why_none(pod, search, attempt.snapshot),), nominated=cleared)

@@ -20,8 +20,6 @@ from moorage.state.view import IntArray, NodeView, PodInfo
 
 
 class ImageLocalityV135(ImageLocality):
-    """The plugin up to 1.35."""
-
     def images(self, pod: PodInfo) -> PodImages:
         containers = (*pod.spec.init_containers, *pod.spec.containers)
         return PodImages(tuple(sorted(normalized_image_name(one.image) for one in containers)), len(containers))
@@ -31,8 +29,6 @@ class ImageLocalityV135(ImageLocality):
 
 
 class ImageLocalityV129(ImageLocality):
-    """The plugin up to 1.29."""
-
     def images(self, pod: PodInfo) -> PodImages:
         names = sorted(normalized_image_name(one.image) for one in pod.spec.containers)
         return PodImages(tuple(names), len(names))

@@ -22,16 +22,12 @@ class NodeAffinityV129(NodeAffinity):
 
 
 class NodeAffinityV126(NodeAffinityV129):
-    """The plugin up to 1.26."""
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
         found = super().pre_filter(pod, snapshot)
         return Hold.because(REASON_CONFLICT, unresolvable=True) if _contradicts_itself(pod) else found
 
 
 class NodeAffinityV123(NodeAffinityV126):
-    """The plugin up to 1.23."""
-
     reuse = Reuse(Scope.NODE, signature, signature_reads=())
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip:

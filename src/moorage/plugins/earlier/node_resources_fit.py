@@ -229,8 +229,6 @@ class NodeResourcesFitV124(NodeResourcesFitV125):
 
 
 class NodeResourcesFitV123(NodeResourcesFitV124):
-    """The plugin up to 1.23."""
-
     def _signature(self, pod: PodInfo) -> Signature | None:
         signature = super()._signature(pod)
         return signature if signature is None else {**signature, "spec.overhead": tuple(sorted(pod.spec.overhead.items()))}
@@ -252,8 +250,6 @@ class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
 
 
 class NodeResourcesFitV121(NodeResourcesFitV123):
-    """The plugin of 1.21."""
-
     Args = NodeResourcesFitArgsV121  # type: ignore[assignment]  # without an argument that came later
 
     def __init__(self, args: NodeResourcesFitArgsV121 | None = None) -> None:

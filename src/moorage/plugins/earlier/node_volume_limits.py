@@ -74,8 +74,6 @@ class _VolumesWhere(dict[frozenset[str], PodCsiVolumes]):
 
 
 class NodeVolumeLimitsV135(NodeVolumeLimits):
-    """The plugin of 1.33 to 1.35; see the module docstring."""
-
     every_driver_counts = True
     #: In-tree plugins that migrate only where a CSINode declares it.
     declared: frozenset[str] = frozenset([csi_migration.PORTWORX])
@@ -155,8 +153,6 @@ class NodeVolumeLimitsV132(NodeVolumeLimitsV135):
 
 
 class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
-    """The plugin up to 1.31."""
-
     counts_attachments = False
 
     def limits(self, driver: str, nodes: NodeView) -> IntArray:
@@ -173,8 +169,6 @@ class NodeVolumeLimitsV131(NodeVolumeLimitsV132):
 
 
 class NodeVolumeLimitsV129(NodeVolumeLimitsV131):
-    """The plugin up to 1.29."""
-
     needs_claims = True
 
     def wakes_on(self) -> Iterator[Wake]:
@@ -182,35 +176,25 @@ class NodeVolumeLimitsV129(NodeVolumeLimitsV131):
 
 
 class NodeVolumeLimitsV127(NodeVolumeLimitsV129):
-    """The plugin of 1.27."""
-
     declared = frozenset([csi_migration.GCE_PD, csi_migration.PORTWORX])
 
 
 class NodeVolumeLimitsV126(NodeVolumeLimitsV127):
-    """The plugin up to 1.26."""
-
     declared = frozenset([csi_migration.AWS_EBS, csi_migration.AZURE_DISK, csi_migration.GCE_PD, csi_migration.PORTWORX])
 
 
 class NodeVolumeLimitsV124(NodeVolumeLimitsV126):
-    """The plugin up to 1.24."""
-
     counted = CountedVolumes(inline=False)
     closed = staticmethod(closed_plugins)
 
 
 class NodeVolumeLimitsV122(NodeVolumeLimitsV124):
-    """The plugin of 1.22."""
-
     declared = csi_migration.in_tree_plugins()
     counted = CountedVolumes(inline=False, ephemeral=False)
     skips_missing = True
 
 
 class NodeVolumeLimitsV121(NodeVolumeLimitsV122):
-    """The plugin of 1.21."""
-
     counted = NodeVolumeLimitsV122.counted._replace(translate=translated_in_1_21)
 
     def __init__(self) -> None:

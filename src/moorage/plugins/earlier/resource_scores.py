@@ -31,7 +31,10 @@ class _ResourceScoreV122(PreScorePlugin[ScoredDemands], ScorePlugin[ScoredDemand
 
     strategy: ClassVar[str]
 
-    def __init__(self, args: AllocationArgs | RequestedToCapacityRatioArgs) -> None:
+    Args: type[AllocationArgs | RequestedToCapacityRatioArgs]
+
+    def __init__(self, args: AllocationArgs | RequestedToCapacityRatioArgs | None = None) -> None:
+        args = args or self.Args()
         resources = tuple(ResourceSpec(name=one.name, weight=one.weight) for one in args.resources)
         ratio = RatioShape(shape=args.shape) if isinstance(args, RequestedToCapacityRatioArgs) else None
         strategy = ScoringStrategy(type=self.strategy, resources=resources, requested_to_capacity_ratio=ratio)
@@ -57,17 +60,11 @@ class NodeResourcesLeastAllocatedV122(_ResourceScoreV122):
     Args = NodeResourcesLeastAllocatedArgs
     strategy = "LeastAllocated"
 
-    def __init__(self, args: NodeResourcesLeastAllocatedArgs | None = None) -> None:
-        super().__init__(args or NodeResourcesLeastAllocatedArgs())
-
 
 class NodeResourcesMostAllocatedV122(_ResourceScoreV122):
     name = "NodeResourcesMostAllocated"
     Args = NodeResourcesMostAllocatedArgs
     strategy = "MostAllocated"
-
-    def __init__(self, args: NodeResourcesMostAllocatedArgs | None = None) -> None:
-        super().__init__(args or NodeResourcesMostAllocatedArgs())
 
 
 class RequestedToCapacityRatioArgsV122(RequestedToCapacityRatioArgs, frozen=True):
@@ -79,11 +76,8 @@ class RequestedToCapacityRatioArgsV122(RequestedToCapacityRatioArgs, frozen=True
 
 
 class RequestedToCapacityRatioV122(_ResourceScoreV122):
-    """The plugin; see the module docstring. Its arguments are required: without points there is no function."""
+    """The plugin. Its arguments are required: without points there is no function."""
 
     name = "RequestedToCapacityRatio"
     Args = RequestedToCapacityRatioArgsV122
     strategy = "RequestedToCapacityRatio"
-
-    def __init__(self, args: RequestedToCapacityRatioArgsV122) -> None:
-        super().__init__(args)

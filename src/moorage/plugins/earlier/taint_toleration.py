@@ -55,8 +55,6 @@ class TaintTolerationV1341(TaintToleration):
 
 
 class TaintTolerationV123(TaintTolerationV1341):
-    """The plugin up to 1.23."""
-
     reason = REASON_OF_1_23
 
 

@@ -25,8 +25,6 @@ class VolumeRestrictionsV133(VolumeRestrictions):
 
 
 class VolumeRestrictionsV128(VolumeRestrictionsV133, Attachable):
-    """The plugin up to 1.28."""
-
     def __init__(self) -> None:
         self._gates = FeatureGates(release="1.28.8")
 
@@ -44,8 +42,6 @@ class VolumeRestrictionsV128(VolumeRestrictionsV133, Attachable):
 
 
 class VolumeRestrictionsV126(VolumeRestrictionsV128):
-    """The plugin up to 1.26."""
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
         found = super().pre_filter(pod, snapshot)
         if isinstance(found, RestrictedVolumes) and found.uses:
@@ -54,8 +50,6 @@ class VolumeRestrictionsV126(VolumeRestrictionsV128):
 
 
 class VolumeRestrictionsV121(VolumeRestrictionsV126):
-    """The plugin of 1.21."""
-
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip:
         return self.of_disks(pod)
 

@@ -15,7 +15,16 @@ from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
-from moorage.plugins.volume_zone import CONFLICT, LABELS, VolumeZone, ZoneRequirement, volume_of, zone_requirements
+from moorage.plugins.volume_zone import (
+    CONFLICT,
+    VolumeZone,
+    ZoneRequirement,
+    rows_labelled,
+    volume_of,
+    wanted_zones,
+    with_zone_label,
+    zone_requirements,
+)
 from moorage.plugins.volumes.pod_claims import volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
 from moorage.state.view import BoolArray, NodeView, PodInfo
@@ -42,7 +51,7 @@ class VolumeZoneV121(RefusingPlugin[PodInfo]):
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if pod.volumes is None:
             return
-        open_rows = _has_zone_label(nodes)
+        open_rows = with_zone_label(nodes)
         for use in pod.volumes.claims:
             if use.ephemeral:
                 continue
@@ -56,32 +65,18 @@ class VolumeZoneV121(RefusingPlugin[PodInfo]):
                 open_rows = open_rows & ~elsewhere
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
-        wanted: list[ZoneRequirement] = []
-        for use in pod.volumes.claims if pod.volumes is not None else ():
-            volume = None if use.ephemeral else volume_of(use.name, use.key, node.snapshot)
-            if isinstance(volume, str):
-                return Detail(volume)
-            wanted += zone_requirements(volume) if volume is not None else ()
-        return why_zone(wanted, node.first)
+        wanted = wanted_zones(pod, node.snapshot)
+        return Detail(wanted) if isinstance(wanted, str) else why_zone(wanted, node.first)
 
     def remedies(self, state: object, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_volumes(pod, node)
-
-
-def _has_zone_label(nodes: NodeView) -> BoolArray:
-    """Return for each row whether it has any zone or region label."""
-    labelled = nodes.false()
-    for key in LABELS:
-        labelled |= np.not_equal(nodes.ids(nodes.label(key)), 0)
-    return labelled
 
 
 def _rows_at(wanted: Iterable[ZoneRequirement], nodes: NodeView) -> BoolArray:
     """Return for each row whether it has every label with one of its values."""
     at = np.ones(len(nodes), dtype=bool)
     for key, values in wanted:
-        column = nodes.label(key)
-        at &= column.spread(nodes.ids(column), values.__contains__)
+        at &= rows_labelled(key, values, nodes)
     return at
 
 
@@ -90,9 +85,7 @@ def _rows_at(wanted: Iterable[ZoneRequirement], nodes: NodeView) -> BoolArray:
 
 class VolumeZoneV128(VolumeZone):
     def rows_at(self, requirement: ZoneRequirement, nodes: NodeView) -> BoolArray:
-        column = nodes.label(requirement.key)
-        found: BoolArray = column.spread(nodes.ids(column), lambda value: value in requirement.values)
-        return found
+        return rows_labelled(*requirement, nodes)
 
 
 class VolumeZoneV126(VolumeZoneV121):

@@ -68,7 +68,6 @@ def _name(spread: Spread) -> str:
 # Changes that let a pod into a domain that is too full for a spread constraint.
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
-_NO_LEAST: Final = 2**31 - 1
 
 
 class _Field(NamedTuple):
@@ -109,7 +108,7 @@ def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node
         if key == _HOSTNAME:
             yield Change("node", "label", f"node/{node.first.name}", f"labels.{key}", None, node.first.name, term=term)
         return
-    skew = int(spread.counts[domain]) + spread.own - _least(spread)
+    skew = int(spread.counts[domain]) + spread.own - spread.least
     if at is not None:
         yield Change(at.owner, at.skew, at.target, f"{at.path}.maxSkew", constraint.max_skew, skew, term=term)
     counted = [
@@ -119,8 +118,3 @@ def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node
         and (spread.rows is None or spread.rows[node.table.row_of[name]])
     ]  # fmt: skip
     yield from evict_any(counted, skew - constraint.max_skew, term)
-
-
-def _least(spread: Spread) -> int:
-    held = spread.counts[spread.domains]
-    return int(held.min(initial=_NO_LEAST)) if len(held) >= spread.constraint.min_domains else 0

@@ -28,8 +28,9 @@ class WokenByPlacedPods(EnqueueExtensions):
 def for_placed_pods(wakes: Iterable[Wake]) -> Iterator[Wake]:
     """Yield the wakes with hints that ignore events of other pods unless these are placed."""
     for wake in wakes:
-        is_of_pods = wake.event.resource is Resource.POD and wake.when is not None
-        yield replace(wake, when=_if_placed(wake.when)) if is_of_pods and wake.when is not None else wake
+        yield (
+            replace(wake, when=_if_placed(wake.when)) if wake.event.resource is Resource.POD and wake.when is not None else wake
+        )
 
 
 def _if_placed(hint: Hint) -> Hint:

@@ -16,8 +16,8 @@ import moorage
 from moorage.basis.printable import escape_json
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.preemption.candidates import HARMS
+from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster
-from moorage.laboratory.explain.explained_changes import ChangeLimits
 from moorage.laboratory.explain.placement_report import choice_of, score_report
 from moorage.laboratory.explain.preemption_report import preemption_of
 from moorage.laboratory.explain.verdicts import verdicts_of_all

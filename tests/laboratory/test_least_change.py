@@ -6,7 +6,7 @@ import pytest
 
 import moorage
 from moorage.laboratory.change.change_sets import combined, covers, weakened
-from moorage.laboratory.change.least_change import find_least_change
+from moorage.laboratory.change.least_change import ChangeLimits, find_least_change
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.edits import parse_edit
 from moorage.testing.builders import a_node, a_pod
@@ -24,7 +24,7 @@ def asking(name, cpu="1", labels=None, node="", **spec):
 def answers(*objects, pod="default/new", **options):
     cluster = moorage.Cluster.from_objects(objects)
     held = cluster.objects()
-    return find_least_change(FreshTrials(held, pod, cluster.options), held, **options)
+    return find_least_change(FreshTrials(held, pod, cluster.options), held, ChangeLimits(**options))
 
 
 def lines(found):

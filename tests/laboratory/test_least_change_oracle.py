@@ -15,7 +15,7 @@ import moorage
 from moorage.api.core import Node, Pod
 from moorage.framework.changes import RemedyingPlugin
 from moorage.laboratory.change.change_sets import combined
-from moorage.laboratory.change.least_change import ChangeSearch, find_least_change
+from moorage.laboratory.change.least_change import ChangeLimits, ChangeSearch, find_least_change
 from moorage.laboratory.change.offers import refusals_of
 from moorage.laboratory.edit.changes import apply_all
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
@@ -181,6 +181,6 @@ def test_trials_in_the_cluster_come_out_as_with_a_fresh_engine():
     for seed in range(5000 + FIRST, 5000 + FIRST + CLUSTERS // 3):
         cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)))
         held, before = cluster.objects(), cluster.digest()
-        fresh = find_least_change(FreshTrials(held, NEW, cluster.options), held, alternatives=1, probes=60)
-        assert find_least_change(ClusterTrials(cluster, NEW), held, alternatives=1, probes=60) == fresh
+        fresh = find_least_change(FreshTrials(held, NEW, cluster.options), held, ChangeLimits(alternatives=1, probes=60))
+        assert find_least_change(ClusterTrials(cluster, NEW), held, ChangeLimits(alternatives=1, probes=60)) == fresh
         assert cluster.digest() == before

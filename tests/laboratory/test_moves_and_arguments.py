@@ -11,7 +11,7 @@ import moorage
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
-from moorage.laboratory.change.least_change import find_least_change
+from moorage.laboratory.change.least_change import ChangeLimits, find_least_change
 from moorage.laboratory.edit.changes import apply_all
 from moorage.laboratory.explain.verdicts import off_its_node
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
@@ -50,7 +50,9 @@ def test_a_pod_moves_to_where_it_fits():
     found = cluster.least_change("new", may=["cluster"], all_changes=True)
     assert ("cluster", 3, "move default/old to n2") in lines(found)
     held = cluster.objects()
-    assert find_least_change(FreshTrials(held, NEW), held, may=["cluster"], all_changes=True).remedies == tuple(found)
+    assert find_least_change(FreshTrials(held, NEW), held, ChangeLimits(may=("cluster",), all_changes=True)).remedies == tuple(
+        found
+    )
 
 
 def test_a_pod_that_fits_nowhere_else_does_not_move():
@@ -91,9 +93,8 @@ def test_every_move_that_is_proposed_works():
     for seed in range(60):
         cluster = moorage.Cluster.from_objects(random_cluster(random.Random(seed)), node("spare", "1"))
         held = cluster.objects()
-        answers = find_least_change(
-            ClusterTrials(cluster, NEW), held, may=["cluster"], alternatives=6, probes=80, all_changes=True
-        )
+        limits = ChangeLimits(may=("cluster",), alternatives=6, probes=80, all_changes=True)
+        answers = find_least_change(ClusterTrials(cluster, NEW), held, limits)
         for one in answers.remedies:
             moves = [change for change in one.changes if change.verb == "move"]
             moved += len(moves)
@@ -164,7 +165,9 @@ def test_an_argument_is_offered_and_holds(tmp_path, args, objects, text, edit):
     found = cluster.least_change("new", may=["config"], alternatives=9, all_changes=True)
     assert ("config", 12, text) in lines(found)
     held = cluster.objects()
-    fresh = find_least_change(FreshTrials(held, NEW, cluster.options), held, may=["config"], alternatives=9, all_changes=True)
+    fresh = find_least_change(
+        FreshTrials(held, NEW, cluster.options), held, ChangeLimits(may=("config",), alternatives=9, all_changes=True)
+    )
     assert lines(fresh.remedies) == lines(found)
     assert not cluster.schedule(["new"], dry_run=True)[0]
     cluster.apply(f"config/default-scheduler/{edit}")

@@ -17,8 +17,8 @@ from moorage.api.core import Node, Pod
 from moorage.errors import MoorageError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.explain.explained_changes import ChangeLimits
 from moorage.laboratory.pending import PendingSearch
 from moorage.laboratory.trial.trials import in_order
 from moorage.testing.builders import a_node, a_pod

@@ -24,13 +24,13 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.change.least_change import OWNERS, Remedy, find_least_change
+from moorage.laboratory.change.least_change import OWNERS, ChangeLimits, Remedy, find_least_change
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.dump.live_cache import take_dump
 from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
-from moorage.laboratory.explain.explained_changes import ChangeLimits, with_changes
+from moorage.laboratory.explain.explained_changes import with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
 from moorage.laboratory.explain.pod_state import may_starve, starved, state_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
@@ -446,11 +446,8 @@ class Cluster(ClusterQuestions):
         """
         trials, costs = self.trials_of(self.pod(pod).key, costs, with_queue=with_queue)
         budget = TimeBudget(time_limit_s, time.monotonic)
-        answers = find_least_change(
-            trials, self.present(), may=may, alternatives=alternatives, probes=probes, costs=costs, budget=budget,
-            all_changes=all_changes,
-        )  # fmt: skip
-        return list(answers.remedies)
+        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, budget, all_changes)
+        return list(find_least_change(trials, self.present(), limits).remedies)
 
     def run(self, until_s: float | None = None) -> Run:
         """Let time pass until a time in seconds (None: until nothing more can happen), and return the outcome of every pod."""

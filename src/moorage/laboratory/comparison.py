@@ -307,7 +307,8 @@ def compare(
     draws = Draws(digest)
     metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)
     moved, extra = _moved(runs, sides, draws)
-    moves = _moves(runs)
+    pairs = list(_known_placements(runs.a[:1], runs.b[:1]))
+    moves = tuple(moves_of(*pairs[0])) if pairs else ()
     if other is not None and other is not cluster:
         moves += tuple(_input_alone(cluster.input().pods, other.input().pods, {one.pod for one in moves}))
     if sides[0].given is sides[1].given:
@@ -472,11 +473,6 @@ def _known_placements(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
     for one, other in zip(some, others, strict=False):
         if one.placements is not None and other.placements is not None:
             yield one.placements, other.placements
-
-
-def _moves(runs: _Runs) -> tuple[comparison.PodMove, ...]:
-    pairs = list(_known_placements(runs.a[:1], runs.b[:1]))
-    return tuple(moves_of(*pairs[0])) if pairs else ()
 
 
 def _input_alone(a: Iterable[Pod], b: Iterable[Pod], known: Collection[str]) -> Iterator[comparison.PodMove]:

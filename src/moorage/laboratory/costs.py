@@ -121,11 +121,8 @@ class Costs:
 
     def least_of(self, changes: Collection[Change]) -> float:
         """Return the least cost of changes if pods may move instead of being evicted."""
-        whole, saved = self.sum_of(changes), self._saved()
+        whole, saved = self.sum_of(changes), max(0.0, self.table["effort.evict"] - self.table["effort.move"])
         return round(whole - saved * sum(one.verb == "evict" for one in changes), 6) if saved else whole
-
-    def _saved(self) -> float:
-        return max(0.0, self.table["effort.evict"] - self.table["effort.move"])
 
     @staticmethod
     def _row(change: Change) -> str:

@@ -24,12 +24,12 @@ from moorage.laboratory.change.advice import Advice
 from moorage.laboratory.change.change_sets import field_of, sort_key
 from moorage.laboratory.change.change_text import command_of, describe, workload_of
 from moorage.laboratory.change.effects import all_who_make, effects_of, who_makes
-from moorage.laboratory.change.least_change import ChangeSearch, Remedy, find_least_change
+from moorage.laboratory.change.least_change import ChangeLimits, ChangeSearch, Remedy, find_least_change
 from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.pod_changes import request_of
-from moorage.laboratory.explain.explained_changes import ChangeLimits, atom_of
+from moorage.laboratory.explain.explained_changes import atom_of
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.trials import Trial, in_order, of_daemon_set
 from moorage.report.answer import Proof
@@ -118,11 +118,7 @@ class PendingSearch:
 
     def _remedies(self, key: str, budget: TimeBudget) -> list[Remedy]:
         """Return the cheapest remedy of each kind for a pod."""
-        limits = self._limits
-        found = find_least_change(
-            self._trials(key), self._cluster.present(), may=limits.may, alternatives=limits.alternatives,
-            probes=limits.probes, costs=limits.costs, budget=budget, all_changes=limits.all_changes,
-        )  # fmt: skip
+        found = find_least_change(self._trials(key), self._cluster.present(), replace(self._limits, budget=budget))
         self.runs += found.runs
         self._is_cut = budget.is_over()
         if found.proof == "exhaustive" and found.remedies:
@@ -156,10 +152,8 @@ class PendingSearch:
         if all(one.owner in {"pod", "config"} or one.verb == "add-node" for one in remedy.changes) or budget.is_over():
             return None
         verbs = {one.verb for one in remedy.changes}
-        found = find_least_change(
-            self._trials(key), self._cluster.present(), may=self._limits.may, alternatives=0,
-            probes=self._limits.probes, costs=self._limits.costs, budget=budget, verbs=verbs,
-        )  # fmt: skip
+        limits = replace(self._limits, alternatives=0, budget=budget, all_changes=False)
+        found = find_least_change(self._trials(key), self._cluster.present(), limits, verbs)
         self.runs += found.runs
         return next((list(one.changes) for one in found.remedies if self._try(one.changes, key)), None)
 

@@ -40,11 +40,11 @@ class MoveCount(Struct, frozen=True, rename="camel"):
 
     pods: float
     of: float
-    by_chance: tuple[int, ...] = ()
+    by_chance: tuple[float, ...] = ()
     within_group: float = 0
     to_another_group: float = 0
     to_another_zone: float = 0
-    per_seed: tuple[int, ...] = ()
+    per_seed: tuple[float, ...] = ()
 
 
 class PodMove(Struct, frozen=True, omit_defaults=True):

@@ -399,20 +399,15 @@ def _certainty(explanation: ExplanationValues) -> str:
     if not explanation.groups and not proof.runs:
         return f"Decided as kube-scheduler {explanation.request.release} would, seed {explanation.request.seeds[0]}."
     if proof.runs:
-        return _searched(proof, found=bool(explanation.changes))
+        runs, tried = counted(proof.runs, "run"), counted(proof.probes, "change")
+        if explanation.changes:
+            certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
+            return f"All verified by the engine ({runs}); {certain} among {tried}."
+        if proof.kind == "exhaustive":
+            return f"Verified by the engine ({runs}): none of {tried} helps."
+        return f"Undecided: the search for changes ended early ({runs} of the engine), before it found one among {tried}."
     plugins = sum(not one.skipped for one in explanation.funnel)
     return f"Every plugin that applies ({plugins}) judged every node ({len(explanation.nodes)})."
-
-
-def _searched(proof: Proof, *, found: bool) -> str:
-    """Return how complete the search for changes was."""
-    runs, tried = counted(proof.runs, "run"), counted(proof.probes, "change")
-    if found:
-        certain = "no cheaper answer exists" if proof.kind == "exhaustive" else "the search ended early"
-        return f"All verified by the engine ({runs}); {certain} among {tried}."
-    if proof.kind == "exhaustive":
-        return f"Verified by the engine ({runs}): none of {tried} helps."
-    return f"Undecided: the search for changes ended early ({runs} of the engine), before it found one among {tried}."
 
 
 class Explanation(ExplanationValues, frozen=True, kw_only=True):

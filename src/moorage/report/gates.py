@@ -168,16 +168,12 @@ def parse_gate(text: str) -> PipelineGate:
     metric, operator, sign, number, unit = found.groups()
     name = _ALIASES.get(metric, metric)
     value = float(number) * {"%": 0.01, "ms": 0.001}.get(unit, 1.0) * (-1 if sign == "-" else 1)
-    _check_unit(text, name, unit, relative=bool(sign))
-    return PipelineGate(" ".join(text.split()), name, operator, value, bool(sign), unit == "%")
-
-
-def _check_unit(text: str, metric: str, unit: str | None, *, relative: bool) -> None:
-    kind = kind_of(metric).unit
+    kind = kind_of(name).unit
     if unit in {"s", "ms"} and kind != "seconds":
-        raise InputError(f"gate {text!r}: {metric} is no time")
-    if unit == "%" and not relative and kind != "share" and metric.partition(".")[0] != "moved":
-        raise InputError(f"gate {text!r}: {metric} is no share; +10% is relative to A, a number without % is absolute")
+        raise InputError(f"gate {text!r}: {name} is no time")
+    if unit == "%" and not sign and kind != "share" and name.partition(".")[0] != "moved":
+        raise InputError(f"gate {text!r}: {name} is no share; +10% is relative to A, a number without % is absolute")
+    return PipelineGate(" ".join(text.split()), name, operator, value, bool(sign), unit == "%")
 
 
 def evaluate(gate: PipelineGate, metrics: Mapping[str, MetricComparison], *, strict: bool = False) -> GateResult:

@@ -156,46 +156,19 @@ def _summary(run: Run) -> dict[str, Any]:
     }
 
 
-class _Pod(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A pod as it is written: fields without a value are left out."""
-
-    namespace: str
-    name: str
-    state: str
-    scheduler_name: str
-    priority: int
-    requests: Mapping[str, int]
-    attempts: int
-    arrived_seconds: float
-    placed_seconds: float | None = None
-    ended_seconds: float | None = None
-    node: str = ""
-    workload: str = ""
-    message: str = ""
-    nominated_node: str = ""
-    preempted_by: str = ""
-    replaced_by: str = ""
-
-
-def _pod(pod: PodOutcome) -> _Pod:
-    return _Pod(
-        pod.namespace,
-        pod.name,
-        pod.state,
-        pod.scheduler_name,
-        pod.priority,
-        dict(pod.requests),
-        pod.attempts,
-        round(pod.arrived_s, 3),
-        None if pod.placed_s is None else round(pod.placed_s, 3),
-        None if pod.ended_s is None else round(pod.ended_s, 3),
-        pod.node,
-        pod.workload,
-        pod.message,
-        pod.nominated,
-        pod.preempted_by,
-        pod.replaced_by,
-    )
+def _pod(pod: PodOutcome) -> dict[str, Any]:
+    """Return a pod as it is written: of the times and texts, those that have a value."""
+    times = {"placedSeconds": pod.placed_s, "endedSeconds": pod.ended_s}
+    texts = {
+        "node": pod.node, "workload": pod.workload, "message": pod.message, "nominatedNode": pod.nominated,
+        "preemptedBy": pod.preempted_by, "replacedBy": pod.replaced_by,
+    }  # fmt: skip
+    return {
+        "namespace": pod.namespace, "name": pod.name, "state": pod.state, "schedulerName": pod.scheduler_name,
+        "priority": pod.priority, "requests": pod.requests, "attempts": pod.attempts, "arrivedSeconds": round(pod.arrived_s, 3),
+        **{name: round(time_s, 3) for name, time_s in times.items() if time_s is not None},
+        **{name: text for name, text in texts.items() if text},
+    }  # fmt: skip
 
 
 def json_pieces(

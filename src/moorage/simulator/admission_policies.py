@@ -11,12 +11,12 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Object, ObjectMeta, Pod, PodSpec
+from moorage.api.core import ObjectMeta, Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
 from moorage.api.kinds import Kind
@@ -29,10 +29,9 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenKey, WrittenObjects
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_of, without_owners
 from moorage.simulator.quotas import Refused, is_new
 
-_Claim = TypeVar("_Claim", bound=Object)
 _KINDS: Final = {kind.slot: kind for kind in KINDS}
 _WORKLOADS: Final = {_KINDS[slot].name: slot for slot in (
     "cron_jobs", "daemon_sets", "deployments", "jobs", "replica_sets", "replication_controllers", "stateful_sets",
@@ -149,8 +148,8 @@ class PolicyAdmission:
         )
         notes = map(one_line, (*self.notes, *warnings))
         report = with_fields(cluster.report, notes=(*cluster.report.notes, *notes))
-        claims = tuple(_left(cluster.persistent_volume_claims, gone))
-        devices = tuple(_left(cluster.resource_claims, gone))
+        claims = tuple(without_owners(cluster.persistent_volume_claims, gone))
+        devices = tuple(without_owners(cluster.resource_claims, gone))
         cluster = with_fields(
             cluster, pods=tuple(kept), persistent_volume_claims=claims, resource_claims=devices, report=report
         )
@@ -286,11 +285,3 @@ def _with_changes(written: Any, before: Any, after: Any) -> Any:
     if all(isinstance(one, list) for one in values) and len({*map(len, values)}) == 1:
         return [_with_changes(*one) for one in zip(*values, strict=True)]
     return after
-
-
-def _left(claims: Iterable[_Claim], gone: set[str]) -> Iterator[_Claim]:
-    """Yield the claims that do not belong to pods with these UIDs."""
-    for claim in claims:
-        owner = controller_of(claim.metadata)
-        if owner is None or owner.uid not in gone:
-            yield claim

@@ -246,17 +246,14 @@ class CustomReader:
     def take(self, found: FoundObject) -> bool:
         """Examine an object; return True if this reader keeps it, so that the caller need not count it as unused."""
         if self._kinds and found.kind == _DEFINITION and found.api_version.startswith("apiextensions.k8s.io/"):
-            self._define(found)
+            payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
+            spec = decode(payload, _Definition, found.where).spec
+            self._definitions[spec.group, spec.names.kind] = spec
         # The core group has no definitions, so an object's kind decides at once.
         kept = found.api_version in self._versions and ("/" in found.api_version or self._kind_of(found) is not None)
         if kept:
             self._kept.append(found)
         return kept
-
-    def _define(self, found: FoundObject) -> None:
-        payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
-        spec = decode(payload, _Definition, found.where).spec
-        self._definitions[spec.group, spec.names.kind] = spec
 
     def _plural(self, group: str, kind: str) -> str:
         spec = self._definitions.get((group, kind))

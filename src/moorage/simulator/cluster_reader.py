@@ -343,7 +343,9 @@ class _Reader:
                 return
             if translated is None and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
-            self._note_written(kind, self._keep(kind, self._decode(found.payload, kind, found.where), found.where), found)
+            metadata: ObjectMeta = self._keep(kind, self._decode(found.payload, kind, found.where), found.where).metadata
+            if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
+                self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
         except InputError as error:
             self._note_fault(error)
 
@@ -390,14 +392,9 @@ class _Reader:
             self._hold(kind, obj, where)
 
     def _note_fault(self, error: InputError) -> None:
-        self.faults += (_shortened(line) for line in str(error).splitlines())
+        self.faults += ((line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…") for line in str(error).splitlines())
         if len(self.faults) >= MAX_FAULTS:
             raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
-
-    def _note_written(self, kind: Kind, known: Any, found: FoundObject) -> None:
-        metadata: ObjectMeta = known.metadata
-        if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
-            self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
 
     def _takes_policy(self, found: FoundObject) -> bool:
         """Keep an admission policy, or an object that can be a parameter of policies; return False for all but policies."""
@@ -437,7 +434,9 @@ class _Reader:
             except InputError as error:
                 raise InputError(f"{where}: {_title(kind, known)}: {error}") from None
         if self.validated:
-            self._validate(kind, known, where)
+            faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
+            if faults:
+                raise InputError(*(f"{where}: {_title(kind, known)}: {fault}" for fault in faults))
         if slot == "pods":
             self.copies.learn(known)
         self._hold(kind, known, where)
@@ -454,11 +453,6 @@ class _Reader:
         if before != known:
             raise InputError(f"{where}: {_title(kind, known)} is also at {other}, and differs; keep one of them")
         self.repeated.append(f"{_title(kind, known)} ({other} and {where})")
-
-    def _validate(self, kind: Kind, known: Any, where: str) -> None:
-        faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
-        if faults:
-            raise InputError(*(f"{where}: {_title(kind, known)}: {fault}" for fault in faults))
 
     def finish(self) -> cluster_input.ClusterInput:
         """Return the cluster.
@@ -548,10 +542,6 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
         name = generated_name(metadata.generate_name, kind.name, namespace, str(count))
     uid = metadata.uid or stable_uid(kind.name, namespace, name)
     return replace(given, metadata=replace(metadata, name=name, namespace=namespace, uid=uid))
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
 
 
 def _text(payload: Payload) -> bytes:

@@ -9,17 +9,17 @@ Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 
-from moorage.api.core import ENDED_PHASES, OwnerReference, Pod
+from moorage.api.core import ENDED_PHASES, Pod
 from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
-from moorage.plugins.devices.binding import owner_of, without_stale_consumers
+from moorage.plugins.devices.binding import without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement, without_owners
 from moorage.simulator.simulation import PodRecord, State
 
 #: Kind, namespace and name of the workload that people name.
@@ -127,14 +127,11 @@ def without_pods(cluster: ClusterInput, gone: Collection[str]) -> ClusterInput:
     return with_fields(
         cluster,
         pods=tuple([pod for pod in cluster.pods if pod.metadata.uid not in gone]),
-        persistent_volume_claims=tuple(
-            [claim for claim in cluster.persistent_volume_claims if not _belongs_to(claim.metadata.owner_references, gone)]
-        ),
+        persistent_volume_claims=tuple(without_owners(cluster.persistent_volume_claims, gone)),
         resource_claims=tuple(
             [
                 without_stale_consumers(claim, lambda user: user.uid not in gone)
-                for claim in cluster.resource_claims
-                if (owner := owner_of(claim)) is None or owner.uid not in gone
+                for claim in without_owners(cluster.resource_claims, gone)
             ]
         ),
     )
@@ -142,7 +139,3 @@ def without_pods(cluster: ClusterInput, gone: Collection[str]) -> ClusterInput:
 
 def _is_lost(pod: Pod, nodes: set[str]) -> bool:
     return bool(pod.spec.node_name) and pod.spec.node_name not in nodes and pod.status.phase not in ENDED_PHASES
-
-
-def _belongs_to(owners: Iterable[OwnerReference], uids: Collection[str]) -> bool:
-    return any(owner.uid in uids for owner in owners)

@@ -16,7 +16,7 @@ from moorage.core.extenders.wire import ExtenderError
 from moorage.core.groups.group_cycle import GroupReport
 from moorage.plugins.devices.group_claims import GROUPS
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
-from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, QuotaAmount, RefusedPods, Run
+from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, RefusedPods, Run
 from moorage.simulator.owners import controller_title, is_active
 from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.pod_creation import NotCreated
@@ -308,6 +308,6 @@ def _refusal(held: list[NotCreated], workload: str, there: Mapping[tuple[str, st
         by=first.refused.by,
         quota=first.refused.quota,
         message=first.refused.message,
-        amounts=tuple(QuotaAmount(a.resource, a.requested, a.used, a.hard) for a in first.refused.shortages),
+        amounts=first.refused.shortages,
         labels=first.pod.metadata.labels,
     )

@@ -8,13 +8,13 @@ Source  kubernetes, pkg/controller/controller_ref_manager.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.core import ENDED_PHASES, LabelSelector, ObjectMeta, OwnerReference, Pod
+from moorage.api.core import ENDED_PHASES, LabelSelector, Object, ObjectMeta, OwnerReference, Pod
 from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import DaemonSet, Job, ReplicaSet
@@ -22,6 +22,7 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
 T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
+Owned = TypeVar("Owned", bound=Object)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -62,6 +63,11 @@ def is_active(pod: Pod) -> bool:
 def is_owned_by(pod: Pod, kind: str) -> bool:
     """Return True if an object of this kind owns a pod, as its controller or not."""
     return any(owner.kind == kind for owner in pod.metadata.owner_references)
+
+
+def without_owners(objects: Iterable[Owned], gone: Collection[str]) -> Iterator[Owned]:
+    """Yield the objects, such as claims, that are not made for one of the pods or groups with these UIDs, which are gone."""
+    return (one for one in objects if not any(owner.uid in gone for owner in one.metadata.owner_references))
 
 
 def is_mirror(pod: Pod) -> bool:

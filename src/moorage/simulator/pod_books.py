@@ -171,6 +171,10 @@ class PodBooks:
         """Return all pods that exist, in order of arrival."""
         return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
 
+    def pending_pods(self) -> list[Pod]:
+        """Return the pods that wait for a node, in the order of their records."""
+        return [record.pod for record in self.records.values() if record.state == State.PENDING]
+
     def newest_first(self) -> Iterator[Pod]:
         """Yield the pods that exist, the last arrival first."""
         return reversed(self._pods.values())

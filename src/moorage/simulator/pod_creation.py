@@ -22,7 +22,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.simulator.admission import Admittance, admit, admit_strictly
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import LostPods, lose_pods
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_of, without_owners
 from moorage.simulator.quotas import QuotaLedger, Refused, is_new, without_usage
 from moorage.simulator.workloads import expand
 
@@ -171,10 +171,7 @@ class PodCreation:
                 yield claim
 
     def _kept(self, claims: Iterable[_Claim], gone: set[str]) -> Iterator[_Claim]:
-        for claim in claims:
-            owner = controller_of(claim.metadata)
-            if claim.key not in self._no_claims and (owner is None or owner.uid not in gone):
-                yield claim
+        return (claim for claim in without_owners(claims, gone) if claim.key not in self._no_claims)
 
     def _created(self, pods: list[Pod]) -> Iterator[Pod]:
         """Create pods of one spec and yield those that are created: all together if they have no claims, else one by one."""

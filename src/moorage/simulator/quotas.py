@@ -24,6 +24,7 @@ from moorage.cluster.apiserver.admission import quota_usage
 from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import forbidden
+from moorage.report.outcome import QuotaAmount
 from moorage.simulator.cluster_input import ClusterInput
 
 _PODS: Final = served("pods")
@@ -31,15 +32,6 @@ _POD_USAGE: Final = cast(quota_usage.QuotaEvaluator, quota_usage.evaluator_for(_
 _ZERO: Final = exact("0")
 #: Group and name of a kind → the field of the input that has its objects.
 _SLOT_OF: Final = {(kind.group, kind.name): kind.slot for kind in KINDS}
-
-
-class QuotaShortage(Struct, frozen=True):
-    """A resource of which a quota has too little left, in quantities."""
-
-    resource: str
-    requested: str
-    used: str
-    hard: str
 
 
 class Refused(Struct, frozen=True):
@@ -54,7 +46,7 @@ class Refused(Struct, frozen=True):
     why: str
     by: str = "ResourceQuota"
     quota: str = ""
-    shortages: tuple[QuotaShortage, ...] = ()
+    shortages: tuple[QuotaAmount, ...] = ()
     group: str = ""
 
     @property
@@ -118,7 +110,11 @@ class QuotaLedger:
         kind, document = _served(obj), _document(obj)
         found = charged_or_refused(kind, None, document, "", quotas, self._facts)
         if isinstance(found, QuotaRefusal):
-            return _refused(kind, obj.metadata.name, found)
+            shortages = tuple(
+                QuotaAmount(resource, str(asked), str(found.used[resource]), str(found.hard[resource]))
+                for resource, asked in found.requested.items()
+            )
+            return Refused(kind.qualified, obj.metadata.name, found.why, quota=found.quota, shortages=shortages)
         changed = {one["metadata"]["name"]: one for one in found}
         self._measured[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
         return None
@@ -209,14 +205,6 @@ def _measured(quota: ResourceQuota, facts: quota_usage.Facts) -> Document:
     document = _document(quota)
     shown = {name: str(amount) for name, amount in used.items()}
     return {**document, "status": {"hard": dict(hard), "used": shown}}
-
-
-def _refused(kind: ServedKind, name: str, found: QuotaRefusal) -> Refused:
-    shortages = tuple(
-        QuotaShortage(resource, str(asked), str(found.used[resource]), str(found.hard[resource]))
-        for resource, asked in found.requested.items()
-    )
-    return Refused(kind.qualified, name, found.why, quota=found.quota, shortages=shortages)
 
 
 # -- objects as the admission plugin reads them -------------------------------------------------------------------------

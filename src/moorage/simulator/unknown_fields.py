@@ -58,7 +58,8 @@ class FieldCheck:
         if self._validation is Validation.IGNORE:
             return []
         tree = plain_object(found)
-        printed = _is_printed(tree)
+        metadata = tree.get("metadata")
+        printed = isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
         if printed:
             self._printed[kind.slot] += 1
             if self._printed[kind.slot] > _MOST_PRINTED:
@@ -89,12 +90,6 @@ class FieldCheck:
             f"unknown field {field} in {counted(len(titles), 'object')}, ignored: {some(titles)}{near}"
             for (field, near), titles in self._noted.items()
         ]
-
-
-def _is_printed(tree: dict[str, Any]) -> bool:
-    """Return whether an API server printed the object: only it gives a UID and a time of creation."""
-    metadata = tree.get("metadata")
-    return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
 
 
 @lru_cache(maxsize=256)

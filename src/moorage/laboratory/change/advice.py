@@ -166,18 +166,15 @@ class Advice:
         """Return what to do instead of a change, and the change itself unless it is left out."""
         place = (change, None if node is None else node.name)
         if place not in self._known:
-            self._known[place] = self._found(change, node)
+            instead = list(self._better(change, node))
+            reason = self._reason(change, node)
+            if reason:
+                self.left_out.setdefault(reason, set()).add((change.verb, change.target, change.path))
+            is_kept = self.everything or not any(one.verb in _REPLACING or change.verb == "volume" for one in instead)
+            if (is_kept and not reason) or (self.everything and change.verb != "label") or (reason and self.everything):
+                instead.append(change)
+            self._known[place] = instead
         return self._known[place]
-
-    def _found(self, change: Change, node: Node | None) -> list[Change]:
-        instead = list(self._better(change, node))
-        reason = self._reason(change, node)
-        if reason:
-            self.left_out.setdefault(reason, set()).add((change.verb, change.target, change.path))
-        is_kept = self.everything or not any(one.verb in _REPLACING or change.verb == "volume" for one in instead)
-        if (is_kept and not reason) or (self.everything and change.verb != "label") or (reason and self.everything):
-            instead.append(change)
-        return instead
 
     def _better(self, change: Change, node: Node | None) -> Iterator[Change]:
         match change.verb:

@@ -18,6 +18,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -51,6 +52,27 @@ _NONE: Final[ChangeSet] = frozenset()
 _verb_of = attrgetter("verb")
 #: A set that waits to be tried: its cost, its place among sets of that cost, a serial number, the set.
 _Queued: TypeAlias = tuple[float, tuple[int, tuple[tuple[str, int], ...]], int, ChangeSet]
+
+
+class ChangeLimits(Struct, frozen=True):
+    """Limits of the search for changes: which owners and kinds, and how many runs.
+
+    ``probes``      runs of the engine; 0 leaves the least change out
+    ``all_changes`` also offers what no one should do
+    ``with_queue``  the pods ahead of the pod in the queue are tried before it
+    ``budget``      ends the search when it is spent
+    """
+
+    may: tuple[Owner, ...] = OWNERS
+    alternatives: int = 3
+    probes: int = 2000
+    costs: Costs | None = None
+    with_queue: bool = False
+    budget: TimeBudget = msgspec.field(default_factory=TimeBudget)
+    all_changes: bool = False
+
+
+_LIMITS: Final = ChangeLimits()
 
 
 class Remedy(Struct, frozen=True):
@@ -272,7 +294,11 @@ class SearchFront:
             self._go_on(changes, trial)
             return
         if search.advice is None or search.advice.everything:
-            self._push_moved(changes)
+            verbs = self.search.verbs
+            if any(change.verb == "evict" for change in changes) and (verbs is None or "move" in verbs):
+                moved = self.search.trials.moved(changes)
+                self.search.considered.update(moved)
+                self._push(moved)
         if search.advice is not None and self._is_refused(changes, trial, search.advice):
             return
         due = search.cost_of(changes, trial)
@@ -301,14 +327,6 @@ class SearchFront:
             self._push(scaled)
         return advice.refuses(changes, self.search.broken_by(changes), trial)
 
-    def _push_moved(self, changes: ChangeSet) -> None:
-        """Queue the set that moves pods instead of evicting them, if moves are allowed."""
-        verbs = self.search.verbs
-        if any(change.verb == "evict" for change in changes) and (verbs is None or "move" in verbs):
-            moved = self.search.trials.moved(changes)
-            self.search.considered.update(moved)
-            self._push(moved)
-
     def _keep(self, one: _Found) -> None:
         """Keep an answer of which no part works; otherwise queue the parts. Try weaker numbers once for each shape."""
         search = self.search
@@ -328,28 +346,20 @@ class SearchFront:
 def find_least_change(
     trials: Trials,
     objects: Iterable[Object] | Surroundings = (),
-    *,
-    may: Collection[Owner] = OWNERS,
-    alternatives: int = 3,
-    probes: int = 2000,
-    costs: Costs | None = None,
-    budget: TimeBudget | None = None,
-    all_changes: bool = False,
+    limits: ChangeLimits = _LIMITS,
     verbs: Collection[str] | None = None,
 ) -> ChangeAnswers:
     """Return the cheapest answer of each owner, and ``alternatives`` more.
 
     ``objects``  the cluster's objects, for disruption budgets and for commands
-    ``probes``   the maximum number of engine runs
-    ``budget``   ends the search when it is spent
-    ``all_changes``  also changes that no one should make; ``left_out`` of the answer counts them
-    ``verbs``        only these kinds of changes
+    ``verbs``    only these kinds of changes; with ``all_changes`` of the limits, ``left_out`` of the answer is empty
 
     Raises  InputError for an owner that does not exist, and for negative numbers
     """
-    _check(may, alternatives, probes)
-    search = ChangeSearch.over(trials, objects, probes=probes, costs=costs, verbs=verbs)
-    search.budget = budget or search.budget
+    may, alternatives, all_changes = limits.may, limits.alternatives, limits.all_changes
+    _check(may, alternatives, limits.probes)
+    search = ChangeSearch.over(trials, objects, probes=limits.probes, costs=limits.costs, verbs=verbs)
+    search.budget = limits.budget
     search.costs = search.costs.with_nodes(search.around)
     advice = search.advice = Advice(search.around, trials.key, search.costs, everything=all_changes)
     if search.attempt(_NONE, look=True).node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moorage.api.core import Node
 from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
@@ -12,6 +12,12 @@ from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.comparison import MoveCount, PodMove
 from moorage.report.gates import MeasuredRun, MetricComparison, UnplacedPod
 from moorage.state.node_tree import zone_of
+
+#: The metrics that gates may name, and the count of each.
+_PARTS: Final = {
+    "moved": "pods", "moved.withinGroup": "within_group", "moved.toAnotherGroup": "to_another_group",
+    "moved.toAnotherZone": "to_another_zone",
+}  # fmt: skip
 
 
 class NodePlaces(NamedTuple):
@@ -26,23 +32,13 @@ class NodePlaces(NamedTuple):
         return cls(groups_by_node(nodes), {node.name: (zone_of(node.labels) or ("", ""))[1] for node in nodes})
 
 
-class Moves(NamedTuple):
-    """How many pods are on another node, of all that A was to place or evicted."""
-
-    pods: int
-    of: int
-    within_group: int = 0
-    to_another_group: int = 0
-    to_another_zone: int = 0
-
-
-def count_moves(a: Mapping[str, str], b: Mapping[str, str], places: NodePlaces) -> Moves:
+def count_moves(a: Mapping[str, str], b: Mapping[str, str], places: NodePlaces) -> MoveCount:
     """Count the pods that have a node in A and another one in B."""
     both = [(node, b[pod]) for pod, node in a.items() if node and b.get(pod)]
     moved = [(before, after) for before, after in both if before != after]
     same = sum(places.groups.get(before) == places.groups.get(after) for before, after in moved)
     zones = sum(places.zones.get(before) != places.zones.get(after) for before, after in moved)
-    return Moves(len(moved), len(a), same, len(moved) - same, zones)
+    return MoveCount(len(moved), len(a), (), same, len(moved) - same, zones)
 
 
 def moves_of(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[PodMove]:
@@ -62,24 +58,20 @@ def moved_metrics(
     """Return the moved pods over all pairs of runs, and the metrics that gates may name; ``chance``: pairs of A alone."""
     found = [count_moves(a, b, places) for a, b in pairs]
     floor = [count_moves(a, b, places) for a, b in chance]
-    means = {name: _mean(values) for name, values in zip(Moves._fields, zip(*found, strict=True), strict=True)}
+    means = {name: _mean([getattr(one, name) for one in found]) for name in ("of", *_PARTS.values())}
     count = MoveCount(**means, by_chance=tuple(one.pods for one in floor), per_seed=tuple(one.pods for one in found))
-    base = floor if len(floor) == len(found) else [Moves(0, one.of) for one in found]
+    base = floor if len(floor) == len(found) else [MoveCount(0, one.of) for one in found]
 
     def compared(name: str, part: str, *, share: bool = False) -> MetricComparison:
         a, b = ([getattr(one, part) / (max(one.of, 1) if share else 1) for one in held] for held in (base, found))
         return compare_pairs(name, a, b, draws)
 
-    parts = {
-        "moved": "pods", "moved.withinGroup": "within_group", "moved.toAnotherGroup": "to_another_group",
-        "moved.toAnotherZone": "to_another_zone",
-    }  # fmt: skip
-    metrics = {name: compared(name, part) for name, part in parts.items()}
-    metrics |= {f"{name}%": compared(f"{name}%", part, share=True) for name, part in parts.items()}
+    metrics = {name: compared(name, part) for name, part in _PARTS.items()}
+    metrics |= {f"{name}%": compared(f"{name}%", part, share=True) for name, part in _PARTS.items()}
     return count, metrics
 
 
-def _mean(values: Sequence[int]) -> float:
+def _mean(values: Sequence[float]) -> float:
     mean = sum(values) / len(values)
     return int(mean) if mean == int(mean) else mean
 

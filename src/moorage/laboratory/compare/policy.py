@@ -134,26 +134,22 @@ def read_policy(text: bytes, where: str) -> CheckPolicy:
         raise InputError(f"{where}: rules: a policy needs at least one rule")
     for at, rule in enumerate(policy.rules):
         try:
-            _check_rule(rule, policy)
+            asked = rule.asked
+            parse_selector(getattr(asked, "selector", ""))
+            if isinstance(asked, str):
+                parse_gate(asked)
+            if isinstance(asked, SpreadRule) and asked.at_least < 1:
+                raise InputError(f"spread.atLeast: {asked.at_least} is less than 1")
+            if isinstance(asked, CostLimit):
+                if not policy.types:
+                    raise InputError("cost needs types: the node types with their prices")
+                if isinstance(asked.at_most, str) and not _AT_MOST.fullmatch(asked.at_most):
+                    raise InputError(f"cost.atMost: {asked.at_most!r} is no limit; write +5% or an amount")
         except (InputError, SelectorError) as error:
             raise InputError(f"{where}: rules[{at}]: {error}") from None
     if isinstance(policy.types, str) and policy.types:
         return replace(policy, types=str(Path(where).parent / policy.types))
     return policy
-
-
-def _check_rule(rule: _Rule, policy: CheckPolicy) -> None:
-    asked = rule.asked
-    parse_selector(getattr(asked, "selector", ""))
-    if isinstance(asked, str):
-        parse_gate(asked)
-    if isinstance(asked, SpreadRule) and asked.at_least < 1:
-        raise InputError(f"spread.atLeast: {asked.at_least} is less than 1")
-    if isinstance(asked, CostLimit):
-        if not policy.types:
-            raise InputError("cost needs types: the node types with their prices")
-        if isinstance(asked.at_most, str) and not _AT_MOST.fullmatch(asked.at_most):
-            raise InputError(f"cost.atMost: {asked.at_most!r} is no limit; write +5% or an amount")
 
 
 def _camel(name: str) -> str:

@@ -65,23 +65,19 @@ def with_pods_to_place_again(objects: Iterable[Object], schedulers: Collection[s
             others.append(obj)
         elif not obj.spec.node_name:
             waiting.append(obj)
-        elif _may_be_placed_again(obj, schedulers):
+        elif (
+            obj.spec.scheduler_name in schedulers
+            and obj.status.phase not in ENDED_PHASES
+            and obj.metadata.deletion_timestamp is None
+            and not obj.spec.resource_claims
+            and not is_bound_to_its_node(obj)
+        ):
             again.append(obj)
         else:
             others.append(obj)
             kept += 1
     again.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
     return [*others, *map(unplaced, again), *waiting], len(again), kept
-
-
-def _may_be_placed_again(pod: Pod, schedulers: Collection[str]) -> bool:
-    return (
-        pod.spec.scheduler_name in schedulers
-        and pod.status.phase not in ENDED_PHASES
-        and pod.metadata.deletion_timestamp is None
-        and not pod.spec.resource_claims
-        and not is_bound_to_its_node(pod)
-    )
 
 
 def unplaced(pod: Pod) -> Pod:

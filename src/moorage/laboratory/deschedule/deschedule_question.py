@@ -21,7 +21,7 @@ from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.drain_question import course_of
-from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, Evicting, EvictionApi, EvictionRules, NodeDrain
+from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, EvictionApi, EvictionRules, NodeDrain
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report import moves
@@ -62,7 +62,7 @@ def deschedule_report(
     rules = EvictionRules(grace_period_s=-1 if grace is None else grace, ready_after_s=options.ready_after_s)
     with cluster.transaction():
         cluster._step(Ran(None))
-        run = _Run(cluster, course_of(cluster, DrainPlan(rules=rules)), policy, options)
+        run = _Run(course_of(cluster, DrainPlan(rules=rules)), policy, options)
         run.run(TimeBudget() if budget is None else budget)
         return run.report(request, budget)
 
@@ -70,10 +70,8 @@ def deschedule_report(
 class _Run:
     """The cycles of a policy in an open transaction."""
 
-    def __init__(
-        self, cluster: AskedCluster, course: DrainCourse, policy: DeschedulerPolicy, options: DescheduleOptions
-    ) -> None:
-        self._cluster, self._course, self._policy, self._options = cluster, course, policy, options
+    def __init__(self, course: DrainCourse, policy: DeschedulerPolicy, options: DescheduleOptions) -> None:
+        self._course, self._policy, self._options = course, policy, options
         self._begun_s = course.now
         self._born: dict[str, float] = {}
         #: The first pod of each chain of replacements, by the UID of a replacement; the nodes that the chain was on.
@@ -119,8 +117,13 @@ class _Run:
         drain = NodeDrain(self._course)
         drain.run((one.pod, one.pod.spec.node_name) for one in evictor.evicted)
         for one in drain.evictions:
-            self._follow(one, begun_s)
-        self._cluster._step(Ran(max(self._course.now, begun_s + self._options.interval_s)))
+            first = self._first.get(one.uid, one.pod)
+            self._paths.setdefault(first.metadata.uid, []).append(one.node)
+            self._first.setdefault(first.metadata.uid, first)
+            if one.replacement:
+                self._first[one.replacement] = first
+                self._born[one.replacement] = self._options.now_s + begun_s - self._begun_s
+        self._course.advance(max(self._course.now, begun_s + self._options.interval_s))
         return moves.CycleReport(
             number=number, at_seconds=round(begun_s - self._begun_s, 6), evicted=tuple(self._fates(evictor, drain)),
             refused=dict(Counter(one.why for one in evictor.refused).most_common()), errors=tuple(errors),
@@ -129,7 +132,7 @@ class _Run:
 
     def _scene(self, going: set[str] | frozenset[str]) -> Scene:
         simulation, options = self._course.simulation, self._options
-        state = simulation.scheduler.cluster
+        state, aside = simulation.scheduler.cluster, self._course.cluster._aside.values()
         pods = sorted(simulation.pods.values(), key=lambda pod: (pod.namespace, pod.name))
         for at, pod in enumerate(pods):
             if pod.metadata.uid in going:
@@ -139,7 +142,7 @@ class _Run:
             [node for node in simulation.scheduler.snapshot.table.nodes if node is not None], pods,
             now_s=options.now_s + self._course.now - self._begun_s,
             namespaces={obj.name: obj.metadata.labels for obj in state.objects(Namespace).values()},
-            priority_classes={obj.name: obj.value for obj in self._cluster._aside.values() if isinstance(obj, PriorityClass)},
+            priority_classes={obj.name: obj.value for obj in aside if isinstance(obj, PriorityClass)},
             reports=options.reports,
             is_covered=lambda pod: bool(self._course.book.covering(pod)),
             storage_class=lambda space, name: claims.get(f"{space}/{name}", ""),
@@ -161,14 +164,6 @@ class _Run:
         measured = {} if self.cycles else usage.nodes
         return {"pod_usage": by_pod, "node_usage": {**empty, **by_node, **measured}}
 
-    def _follow(self, one: Evicting, begun_s: float) -> None:
-        first = self._first.get(one.uid, one.pod)
-        self._paths.setdefault(first.metadata.uid, []).append(one.node)
-        self._first.setdefault(first.metadata.uid, first)
-        if one.replacement:
-            self._first[one.replacement] = first
-            self._born[one.replacement] = self._options.now_s + begun_s - self._begun_s
-
     def _fates(self, evictor: Evictor, drain: NodeDrain) -> list[moves.DescheduledPod]:
         found = []
         for asked, one in zip(evictor.evicted, drain.evictions, strict=True):
@@ -183,7 +178,7 @@ class _Run:
         return found
 
     def _pending(self) -> set[str]:
-        return {uid for uid, record in self._course.simulation.records.items() if record.state == State.PENDING}
+        return {pod.metadata.uid for pod in self._course.simulation.pending_pods()}
 
     def _busy(self) -> int:
         """Return how many nodes have a pod other than those of daemon sets."""

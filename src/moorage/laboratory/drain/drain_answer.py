@@ -61,12 +61,8 @@ class DrainFindings:
 
     def pending(self) -> tuple[str, ...]:
         """Return the pods that are pending now and were not before."""
-        records = self.run.course.simulation.records
-        return tuple(
-            record.pod.key
-            for uid, record in records.items()
-            if record.state == State.PENDING and uid not in self.run.pending_before
-        )
+        pending = self.run.course.simulation.pending_pods()
+        return tuple(pod.key for pod in pending if pod.metadata.uid not in self.run.pending_before)
 
     def waited(self) -> int:
         """Return how many evictions had to wait for a budget."""

@@ -151,10 +151,6 @@ class OrderSearch:
             if self._best is None or score < self._best[0]:
                 self._best = score, DrainFindings(self.run).outcome()
 
-    def _is_hopeless(self) -> bool:
-        """Return True if no order with this beginning can be better than the best one found."""
-        return self._best is not None and OrderScore(0, 0, DrainFindings(self.run).waited()) >= self._best[0]
-
     def _visit(self, rest: tuple[str, ...]) -> None:
         """Try all orders of the other nodes."""
         if not rest:
@@ -165,7 +161,8 @@ class OrderSearch:
                 return
             with self.cluster.transaction():
                 drained = self._next(name)
-                if not self._is_hopeless():
+                # no order with this beginning can be better than the best one found if it waits as often
+                if self._best is None or OrderScore(0, 0, DrainFindings(self.run).waited()) < self._best[0]:
                     if drained:
                         self._visit((*rest[:at], *rest[at + 1 :]))
                     else:
@@ -214,11 +211,14 @@ def drain_report(
     with cluster.transaction():
         cluster._step(Ran(None))
         course = course_of(cluster, plan)
-        if_lost = _if_lost(cluster, nodes)
+        failures = NodeFailures(cluster)
+        with cluster.transaction():
+            loss = failures.lose(" + ".join(nodes), nodes)
+        if_lost = LossInstead(loss.moves, loss.pending, loss.lost_for_good)
         found: FoundOrder | None = None
         with cluster.transaction():
             daemon_sets = frozenset(obj.key for obj in cluster._aside.values() if isinstance(obj, DaemonSet))
-            run = DrainRun(cluster, course, plan, daemon_sets, nodes)
+            run = DrainRun(course, plan, daemon_sets, nodes)
             if find_order and len(nodes) > 1:
                 run.begin()
                 found = OrderSearch(run, cluster, on_drain, search).find()
@@ -260,7 +260,7 @@ def course_of(cluster: AskedCluster, plan: DrainPlan) -> DrainCourse:
     read = [obj for obj in cluster._history.objects if isinstance(obj, Pod)]
     book = BudgetBook(state.objects(PodDisruptionBudget).values(), find, read)
     placed = frozenset(uid for uid, pod in cluster.simulation.pods.items() if pod.spec.node_name)
-    return DrainCourse(lambda: cluster.simulation, cluster._step, book, plan.rules, placed)
+    return DrainCourse(cluster, book, plan.rules, placed)
 
 
 def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:
@@ -268,13 +268,6 @@ def _stopped(budget: TimeBudget, found: FoundOrder | None) -> Stopped | None:
         return None
     budget.leave(f"a better order of the nodes ({found.drains:,} drains of a node were tried)")
     return budget.stopped
-
-
-def _if_lost(cluster: AskedCluster, nodes: Sequence[str]) -> LossInstead:
-    failures = NodeFailures(lambda: cluster.simulation, cluster._step)
-    with cluster.transaction():
-        loss = failures.lose(" + ".join(nodes), nodes)
-    return LossInstead(loss.moves, loss.pending, loss.lost_for_good)
 
 
 def _proof(found: FoundOrder | None) -> Proof:

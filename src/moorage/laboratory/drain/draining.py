@@ -27,7 +27,7 @@ from moorage.laboratory.drain.budget_figures import BudgetBook, BudgetFigures, W
 from moorage.laboratory.drain.drain_rules import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.trial.asked_cluster import AskedCluster
-from moorage.laboratory.trial.history import Ran, Step, Told
+from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.simulator.owners import controller_of, replacement
 from moorage.simulator.pod_books import State
@@ -89,12 +89,10 @@ class Evicting:
 class DrainCourse:
     """A cluster while its nodes are drained: the simulation, and which of its pods are ready.
 
-    ``step`` makes a step and adds it to the history. ``placed`` are the UIDs of the pods that were on nodes when draining
-    began; they are ready unless the input says otherwise.
+    ``placed`` are the UIDs of the pods that were on nodes when draining began; they are ready unless the input says otherwise.
     """
 
-    current: Callable[[], RecordedSimulation]
-    step: Callable[[Step], None]
+    cluster: AskedCluster
     book: BudgetBook
     rules: EvictionRules
     placed: frozenset[str] = frozenset()
@@ -105,7 +103,7 @@ class DrainCourse:
 
     @property
     def simulation(self) -> RecordedSimulation:
-        return self.current()
+        return self.cluster.simulation
 
     @property
     def now(self) -> float:
@@ -113,11 +111,11 @@ class DrainCourse:
 
     def tell(self, *facts: Seen | Gone) -> None:
         if facts:
-            self.step(Told(facts))
+            self.cluster._step(Told(facts))
 
     def advance(self, until_s: float | None) -> None:
         """Let time pass until a time in seconds; None: until nothing more happens."""
-        self.step(Ran(until_s))
+        self.cluster._step(Ran(until_s))
 
     def is_ready(self, pod: Pod) -> bool:
         """Return True for a pod that is ready now."""
@@ -213,7 +211,11 @@ class NodeDrain:
                 self._give_up()
             if then is not None:
                 course.advance(then)
-                self._let_leave()
+                facts: list[Seen | Gone] = []
+                while self._leaving and self._leaving[0][0] <= self.course.now:
+                    facts += self._ends(heapq.heappop(self._leaving)[2])
+                self._changed |= bool(facts)
+                self.course.tell(*facts)
             if any(one.waits for one in self.evictions) and math.isclose(self._on_grid(course.now), course.now):
                 self._attempt()
 
@@ -246,14 +248,6 @@ class NodeDrain:
         limit = self.course.rules.timeout_s
         return 0 < limit < time_s - self._begun_s
 
-    def _let_leave(self) -> None:
-        """Delete the pods whose grace period is over."""
-        facts: list[Seen | Gone] = []
-        while self._leaving and self._leaving[0][0] <= self.course.now:
-            facts += self._ends(heapq.heappop(self._leaving)[2])
-        self._changed |= bool(facts)
-        self.course.tell(*facts)
-
     def _ends(self, one: Evicting) -> list[Seen | Gone]:
         one.gone_s = self.course.now
         pod = self.course.simulation.pods.get(one.uid)
@@ -269,16 +263,13 @@ class NodeDrain:
         self._api = EvictionApi(self.course)
         for one in self.evictions:
             if one.waits:
-                self._ask(one)
-
-    def _ask(self, one: Evicting) -> None:
-        pod = self.course.simulation.pods.get(one.uid)
-        if pod is None:
-            one.evicted_s = one.gone_s = self.course.now
-        elif pod.metadata.deletion_timestamp is not None:
-            self._watch(one, pod)
-        elif self._may_go(one, pod):
-            self._evict(one, pod)
+                pod = self.course.simulation.pods.get(one.uid)
+                if pod is None:
+                    one.evicted_s = one.gone_s = self.course.now
+                elif pod.metadata.deletion_timestamp is not None:
+                    self._watch(one, pod)
+                elif self._may_go(one, pod):
+                    self._evict(one, pod)
 
     def _may_go(self, one: Evicting, pod: Pod) -> bool:
         """Return True if the eviction subresource allows the eviction; otherwise record why not."""
@@ -394,7 +385,6 @@ class NodeTurn:
 class DrainRun:
     """A drain of nodes in this order. After ``run``, ``turns`` has the outcome for each node."""
 
-    cluster: AskedCluster
     course: DrainCourse
     plan: DrainPlan
     daemon_sets: frozenset[str]
@@ -405,8 +395,7 @@ class DrainRun:
         self.was_open = {name: not self._node(name).spec.unschedulable for name in self.nodes}
         #: The nodes whose turn has come.
         self.turns: list[NodeTurn] = []
-        records = self.course.simulation.records
-        self.pending_before = frozenset(uid for uid, record in records.items() if record.state == State.PENDING)
+        self.pending_before = frozenset(pod.metadata.uid for pod in self.course.simulation.pending_pods())
         self.victims_before = frozenset(self.course.simulation.victims)
 
     def run(self) -> None:
@@ -423,7 +412,11 @@ class DrainRun:
 
     def begin(self) -> None:
         """Add the surge nodes, and cordon the nodes that are cordoned from the beginning."""
-        self._surge()
+        like = self.nodes[0]
+        rows = self.course.simulation.scheduler.cluster.table.row_of
+        for number in range(1, self.plan.surge + 1):
+            name = next(free for at in range(number, number + len(rows) + 1) if (free := f"{like}-surge-{at}") not in rows)
+            self.course.cluster.apply(Change("cluster", "add-node", f"node/{name}", "like", None, f"like {like}"))
         if not self.plan.returns or self.plan.manner == "together":
             self._cordon(self.nodes)
 
@@ -434,20 +427,15 @@ class DrainRun:
         self._cordon([name])
         self._drain([turn])
         if turn.drained and self.plan.returns and self.was_open[name]:
-            self.cluster.apply(Change("node", "uncordon", f"node/{name}", "unschedulable", None, False))
+            self.course.cluster.apply(Change("node", "uncordon", f"node/{name}", "unschedulable", None, False))
         return turn
-
-    def _surge(self) -> None:
-        like = self.nodes[0]
-        rows = self.course.simulation.scheduler.cluster.table.row_of
-        for number in range(1, self.plan.surge + 1):
-            name = next(free for at in range(number, number + len(rows) + 1) if (free := f"{like}-surge-{at}") not in rows)
-            self.cluster.apply(Change("cluster", "add-node", f"node/{name}", "like", None, f"like {like}"))
 
     def _cordon(self, names: Iterable[str]) -> None:
         fresh = [name for name in names if not self._node(name).spec.unschedulable]
         if fresh:
-            self.cluster.apply(*(Change("node", "cordon", f"node/{name}", "unschedulable", None, True) for name in fresh))
+            self.course.cluster.apply(
+                *(Change("node", "cordon", f"node/{name}", "unschedulable", None, True) for name in fresh)
+            )
 
     def _node(self, name: str) -> Node:
         table = self.course.simulation.scheduler.cluster.table

@@ -381,7 +381,7 @@ class CachedReading:
         async with self._rest.watch(path, asked, _LONGEST_S) as lines:
             silence_s = min(_LONGEST_S, max(_SILENCE_S, 2 * (time.monotonic() - began)))
             until = named(await now).metadata.resource_version
-            while version != until and not _reaches(until, version):
+            while version != until and not (until.isdecimal() and version.isdecimal() and int(version) >= int(until)):
                 try:
                     some = await asyncio.wait_for(anext(lines), silence_s)
                 except TimeoutError:
@@ -414,10 +414,6 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
         if not kept.put(read_sources([InputFile(kept.path, page)], validated=False)):
             kept.state = version
     return version
-
-
-def _reaches(until: str, version: str) -> bool:
-    return until.isdecimal() and version.isdecimal() and int(version) >= int(until)
 
 
 def as_kept(cluster: ClusterInput, listed: Iterable[str] = KEPT_KINDS) -> ClusterInput:

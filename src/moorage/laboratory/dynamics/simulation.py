@@ -28,7 +28,7 @@ from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectE
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.present import ObjectLike, aside_of, flat_objects, present_objects, read_given
-from moorage.laboratory.trial.history import Step, Told, take
+from moorage.laboratory.trial.history import Told, take
 from moorage.report.outcome import Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
@@ -350,15 +350,12 @@ class Simulation:
 
     def _make(self, edit: ObjectEdit) -> None:
         for step in edit.steps:
-            self._take(step)
+            if isinstance(step, Told):
+                self.tell(*step.facts)
+            else:
+                take(self.engine, step)
         if edit.aside is not None:
             self._aside = edit.aside
-
-    def _take(self, step: Step) -> None:
-        if isinstance(step, Told):
-            self.tell(*step.facts)
-        else:
-            take(self.engine, step)
 
     # -- the passage of time ---------------------------------------------------------------------------------------------
 
@@ -372,7 +369,9 @@ class Simulation:
         if until is not None and not until >= self.now_s:
             raise InputError(f"run(until={until!r}): the simulated time is already {self.now_s:g} s")
         self.engine.run(until)
-        self._sample_to(self.now_s)
+        for sampler in self._samplers:
+            while sampler.next_s <= self.now_s:
+                sampler.sample(self)
         return self.totals()
 
     def step(self) -> float | None:
@@ -393,11 +392,6 @@ class Simulation:
         """Call the samplers whose times come before ``then``."""
         for sampler in self._samplers:
             while sampler.next_s < then:
-                sampler.sample(self)
-
-    def _sample_to(self, last: float) -> None:
-        for sampler in self._samplers:
-            while sampler.next_s <= last:
                 sampler.sample(self)
 
     def _note_attempt(self, attempt: SimulatedAttempt) -> None:

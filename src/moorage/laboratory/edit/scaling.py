@@ -108,8 +108,19 @@ def scale_object(cluster: ClusterInput, found: Any, replicas: int) -> ClusterInp
     """Return the cluster with a workload object of another size."""
     if isinstance(found, StatefulSet):
         return _scale_stateful(_resized(cluster, found, replicas), found, replicas)
-    if isinstance(found, Deployment):
-        return _scale_deployment(cluster, found, replicas)
+    if isinstance(found, Deployment):  # if it shrinks, so do its replica sets, which are created if they do not exist
+        before = expand(cluster, cron_jobs=False)
+        own = sorted(Claimed(before.replica_sets).of("Deployment", found.metadata), key=newest_last)
+        surplus = sum(_count(one) for one in own) - replicas
+        if surplus <= 0:
+            return _resized(cluster, found, replicas)
+        shrunk = _resized(before, found, replicas)
+        for one in own:
+            taken = min(_count(one), surplus)
+            surplus -= taken
+            if taken:
+                shrunk = _shrunk(_resized(shrunk, one, _count(one) - taken), one, _count(one) - taken)
+        return shrunk
     if isinstance(found, CronJob):
         template = found.spec.job_template
         job = replace(template, spec=_job_of_size(template.spec, replicas))
@@ -143,22 +154,6 @@ def _scale_stateful(cluster: ClusterInput, found: StatefulSet, replicas: int) ->
     kept = range(first, first + replicas)
     held = Claimed(cluster.pods).of("StatefulSet", found.metadata)
     return without_running(cluster, [pod for pod in held if parse_int64(pod.name.rpartition("-")[2]) not in kept])
-
-
-def _scale_deployment(cluster: ClusterInput, found: Deployment, replicas: int) -> ClusterInput:
-    """Scale a deployment; if it shrinks, also scale its replica sets, after creating them if they do not exist."""
-    before = expand(cluster, cron_jobs=False)
-    own = sorted(Claimed(before.replica_sets).of("Deployment", found.metadata), key=newest_last)
-    surplus = sum(_count(one) for one in own) - replicas
-    if surplus <= 0:
-        return _resized(cluster, found, replicas)
-    shrunk = _resized(before, found, replicas)
-    for one in own:
-        taken = min(_count(one), surplus)
-        surplus -= taken
-        if taken:
-            shrunk = _shrunk(_resized(shrunk, one, _count(one) - taken), one, _count(one) - taken)
-    return shrunk
 
 
 def _count(replica_set: ReplicaSet) -> int:

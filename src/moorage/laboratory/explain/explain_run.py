@@ -19,10 +19,11 @@ from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import quantity_of
+from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.edits import pods_asked_for
-from moorage.laboratory.explain.explained_changes import CHANGEABLE, ChangeLimits, with_changes
+from moorage.laboratory.explain.explained_changes import CHANGEABLE, with_changes
 from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, find_now, find_pending
 from moorage.laboratory.explain.pod_state import state_of
 from moorage.laboratory.pending import PendingSearch, grouped
@@ -38,7 +39,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import create_for, ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
+from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
 # -- not created -------------------------------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ def _explained_pods(
     if what.every_pending:
         waiting = {
             pod.uid: Subject(_request(pod.key, release, seed, what, texts), pod)
-            for pod in _waiting(simulation)
+            for pod in simulation.pending_pods()
             if _is_among(pod, what)
         }
         subjects = waiting | subjects
@@ -277,7 +278,7 @@ def simulate_and_explain(
     what, texts = ExplainOptions(every_pending=True), tuple(note.text for note in run.notes)
     release, seed = simulation.scheduler.gates.release, options.seed
     lacking = [explain_not_created(_request(one.keys[0], release, seed, what, texts), one) for one in run.refused]
-    waiting = [Subject(_request(pod.key, release, seed, what, texts), pod) for pod in _waiting(simulation)]
+    waiting = [Subject(_request(pod.key, release, seed, what, texts), pod) for pod in simulation.pending_pods()]
     found = [*lacking, *(_explained(simulation, one, options) for one in waiting)]
     return run, _with_changes(found, simulation, cluster, options, what.limits)
 
@@ -289,10 +290,6 @@ def _prepared(
     simulation, notes = prepare(options, on_attempt, cycle=WatchingCycle, parts=RECORDED_PARTS, simulation=RecordedSimulation)
     assert isinstance(simulation, RecordedSimulation)
     return simulation, notes
-
-
-def _waiting(simulation: SimulatedCluster) -> list[Pod]:
-    return [record.pod for record in simulation.records.values() if record.state == State.PENDING]
 
 
 def _with_changes(

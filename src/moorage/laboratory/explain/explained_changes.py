@@ -6,15 +6,12 @@ from collections.abc import Collection, Sequence
 from itertools import count
 from typing import Final
 
-from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from moorage.framework.changes import Change, Owner
-from moorage.laboratory.budget import TimeBudget
+from moorage.framework.changes import Change
 from moorage.laboratory.change.advice import LEFT_OUT
 from moorage.laboratory.change.change_text import describe
-from moorage.laboratory.change.least_change import OWNERS, Remedy, find_least_change
-from moorage.laboratory.costs import Costs
+from moorage.laboratory.change.least_change import ChangeLimits, Remedy, find_least_change
 from moorage.laboratory.explain.pod_state import REPAIR
 from moorage.laboratory.present import Surroundings
 from moorage.laboratory.trial.trials import Trials
@@ -27,24 +24,6 @@ CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 _MORE: Final = "more changes that would place the pod, and cheaper ones"
 
 
-class ChangeLimits(Struct, frozen=True):
-    """Limits of the search for changes: which owners and kinds, and how many runs.
-
-    ``probes``      runs of the engine; 0 leaves the least change out
-    ``all_changes`` also offers what no one should do
-    ``with_queue``  the pods ahead of the pod in the queue are tried before it
-    ``budget``      ends the search when it is spent
-    """
-
-    may: tuple[Owner, ...] = OWNERS
-    alternatives: int = 3
-    probes: int = 2000
-    costs: Costs | None = None
-    with_queue: bool = False
-    budget: TimeBudget = field(default_factory=TimeBudget)
-    all_changes: bool = False
-
-
 def with_changes(explanation: Explanation, trials: Trials, around: Surroundings, limits: ChangeLimits) -> Explanation:
     """Return the explanation of a pending pod with the changes that would place it, and groups in the order of their costs."""
     if not limits.probes or explanation.outcome not in CHANGEABLE:
@@ -53,10 +32,7 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
     if budget.is_over():
         budget.leave(_MORE)
         return replace(explanation, proof=Proof("bounded"), stopped=budget.stopped)
-    answers = find_least_change(
-        trials, around, may=limits.may, alternatives=limits.alternatives, probes=limits.probes, costs=limits.costs,
-        budget=budget, all_changes=limits.all_changes,
-    )  # fmt: skip
+    answers = find_least_change(trials, around, replace(limits, budget=budget))
     if budget.stopped is not None:
         budget.leave(_MORE)
     at = dict(zip(explanation.nodes, count(), strict=False))

@@ -26,8 +26,9 @@ from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile
 from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.explain.explained_changes import CHANGEABLE, ChangeLimits, with_changes
+from moorage.laboratory.explain.explained_changes import CHANGEABLE, with_changes
 from moorage.laboratory.explain.explanation import Findings, Subject, find_now
 from moorage.laboratory.explain.pod_state import ExplainedState
 from moorage.laboratory.present import cluster_input, is_simulated

@@ -389,7 +389,7 @@ class _Consolidation:
     def _unplaced(self, removal: Removal) -> tuple[BlockingPod, ...]:
         """Run the engine without the nodes, and return the pods that stay pending."""
         self.runs += 1
-        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        failures = NodeFailures(self.cluster)
         own = {pod.key for one in removal.nodes for pod in one.pods}
         with self.cluster.transaction():
             self._buy(removal.buy)

@@ -302,7 +302,7 @@ class NodeTrials:
         self.runs += 1
         with self._cluster.transaction():
             simulation = self._cluster.simulation
-            before = {uid for uid, one in simulation.records.items() if one.state == State.PENDING}
+            before = {pod.metadata.uid for pod in simulation.pending_pods()}
             asked = {pod.metadata.uid for pod in self._pods[order]}
             self._add(counts, simulation)
             if order != "asGiven" or not self._whole_queue:

@@ -232,16 +232,13 @@ class _Names:
         if known is not None:
             return known
         if kind == "PersistentVolumeClaim":
-            return self._claim(namespace, name)
+            for space, template, owner in self._templates:
+                base = f"{template}-{owner.metadata.name}-"
+                number = name.removeprefix(base)
+                if space == namespace and name.startswith(base) and number.isdecimal():
+                    return f"{self._tokens.of('c', template)}-{self._tokens.name('StatefulSet', owner.metadata.name)}-{number}"
+            return self._tokens.name("PersistentVolumeClaim", name)
         return self._tokens.name(kind, name)
-
-    def _claim(self, namespace: str, name: str) -> str:
-        for space, template, owner in self._templates:
-            base = f"{template}-{owner.metadata.name}-"
-            number = name.removeprefix(base)
-            if space == namespace and name.startswith(base) and number.isdecimal():
-                return f"{self._tokens.of('c', template)}-{self._tokens.name('StatefulSet', owner.metadata.name)}-{number}"
-        return self._tokens.name("PersistentVolumeClaim", name)
 
 
 # -- what must not be in the result --------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.core.cycle.decision import Feasible
 from moorage.core.engine.facts import Gone
 from moorage.framework.plugin_runner import run_pre_filter
-from moorage.framework.post_filter import PreFiltered
 from moorage.laboratory.survive.failures import NodeFailures, replacement_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import known_feasible
@@ -29,7 +28,6 @@ from moorage.laboratory.trial.history import Told
 from moorage.plugins.affinity.affinity_scores import AffinityCounts
 from moorage.plugins.spread.spread_scores import Spread
 from moorage.report.survival_report import NodeLoss
-from moorage.simulator.pod_books import State
 from moorage.state.pod_info import PodInfo
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -44,7 +42,7 @@ def helpless_pods(cluster: AskedCluster) -> list[Pod]:
     if not _is_default(cluster):
         return []
     nomination = cluster.simulation.scheduler.queue.nomination
-    return [pod for pod in _pending(cluster) if nomination(pod.uid) is None and _is_helpless(cluster, pod)]
+    return [pod for pod in cluster.simulation.pending_pods() if nomination(pod.uid) is None and _is_helpless(cluster, pod)]
 
 
 def frees_zones(pods: Sequence[Pod]) -> bool:
@@ -57,10 +55,6 @@ def _is_default(cluster: AskedCluster) -> bool:
     if options.config is not None or options.plugins or options.provider or cluster._history.config:
         return False
     return not scheduler.cycle.extenders and scheduler.cluster.groups is None
-
-
-def _pending(cluster: AskedCluster) -> list[Pod]:
-    return [record.pod for record in cluster.simulation.records.values() if record.state == State.PENDING]
 
 
 def _is_helpless(cluster: AskedCluster, pod: Pod) -> bool:
@@ -77,7 +71,9 @@ def _is_helpless(cluster: AskedCluster, pod: Pod) -> bool:
     )
     if spec.scheduling_gates or not (spreads or held or info.required_affinity or info.required_anti_affinity):
         return True
-    found = _pre_filtered(cluster, info)
+    scheduler = cluster.simulation.scheduler
+    profile = scheduler.profiles.get(info.spec.scheduler_name)
+    found = None if profile is None else run_pre_filter(profile, info, scheduler.snapshot)
     if found is None:
         return False
     if found.refused is not None:
@@ -90,12 +86,6 @@ def _is_helpless(cluster: AskedCluster, pod: Pod) -> bool:
     return not any(all(term.matches(one.namespace, one.labels) for term in terms) for one in pods)
 
 
-def _pre_filtered(cluster: AskedCluster, pod: PodInfo) -> PreFiltered | None:
-    scheduler = cluster.simulation.scheduler
-    profile = scheduler.profiles.get(pod.spec.scheduler_name)
-    return None if profile is None else run_pre_filter(profile, pod, scheduler.snapshot)
-
-
 @dataclass
 class CertainLosses:
     """Finds losses of a cluster at rest after which every pod certainly has a node. It holds for the present state only."""
@@ -104,7 +94,7 @@ class CertainLosses:
     failures: NodeFailures
 
     def __post_init__(self) -> None:
-        waiting = {pod.uid for pod in _pending(self.cluster)} - {pod.uid for pod in helpless_pods(self.cluster)}
+        waiting = {pod.uid for pod in self.cluster.simulation.pending_pods()} - {pod.uid for pod in helpless_pods(self.cluster)}
         nominated = any(self.cluster.simulation.scheduler.queue.nominated.values())
         self._works = _is_default(self.cluster) and not waiting and not nominated
         #: The rows that accept a pod, by its shape, and their number.

@@ -8,8 +8,8 @@ the deletion. So a StatefulSet does not replace its pods, and the nodes still co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from moorage.api.node_selectors import tolerates
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.edit.edits import no_such_node
-from moorage.laboratory.trial.history import Ran, Step, Told
+from moorage.laboratory.trial.asked_cluster import AskedCluster
+from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.plan import MovedPod
 from moorage.report.survival_report import NodeLoss
@@ -51,19 +52,17 @@ def pods_by_node(simulation: RecordedSimulation) -> dict[str, list[str]]:
 
 @dataclass
 class NodeFailures:
-    """Failures of one cluster at rest. Open a transaction around each; ``step`` makes a step and adds it to the history."""
+    """Failures of one cluster at rest. Open a transaction around each."""
 
-    current: Callable[[], RecordedSimulation]
-    step: Callable[[Step], None]
-    on_node: dict[str, list[str]] = field(default_factory=dict)
+    cluster: AskedCluster
 
     def __post_init__(self) -> None:
-        self.on_node = self.on_node or pods_by_node(self.current())
-        nodes = self.current().scheduler.cluster.table.nodes
+        self.on_node = pods_by_node(self.cluster.simulation)
+        nodes = self.cluster.simulation.scheduler.cluster.table.nodes
         self._cordoned = [node.metadata.name for node in nodes if node.spec.unschedulable]
 
     def pods_of(self, nodes: Iterable[str]) -> list[Pod]:
-        pods = self.current().pods
+        pods = self.cluster.simulation.pods
         return [pods[uid] for name in nodes for uid in self.on_node.get(name, ())]
 
     def lose(self, lost: str, nodes: Sequence[str], mode: FailureMode = "deleted", *, follows: bool = False) -> NodeLoss:
@@ -71,20 +70,20 @@ class NodeFailures:
 
         Raises  InputError for a node that does not exist
         """
-        before = frozenset(self.current().victims)
+        before = frozenset(self.cluster.simulation.victims)
         held = self.pods_of(nodes)
         objects = list(self._objects(nodes))
         if mode == "deleted":
             made, stuck = self._delete(held, objects), list[Pod]()
         else:
             made, stuck = self._cut_off(held, objects)
-        self.step(Ran(None))
+        self.cluster._step(Ran(None))
         loss = self._outcome(lost, nodes, held, made, stuck, before, mode)
         return replace(loss, moved=tuple(self._moved(held, made))) if follows else loss
 
     def _moved(self, held: Sequence[Pod], made: Mapping[str, Pod]) -> Iterator[MovedPod]:
         """Yield the replaced and lost pods of the nodes, each with the node of its last replacement; "" if none is placed."""
-        simulation = self.current()
+        simulation = self.cluster.simulation
         for pod in held:
             fresh = made.get(pod.metadata.uid)
             record = None if fresh is None else simulation.records.get(fresh.metadata.uid)
@@ -95,7 +94,7 @@ class NodeFailures:
                 )
 
     def _objects(self, nodes: Iterable[str]) -> Iterator[Node]:
-        table = self.current().scheduler.cluster.table
+        table = self.cluster.simulation.scheduler.cluster.table
         for name in nodes:
             row = table.row_of.get(name)
             if row is None:
@@ -107,31 +106,31 @@ class NodeFailures:
     def _delete(self, held: Sequence[Pod], nodes: Sequence[Node]) -> dict[str, Pod]:
         """Delete nodes with their pods; return the replacements by the UID of the old pod."""
         made = {pod.metadata.uid: fresh for pod in held if (fresh := replacement_of(pod)) is not None}
-        self.step(Told((*map(Gone, held), *map(Gone, nodes), *map(Seen, made.values()))))
+        self.cluster._step(Told((*map(Gone, held), *map(Gone, nodes), *map(Seen, made.values()))))
         return made
 
     # -- unreachable -----------------------------------------------------------------------------------------------------
 
     def _cut_off(self, held: Sequence[Pod], nodes: Sequence[Node]) -> tuple[dict[str, Pod], list[Pod]]:
         """Taint nodes and delete their pods as the tolerations end; return the replacements and the pods that are stuck."""
-        began = self.current().now
-        self.step(Told(tuple(Seen(unreachable_node(node)) for node in nodes)))
+        began = self.cluster.simulation.now
+        self.cluster._step(Told(tuple(Seen(unreachable_node(node)) for node in nodes)))
         made: dict[str, Pod] = {}
         stuck: list[Pod] = []
         due = [(began + after_s, pod) for pod in held if (after_s := tolerated_s(pod)) is not None]
         for time_s in sorted({time_s for time_s, _ in due}):
-            self.step(Ran(time_s))
+            self.cluster._step(Ran(time_s))
             facts: list[Seen | Gone] = []
             for pod in [pod for when, pod in due if when == time_s]:
                 facts += self._leaves(pod, made, stuck)
-            self.step(Told(tuple(facts)))
+            self.cluster._step(Told(tuple(facts)))
         return made, stuck
 
     def _leaves(self, pod: Pod, made: dict[str, Pod], stuck: list[Pod]) -> list[Seen | Gone]:
-        now = self.current().pods.get(pod.metadata.uid)
+        now = self.cluster.simulation.pods.get(pod.metadata.uid)
         if now is None or now.metadata.deletion_timestamp is not None or now.status.phase in ENDED_PHASES:
             return []
-        marked = Seen(self.current().leaving(now))
+        marked = Seen(self.cluster.simulation.leaving(now))
         owner = controller_of(pod.metadata)
         if owner is not None and owner.kind == "StatefulSet":
             stuck.append(pod)
@@ -148,7 +147,7 @@ class NodeFailures:
         self, lost: str, nodes: Sequence[str], held: Sequence[Pod], made: dict[str, Pod], stuck: Sequence[Pod],
         before: frozenset[str], mode: FailureMode,
     ) -> NodeLoss:  # fmt: skip
-        simulation = self.current()
+        simulation = self.cluster.simulation
         victims = [record for uid, record in simulation.victims.items() if uid not in before]
         records = [simulation.records.get(pod.metadata.uid) for pod in made.values()]
         own = [_last(simulation, record) for record in records if record is not None]
@@ -196,7 +195,7 @@ class NodeFailures:
 
     def _free(self, resource: str, lost: Sequence[str]) -> int:
         """Return the free amount of a resource on schedulable nodes."""
-        table = self.current().scheduler.cluster.table
+        table = self.cluster.simulation.scheduler.cluster.table
         left = (table.allocatable(resource).view - table.requested(resource).view).clip(min=0)
         closed = [table.row_of[name] for name in {*self._cordoned, *lost} if name in table.row_of]
         return int(left.sum() - left[closed].sum())

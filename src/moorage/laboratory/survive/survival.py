@@ -213,7 +213,7 @@ class SurvivalRun:
 
     def losses(self) -> Losses:
         """Compute every loss; the cluster is at rest."""
-        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        failures = NodeFailures(self.cluster)
         domains, without = failure_domains(self.nodes(), self.over)
         began = self.computed
         single = list(self._single(failures, domains))
@@ -228,7 +228,7 @@ class SurvivalRun:
 
         Raises  BudgetSpentError
         """
-        failures = NodeFailures(lambda: self.cluster.simulation, self.cluster._step)
+        failures = NodeFailures(self.cluster)
         domains, _ = failure_domains(self.nodes(), self.over)
         turn = {name: at for at, name in enumerate(order)}
         twins = self._twins(failures)
@@ -381,7 +381,7 @@ def _lose_elsewhere(data: bytes, domains: Sequence[FailureDomain]) -> list[NodeL
     """Compute losses in a worker, which keeps the cluster of its last call."""
     cluster: AskedCluster = kept(data)
     run = SurvivalRun(cluster)
-    failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+    failures = NodeFailures(cluster)
     return [run._lose(failures, domain) for domain in domains]
 
 

@@ -37,7 +37,6 @@ from moorage.report.survival_report import (
     failure_summary,
     survival_summary,
 )
-from moorage.simulator.pod_books import State
 
 _MODES = {
     "deleted": "the node objects and their pods are gone at once",
@@ -76,7 +75,7 @@ def failure_report(
     check_nodes(cluster, nodes)
     with cluster.transaction():
         cluster._step(Ran(None))
-        failures = NodeFailures(lambda: cluster.simulation, cluster._step)
+        failures = NodeFailures(cluster)
         loss = failures.lose(lost or " + ".join(nodes), nodes, mode, follows=True)
     return FailureReport(
         request=request,
@@ -101,8 +100,7 @@ def survival_report(
     run = SurvivalRun(cluster, asked.over, asked.depth, on_loss, asked.processes, asked.executor, budget)
     with cluster.transaction():
         run.rest()
-        records = cluster.simulation.records.values()
-        before = tuple(record.pod.key for record in records if record.state == State.PENDING)
+        before = tuple(pod.key for pod in cluster.simulation.pending_pods())
         losses, certain = run.losses(), run.certain
         priorities = _priorities(cluster)
     if not losses.is_complete:
@@ -263,7 +261,7 @@ class FixSearch:
         """Return changes of nodes that would place the first pod that is pending after a loss."""
         if not loss.pending:
             return []
-        failures = NodeFailures(lambda: self.run.cluster.simulation, self.run.cluster._step)
+        failures = NodeFailures(self.run.cluster)
         with self.run.cluster.transaction():
             failures.lose(loss.lost, loss.nodes)
             trials = ClusterTrials(self.cluster, loss.pending[0])
@@ -312,8 +310,7 @@ class FixSearch:
         """Return the pods that are pending without a loss, once the cluster is at rest."""
         with self.run.cluster.transaction():
             self.run.rest()
-            records = self.run.cluster.simulation.records.values()
-            return [record.pod.key for record in records if record.state == State.PENDING]
+            return [pod.key for pod in self.run.cluster.simulation.pending_pods()]
 
 
 def _commands(changes: Sequence[Change]) -> list[str]:

@@ -135,24 +135,20 @@ def _group(
         values = {run.labels.get(SEED, at): run.metrics[name] for at, run in enumerate(held) if name in run.metrics}
         before = {run.labels.get(SEED, at): run.metrics[name] for at, run in enumerate(others) if name in run.metrics}
         if values:
-            found[name] = _summary(name, values, before, draws)
+            numbers = list(values.values())
+            alone = compare_pairs(name, (), numbers, draws)
+            pairs = [seed for seed in values if seed in before]
+            difference = compare_pairs(name, [before[s] for s in pairs], [values[s] for s in pairs], draws) if pairs else None
+            found[name] = MetricSummary(
+                seeds=len(numbers),
+                mean=alone.b,
+                deviation=statistics.stdev(numbers) if len(numbers) > 1 and all(map(math.isfinite, numbers)) else None,
+                interval=alone.interval_of_b,
+                least=min(numbers),
+                most=max(numbers),
+                difference=difference,
+            )
     return found
-
-
-def _summary(name: str, values: Mapping[Label, float], before: Mapping[Label, float], draws: Draws) -> MetricSummary:
-    numbers = list(values.values())
-    alone = compare_pairs(name, (), numbers, draws)
-    pairs = [seed for seed in values if seed in before]
-    difference = compare_pairs(name, [before[s] for s in pairs], [values[s] for s in pairs], draws) if pairs else None
-    return MetricSummary(
-        seeds=len(numbers),
-        mean=alone.b,
-        deviation=statistics.stdev(numbers) if len(numbers) > 1 and all(map(math.isfinite, numbers)) else None,
-        interval=alone.interval_of_b,
-        least=min(numbers),
-        most=max(numbers),
-        difference=difference,
-    )
 
 
 @dataclass(frozen=True)
@@ -193,7 +189,19 @@ class SweepResult:
     @cached_property
     def series(self) -> ColumnFrame:
         """The columns of all runs that have any, concatenated, with the values of the axes as first columns."""
-        return _series(self.all)
+        with_series = [run for run in self.all if run.series]
+        names = list(dict.fromkeys(name for run in with_series for name in run.series))
+        counts = [len(next(iter(run.series.values()))) for run in with_series]
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for axis in with_series[0].labels if with_series else ():
+            columns[axis] = np.repeat(frame_of([axis], [[run.labels[axis]] for run in with_series])[axis], counts)
+        for name in names:
+            parts = [
+                run.series[name] if name in run.series else np.full(count, np.nan)
+                for run, count in zip(with_series, counts, strict=True)
+            ]
+            columns[name] = np.concatenate(parts)
+        return ColumnFrame(columns)
 
     def select(self, **labels: Label) -> SweepResult:
         """Return the runs with these values, by axis.
@@ -235,22 +243,6 @@ def _summary_rows(groups: Sequence[SweepGroup], axes: Sequence[str]) -> Iterator
                 *(group.labels[axis] for axis in axes), name, one.seeds, one.mean, one.deviation, low, high,
                 against[0], *ends, *against[1:],
             )  # fmt: skip
-
-
-def _series(runs: Sequence[StoredRun]) -> ColumnFrame:
-    with_series = [run for run in runs if run.series]
-    names = list(dict.fromkeys(name for run in with_series for name in run.series))
-    counts = [len(next(iter(run.series.values()))) for run in with_series]
-    columns: dict[str, npt.NDArray[Any]] = {}
-    for axis in with_series[0].labels if with_series else ():
-        columns[axis] = np.repeat(frame_of([axis], [[run.labels[axis]] for run in with_series])[axis], counts)
-    for name in names:
-        parts = [
-            run.series[name] if name in run.series else np.full(count, np.nan)
-            for run, count in zip(with_series, counts, strict=True)
-        ]
-        columns[name] = np.concatenate(parts)
-    return ColumnFrame(columns)
 
 
 # -- report ------------------------------------------------------------------------------------------------------------

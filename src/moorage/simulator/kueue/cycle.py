@@ -396,7 +396,12 @@ class QueueAdmission:
             entry.why, entry.reason = Requeue.FAILED_AFTER_NOMINATION, _WAITING
             entry.message = _OVERLAP if late else "Workload no longer fits after processing another workload"
         elif mode.preempts:
-            self._condemn(entry.targets)
+            # for those that come later in the cycle, they are gone
+            gone = {target.workload.key: target for target in entry.targets if target.workload.key not in self._victims}
+            for node in () if self._victims else self._nodes:
+                node.left = dict(node.usage)
+            self._victims.update(gone)
+            self._vacate(gone.values())
             self._reserve(entry, entry.assignment.usage)
             self._preempt(entry, result, now)
         elif entry.holds:
@@ -478,14 +483,6 @@ class QueueAdmission:
         )
         self._vacate(gone, -1)
         return fits
-
-    def _condemn(self, targets: Iterable[Victim]) -> None:
-        """Count workloads as gone for those that come later in the cycle."""
-        gone = {target.workload.key: target for target in targets if target.workload.key not in self._victims}
-        for node in () if self._victims else self._nodes:
-            node.left = dict(node.usage)
-        self._victims.update(gone)
-        self._vacate(gone.values())
 
     def _vacate(self, targets: Iterable[Victim], sign: int = 1) -> None:
         """Take workloads off what is left without victims, or with -1 count them there again."""

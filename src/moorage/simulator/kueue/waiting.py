@@ -89,7 +89,9 @@ class Waiting:
     def requeue(self, workload: Workload, why: Requeue, now: float, cycle: int) -> None:
         """Put a workload back that this cycle popped, in front or aside."""
         if why is Requeue.PENDING_PREEMPTION:
-            self._prefer(workload.key)
+            before, self.preemptor = self.preemptor, workload.key
+            if before in self.active:
+                self._activate(self.active[before])
         at_once = why in {Requeue.FAILED_AFTER_NOMINATION, Requeue.PENDING_PREEMPTION}
         at_once |= self.strict and why is not Requeue.NAMESPACE_MISMATCH
         pending = workload.scan is not None and workload.scan.pending
@@ -120,12 +122,6 @@ class Waiting:
         self.active[workload.key] = workload
         if self._usage is None:
             heappush(self._heap, (self._order(workload), workload.key))
-
-    def _prefer(self, key: str) -> None:
-        """Keep the workload that preempts at the head of a queue that would pass it over."""
-        before, self.preemptor = self.preemptor, key
-        if before in self.active:
-            self._activate(self.active[before])
 
     def _order(self, workload: Workload) -> tuple[object, ...]:
         preferred = not self.strict and workload.key == self.preemptor

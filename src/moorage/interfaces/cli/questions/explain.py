@@ -21,10 +21,9 @@ from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answe
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers
 from moorage.interfaces.cli.questions.question_options import selector_of
 from moorage.interfaces.cli.terminal import Progress, output_style, print_styled, say
-from moorage.laboratory.change.least_change import OWNERS
+from moorage.laboratory.change.least_change import OWNERS, ChangeLimits
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
-from moorage.laboratory.explain.explained_changes import ChangeLimits
 from moorage.laboratory.pending import grouped
 from moorage.laboratory.plan.node_types import read_types
 from moorage.report.answer import Answer

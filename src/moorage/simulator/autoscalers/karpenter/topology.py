@@ -109,22 +109,19 @@ class _Group:
     def allowed(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
         """Return the domains where the pod may go."""
         if self.kind == _SPREAD:
-            return self._spread(pod, of_pod, of_node)
+            own, host = self.selects(pod), self._lone_host(of_node)
+            if host is not None:  # a new host is always possible, so the fewest pods on a host are none
+                return frozenset((host,) if self.counts.get(host, 0) + own <= self.max_skew else ())
+            most = self.max_skew + self._fewest(of_pod)
+            found = ((self.counts[domain] + own, domain) for domain in self._among(of_node))
+            best = min((one for one in found if one[0] <= most), default=None)
+            return frozenset() if best is None else frozenset((best[1],))
         return self._affine(pod, of_pod, of_node) if self.kind == _AFFINITY else self._distant(of_pod, of_node)
 
     def _lone_host(self, of_node: keys.KeyRequirement) -> str | None:
         if self.key == keys.HOSTNAME and len(of_node.values) == 1:
             return next(iter(of_node.values))
         return None
-
-    def _spread(self, pod: Pod, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> frozenset[str]:
-        own, host = self.selects(pod), self._lone_host(of_node)
-        if host is not None:  # a new host is always possible, so the fewest pods on a host are none
-            return frozenset((host,) if self.counts.get(host, 0) + own <= self.max_skew else ())
-        most = self.max_skew + self._fewest(of_pod)
-        found = ((self.counts[domain] + own, domain) for domain in self._among(of_node))
-        best = min((one for one in found if one[0] <= most), default=None)
-        return frozenset() if best is None else frozenset((best[1],))
 
     def _among(self, of_node: keys.KeyRequirement) -> Iterator[str]:
         if not of_node.complement:
@@ -248,7 +245,15 @@ class Topology:
             known = self._groups.get(group.identity)
             if known is None:
                 self._open(group, pod)
-                self._count(group)
+                tally = self._census.tally(group)
+                gone = Counter(tally.node_domain[name] for name in self._without if name in tally.node_domain)
+                for domain, nodes in tally.nodes.items():
+                    if nodes > gone[domain]:
+                        group.register(domain)
+                leaving = Counter(tally.pod_domain[uid] for uid in self._excluded if uid in tally.pod_domain)
+                for domain, pods in tally.pods.items():
+                    if pods > leaving[domain]:
+                        group.add(domain, pods - leaving[domain])
                 known = self._groups[group.identity] = group
             if known not in owned:
                 owned.append(known)
@@ -317,17 +322,6 @@ class Topology:
                     group.register(one.host)
             for name in self._made:
                 group.register(name)
-
-    def _count(self, group: _Group) -> None:
-        tally = self._census.tally(group)
-        gone = Counter(tally.node_domain[name] for name in self._without if name in tally.node_domain)
-        for domain, nodes in tally.nodes.items():
-            if nodes > gone[domain]:
-                group.register(domain)
-        leaving = Counter(tally.pod_domain[uid] for uid in self._excluded if uid in tally.pod_domain)
-        for domain, pods in tally.pods.items():
-            if pods > leaving[domain]:
-                group.add(domain, pods - leaving[domain])
 
     def _invert(self, pod: Pod, labels: Mapping[str, str]) -> None:
         for term in PodInfo(pod).required_anti_affinity:

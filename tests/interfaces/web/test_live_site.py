@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
+from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.web.live_site import LiveSite
-from moorage.live.server.authentication import Caller, RequestAuthenticator
+from moorage.live.server.authentication import RequestAuthenticator
 from moorage.live.server.authorization import AccessDecision, OpenPaths, PathAccess, RequestAuthorizer
 from moorage.live.server.endpoints import make_app
 from moorage.simulator.simulate import Options, load_options
@@ -18,7 +19,7 @@ from tests.interfaces.web.test_site import NAMESPACES, PODS, Browser, a_store, b
 from tests.live.server.test_endpoints import World
 from tests.live.server.test_on_embedded_server import live_on
 
-USERS = {"all": Caller("ann"), "team": Caller("tim"), "none": Caller("nick")}
+USERS = {"all": User("ann"), "team": User("tim"), "none": User("nick")}
 
 
 class Reviews:

@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDict
 
+from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.errors import ClusterError, InputError
 from moorage.live.server.authentication import (
     ANONYMOUS,
-    Caller,
     Expiring,
     FrontProxies,
     RequestAuthenticator,
@@ -59,7 +59,7 @@ class Reviews:
         self.asked.append(token)
         if self.down:
             raise ClusterError("down")
-        return {"good": Caller("bob", ("dev",), "u1", {"k": ("v",)})}.get(token)
+        return {"good": User("bob", ("dev",), "u1", {"k": ("v",)})}.get(token)
 
     async def access(self, caller, access):
         self.asked.append((caller.name, access.verb, access.path))
@@ -80,20 +80,20 @@ def authenticate(who, headers=(), certificate=None):
 
 BEARER = [("Authorization", "Bearer good")]
 AUTHENTICATED = "system:authenticated"
-ALICE = Caller("alice", ("dev", "ops", AUTHENTICATED), "", {"scopes/a": ("one", "two")})
-BOB_KNOWN = Caller("bob", ("dev", AUTHENTICATED), "u1", {"k": ("v",)})
+ALICE = User("alice", ("dev", "ops", AUTHENTICATED), "", {"scopes/a": ("one", "two")})
+BOB_KNOWN = User("bob", ("dev", AUTHENTICATED), "u1", {"k": ("v",)})
 CASES = {  # headers, certificate, who that is
     "anonymous": ([], None, ANONYMOUS),
-    "a certificate": ([], ADMIN, Caller("admin", ("system:masters", "ops", AUTHENTICATED))),
+    "a certificate": ([], ADMIN, User("admin", ("system:masters", "ops", AUTHENTICATED))),
     "a stranger's certificate": ([], STRANGER, ANONYMOUS),
     "a proxy for a user": (SPOKEN, PROXY, ALICE),
     "a proxy of another name": (SPOKEN, OTHER_PROXY, ANONYMOUS),
-    "a client that would be a proxy": (SPOKEN, ADMIN, Caller("admin", ("system:masters", "ops", AUTHENTICATED))),
+    "a client that would be a proxy": (SPOKEN, ADMIN, User("admin", ("system:masters", "ops", AUTHENTICATED))),
     "headers without a certificate": (SPOKEN, None, ANONYMOUS),
     "a proxy without a user": ([], PROXY, ANONYMOUS),
     "a token": (BEARER, None, BOB_KNOWN),
     "a token in another case": ([("authorization", "bearer  good")], None, BOB_KNOWN),
-    "a certificate before a token": (BEARER, ADMIN, Caller("admin", ("system:masters", "ops", AUTHENTICATED))),
+    "a certificate before a token": (BEARER, ADMIN, User("admin", ("system:masters", "ops", AUTHENTICATED))),
     "another kind of authorization": ([("Authorization", "Basic Zm9v")], None, ANONYMOUS),
     "an empty token": ([("Authorization", "Bearer ")], None, ANONYMOUS),
 }  # fmt: skip
@@ -157,7 +157,7 @@ def test_a_failed_token_review_is_not_cached():
 
 # -- may they -----------------------------------------------------------------------------------------------------------
 
-BOB, EVE = Caller("bob"), Caller("eve")
+BOB, EVE = User("bob"), User("eve")
 METRICS = PathAccess("/metrics", "get")
 
 
@@ -166,7 +166,7 @@ def authorize(reviewer, caller, path="/metrics", paths=("/healthz", "/readyz", "
 
 
 ALLOWED = {  # reviewer?, caller, path, may they
-    "an administrator, without asking": (False, Caller("x", ("system:masters",)), "/metrics", True),
+    "an administrator, without asking": (False, User("x", ("system:masters",)), "/metrics", True),
     "anonymous at an open path": (False, ANONYMOUS, "/healthz", True),
     "not below an open path": (False, ANONYMOUS, "/healthz/ping", False),
     "not without a reviewer": (False, BOB, "/metrics", False),
@@ -211,7 +211,7 @@ def test_access_reviews_are_cached_by_verdict():
             now[0] = moment
             await rules.authorize(BOB, METRICS)
             await rules.authorize(EVE, METRICS)
-        await rules.authorize(Caller("bob", ("other",)), METRICS)
+        await rules.authorize(User("bob", ("other",)), METRICS)
         await rules.authorize(BOB, PathAccess("/metrics", "put"))
 
     asyncio.run(main())
@@ -247,7 +247,7 @@ def test_a_token_is_reviewed():
     user = b'{"username":"bob","groups":["dev",7],"uid":"u1","extra":{"k":["v"]}}'
     wire = Wire(b'{"status":{"authenticated":true,"user":%s}}' % user, b'{"status":{}}', b"[]", b"nonsense")
     delegate = Delegate(wire)
-    assert asyncio.run(delegate.review("t")) == Caller("bob", ("dev",), "u1", {"k": ("v",)})
+    assert asyncio.run(delegate.review("t")) == User("bob", ("dev",), "u1", {"k": ("v",)})
     assert asyncio.run(delegate.review("t")) is None
     assert asyncio.run(delegate.review("t")) is None
     with pytest.raises(ClusterError, match="not a review"):
@@ -258,7 +258,7 @@ def test_a_token_is_reviewed():
 def test_access_is_reviewed():
     wire = Wire(b'{"status":{"allowed":true}}', b'{"status":{"allowed":"yes","reason":"no rule"}}')
     delegate = Delegate(wire)
-    assert asyncio.run(delegate.access(Caller("bob", ("dev",), "u1", {"k": ("v",)}), METRICS)) == AccessDecision(True)
+    assert asyncio.run(delegate.access(User("bob", ("dev",), "u1", {"k": ("v",)}), METRICS)) == AccessDecision(True)
     assert asyncio.run(delegate.access(EVE, METRICS)) == AccessDecision(False, "no rule")
     assert b'"nonResourceAttributes": {"path": "/metrics", "verb": "get"}' in wire.sent[0][2]
     assert b'"extra": {"k": ["v"]}' in wire.sent[0][2]

@@ -10,16 +10,17 @@ import yaml
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.runtime.leader_election import Election, LeaseRecord, Timing
-from moorage.live.server.authentication import Caller, RequestAuthenticator
+from moorage.live.server.authentication import RequestAuthenticator
 from moorage.live.server.authorization import AccessDecision, OpenPaths, RequestAuthorizer
 from moorage.live.server.endpoints import Page, ProgramInfo, Served, accepted, make_app, stacks
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.plugin_metrics import CounterVec, MetricRegistry, Spec
 
-USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve"), "reader": Caller("reader")}
+USERS = {"admin": User("admin", ("system:masters",)), "eve": User("eve"), "reader": User("reader")}
 
 
 class Reviews:

@@ -22,7 +22,6 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.authentication import Caller
 from moorage.live.server.authorization import Delegate, PathAccess
 from moorage.live.server.live import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
@@ -213,7 +212,7 @@ def test_every_request_sent_is_on_the_page(monkeypatch):
             await room(outside)
             delegate = Delegate(mine)
             assert await delegate.review("admin") is not None
-            await delegate.access(Caller("admin", ("system:masters",)), PathAccess("/metrics", "get"))
+            await delegate.access(User("admin", ("system:masters",)), PathAccess("/metrics", "get"))
             await outside.make("/api/v1/namespaces/kube-system/configmaps", "ConfigMap", "extension-apiserver-authentication")
             await delegate.lookup()
         return sent

@@ -46,7 +46,7 @@ from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.rows import QueueState, queue_state
 from moorage.interfaces.web.site import Sessions, Site, Visitor, is_own_path, json_response
 from moorage.live.client.reflector import Reflector
-from moorage.live.server.authentication import ANONYMOUS, Caller, RequestAuthenticator, UnauthorizedError
+from moorage.live.server.authentication import ANONYMOUS, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer, ResourceAccess
 from moorage.live.server.endpoints import Page
 from moorage.live.server.live import Live
@@ -158,7 +158,7 @@ def _changed(on_change: Callable[[str, str, Make | None], None], kind: str, key:
 class _ReviewedVisitor:
     """A caller whose rights the cluster reviews. ``valid`` raises ApiError once the caller's session is no longer valid."""
 
-    def __init__(self, caller: Caller, authorizer: RequestAuthorizer, valid: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, caller: User, authorizer: RequestAuthorizer, valid: Callable[[], Awaitable[None]]) -> None:
         self._valid = valid
         self.caller, self.name, self._authorizer = caller, caller.name, authorizer
         #: Sessions are opened with tokens of the cluster, so there are no links.
@@ -216,7 +216,7 @@ class LiveSite:
         except TimeoutError:
             return error_response(ApiError(408, "Timeout", "the request's body did not arrive in time"), _JSON)
 
-    async def _caller(self, request: web.Request, authenticator: RequestAuthenticator) -> Caller | None:
+    async def _caller(self, request: web.Request, authenticator: RequestAuthenticator) -> User | None:
         """Return the user of the request's credentials or, without those, of its session; None without either."""
         tls = request.get_extra_info("ssl_object")
         shown = None if tls is None else tls.getpeercert(binary_form=True)
@@ -260,7 +260,7 @@ class LiveSite:
         return web.Response(text=page.body, content_type=page.media)
 
 
-async def _of_token(authenticator: RequestAuthenticator, token: str) -> Caller | None:
+async def _of_token(authenticator: RequestAuthenticator, token: str) -> User | None:
     if not token.isascii() or not token.isprintable():
         return None
     caller = await authenticator.authenticate(CIMultiDict({"Authorization": f"Bearer {token}"}), None)

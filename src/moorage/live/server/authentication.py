@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 from multidict import MultiMapping
 
+from moorage.cluster.apiserver.vocabulary.http_messages import User, authenticated
 from moorage.errors import MoorageError
 
 T = TypeVar("T")
@@ -46,7 +47,6 @@ class Expiring(Generic[T]):
             self._held.popitem(last=False)
 
 
-_AUTHENTICATED: Final = "system:authenticated"
 _MOST_TOKEN: Final = 16 << 10
 #: The flags with the lists of ``FrontProxies``, in the order of its fields.
 _PROXY_FLAGS: Final = ("allowed-names", "username-headers", "group-headers", "uid-headers", "extra-headers-prefix")
@@ -56,24 +56,9 @@ class UnauthorizedError(MoorageError):
     """The credentials of a request are invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The authenticated user of a request."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """All fields as one hashable value."""
-        return self.name, self.groups, self.uid, tuple(sorted(self.extra.items()))
-
-
 #: Returns the user of a bearer token, None for an invalid token; raises ClusterError.
-ReviewToken: TypeAlias = Callable[[str], Awaitable[Caller | None]]
-ANONYMOUS: Final = Caller("system:anonymous", ("system:unauthenticated",))
+ReviewToken: TypeAlias = Callable[[str], Awaitable[User | None]]
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +90,9 @@ class RequestAuthenticator:
     ttl_s: float = 10.0
     authorities: tuple[x509.Certificate, ...] = ()
     proxies: FrontProxies = FrontProxies()
-    _known: Expiring[Caller | None] = field(default_factory=Expiring)
+    _known: Expiring[User | None] = field(default_factory=Expiring)
 
-    async def authenticate(self, headers: MultiMapping[str], certificate: bytes | None) -> Caller:
+    async def authenticate(self, headers: MultiMapping[str], certificate: bytes | None) -> User:
         """Return the user of a request; ``certificate`` is the client certificate that TLS verified, in DER.
 
         Raises  UnauthorizedError for invalid credentials; ClusterError if they cannot be reviewed
@@ -124,7 +109,7 @@ class RequestAuthenticator:
             return await self._by_token(token, self.review)
         return ANONYMOUS
 
-    def _by_proxy(self, headers: MultiMapping[str], shown: x509.Certificate) -> Caller | None:
+    def _by_proxy(self, headers: MultiMapping[str], shown: x509.Certificate) -> User | None:
         proxies = self.proxies
         name = next((value for header in proxies.user_headers for value in headers.getall(header, ()) if value), "")
         if not name or not _vouched_for(shown, proxies.authorities):
@@ -133,9 +118,9 @@ class RequestAuthenticator:
             return None
         groups = [value for header in proxies.group_headers for value in headers.getall(header, ()) if value]
         uid = next((value for header in proxies.uid_headers for value in headers.getall(header, ()) if value), "")
-        return _authenticated(name, groups, uid, _extra(headers, proxies.extra_prefixes))
+        return _member(User(name, tuple(groups), uid, _extra(headers, proxies.extra_prefixes)))
 
-    async def _by_token(self, token: str, review: ReviewToken) -> Caller:
+    async def _by_token(self, token: str, review: ReviewToken) -> User:
         if len(token) > _MOST_TOKEN:
             raise UnauthorizedError("the token is too long")
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
@@ -146,14 +131,11 @@ class RequestAuthenticator:
             self._known.put(key, caller, now + self.ttl_s, now)
         if caller is None:
             raise UnauthorizedError("invalid bearer token")
-        return _authenticated(caller.name, caller.groups, caller.uid, caller.extra)
+        return _member(caller)
 
 
-def _authenticated(name: str, groups: Sequence[str], uid: str, extra: Mapping[str, tuple[str, ...]]) -> Caller:
-    known = tuple(groups)
-    if _AUTHENTICATED not in known and name != ANONYMOUS.name:
-        known = (*known, _AUTHENTICATED)
-    return Caller(name, known, uid, extra)
+def _member(user: User) -> User:
+    return user if user.name == ANONYMOUS.name else authenticated(user)
 
 
 def _bearer(headers: MultiMapping[str]) -> str:
@@ -193,7 +175,7 @@ def _common_name(certificate: x509.Certificate) -> str:
     return next((str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
 
 
-def _user_of(certificate: x509.Certificate) -> Caller:
+def _user_of(certificate: x509.Certificate) -> User:
     """Return the user of a client certificate: its common name, with the organizations as groups.
 
     Raises  UnauthorizedError for a certificate without a name
@@ -201,5 +183,5 @@ def _user_of(certificate: x509.Certificate) -> Caller:
     name = _common_name(certificate)
     if not name:
         raise UnauthorizedError("the client certificate has no common name")
-    groups = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    return _authenticated(name, groups, "", {})
+    groups = tuple(str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
+    return _member(User(name, groups))

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, User
 from moorage.errors import ClusterError, InputError
 from moorage.live.client.rest import Rest
-from moorage.live.server.authentication import Caller, Expiring
-
-_ADMINS: Final = "system:masters"
+from moorage.live.server.authentication import Expiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +72,16 @@ class RequestAuthorizer:
     refused_ttl_s: float = 10.0
     _known: Expiring[AccessDecision] = field(default_factory=Expiring)
 
-    async def authorize(self, caller: Caller, access: PathAccess | ResourceAccess) -> AccessDecision:
+    async def authorize(self, caller: User, access: PathAccess | ResourceAccess) -> AccessDecision:
         """Return whether a user may access a path or a resource.
 
         Raises  ClusterError if the cluster cannot be reached
         """
-        if _ADMINS in caller.groups or (isinstance(access, PathAccess) and access.path in self.open_paths):
+        if MASTERS in caller.groups or (isinstance(access, PathAccess) and access.path in self.open_paths):
             return AccessDecision(True)
         if self.reviewer is None:
             return AccessDecision(False)
-        key, now = (caller.key, access), self.clock()
+        key, now = (*caller[:3], tuple(sorted(caller.extra.items())), access), self.clock()
         found = self._known.get(key, now)
         if found is not None:
             return found[0]
@@ -106,7 +105,7 @@ class Delegate:
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
 
-    async def review(self, token: str) -> Caller | None:
+    async def review(self, token: str) -> User | None:
         """Return the user of a token; None for an invalid token.
 
         Raises  ClusterError
@@ -117,9 +116,9 @@ class Delegate:
             return None
         user = _mapping(status.get("user"))
         extra = {str(name): _texts(values) for name, values in _mapping(user.get("extra")).items()}
-        return Caller(str(user.get("username") or ""), _texts(user.get("groups")), str(user.get("uid") or ""), extra)
+        return User(str(user.get("username") or ""), _texts(user.get("groups")), str(user.get("uid") or ""), extra)
 
-    async def access(self, caller: Caller, access: PathAccess | ResourceAccess) -> AccessDecision:
+    async def access(self, caller: User, access: PathAccess | ResourceAccess) -> AccessDecision:
         """Review whether a user may access a path or a resource.
 
         Raises  ClusterError

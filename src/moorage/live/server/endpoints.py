@@ -24,7 +24,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from moorage.cluster.apiserver.http.connections import HEADERS, Connection
+from moorage.cluster.apiserver.http.connections import HEADERS, answering
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import RequestAuthenticator, UnauthorizedError
@@ -235,22 +235,17 @@ def _chain(log: Log, site: AuthenticatingSite | None) -> Any:
     @web.middleware
     async def chain(request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Log the request, and turn an exception into a response."""
-        connection = request.protocol
-        if isinstance(connection, Connection):
-            connection.began()
         try:
-            if site is not None and site.streams(request.path):
-                response = await handler(request)
-            else:
-                response = await _in_time(request, handler)
+            with answering(request):
+                if site is not None and site.streams(request.path):
+                    response = await handler(request)
+                else:
+                    response = await _in_time(request, handler)
         except web.HTTPException as refusal:
             response = _plain(refusal.text or refusal.reason, refusal.status)
         except Exception as error:  # keep serving the other requests of the connection
             log.error(f"{type(error).__name__}: {error}", "Observed a panic", verb=request.method, path=request.path)
             response = _status(500, "InternalError", "This request caused apiserver to panic. Look in the logs for details.")
-        finally:
-            if isinstance(connection, Connection):
-                connection.ended()
         if not response.prepared:
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from moorage.api.releases import TODAY
 from moorage.api.releases.metrics import metrics_of
+from moorage.cluster.apiserver.vocabulary.http_messages import health_text
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.runtime.leader_election import Election
 from moorage.live.server.plugin_metrics import CounterVec, Family, Gauge
@@ -64,29 +65,12 @@ class Health:
 
     def report(self, path: str, *, verbose: bool, exclude: Collection[str]) -> Report:
         """Run all checks of a path, except the excluded ones."""
-        lines: list[str] = []
-        failed: list[str] = []
-        details: list[str] = []
-        unknown = set(exclude)
-        for check in self.checks[path]:
-            if check.name in exclude:
-                unknown.discard(check.name)
-                lines.append(f"[+]{check.name} excluded: ok")
-                continue
-            wrong = self._ask(path, check)
-            if wrong is None:
-                lines.append(f"[+]{check.name} ok")
-            else:
-                lines.append(f"[-]{check.name} failed: reason withheld")
-                details.append(f"[-]{check.name} failed: {wrong}")
-                failed.append(check.name)
-        if unknown:
-            names = ",".join(f'"{name}"' for name in sorted(unknown))
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        found = {one.name: None if one.name in exclude else self._ask(path, one) for one in self.checks[path]}
+        failed = {name: wrong for name, wrong in found.items() if wrong is not None}
         if failed:
-            self._log.info(2, f"{','.join(failed)} check failed: {path}", details="\n".join(details))
-            return Report(False, "\n".join([*lines, f"{path} check failed", ""]))
-        return Report(True, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok")
+            details = "\n".join(f"[-]{name} failed: {wrong}" for name, wrong in failed.items())
+            self._log.info(2, f"{','.join(failed)} check failed: {path}", details=details)
+        return Report(*health_text(path, found, exclude, verbose=verbose))
 
     def single(self, path: str, name: str) -> Report | None:
         """Run one check; return None if no check has that name."""

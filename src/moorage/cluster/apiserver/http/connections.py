@@ -15,8 +15,8 @@ import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -52,7 +52,7 @@ HEADERS: Final = {
 
 
 class Connection(RequestHandler):
-    """One client connection. The handler of its requests calls ``began`` and ``ended``.
+    """One client connection. The handler of its requests calls ``began`` and ``ended``, as ``answering`` does.
 
     ``when_lost`` is called if the client disconnects during a request. ``holder`` is the user of the client certificate,
     cached by the server.
@@ -206,14 +206,19 @@ _ERRORS: Final = {
 }
 
 
-# -- accepting ---------------------------------------------------------------------------------------------------------
-# Accept connections up to a limit, and close unused ones when the limit is reached.
-#
-# A connection counts from the moment it is accepted, before the TLS handshake. At the limit, the server closes the connection
-# that has been without a request for longest, if that is at least a second: first one that never sent a request, then one
-# that is idle between two requests. If no connection qualifies, accepting pauses, and clients wait in the kernel's queue. The
-# limit reserves file descriptors for everything else, so the server never runs out of them. Connections that never sent a
-# request have their own limit, as a handshake holds about 80 KiB of memory.
+@contextmanager
+def answering(request: web.BaseRequest) -> Iterator[None]:
+    """Tell the connection of a request that it is being answered, and when it is."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        yield
+        return
+    connection.began()
+    try:
+        yield
+    finally:
+        connection.ended()
+
 
 # -- tally -------------------------------------------------------------------------------------------------------------
 # Count recurring errors, and log them in at most one line a minute.
@@ -267,6 +272,13 @@ def _times(what: str, count: int, detail: str) -> str:
 
 
 # -- accepting ---------------------------------------------------------------------------------------------------------
+# Accept connections up to a limit, and close unused ones when the limit is reached.
+#
+# A connection counts from the moment it is accepted, before the TLS handshake. At the limit, the server closes the connection
+# that has been without a request for longest, if that is at least a second: first one that never sent a request, then one
+# that is idle between two requests. If no connection qualifies, accepting pauses, and clients wait in the kernel's queue. The
+# limit reserves file descriptors for everything else, so the server never runs out of them. Connections that never sent a
+# request have their own limit, as a handshake holds about 80 KiB of memory.
 
 #: Length of the kernel's queue of pending connections.
 BACKLOG: Final = 1024
@@ -449,7 +461,9 @@ class ConnectionAcceptor:
             error = handshake.exception()
             if error is None and connection.is_connected:
                 return
-            if error is not None and not _is_closed_by_client(error):
+            # A client that closes the connection is no fault: probes only connect, and a client that opens several
+            # connections at once closes those it does not need.
+            if error is not None and (isinstance(error, ConnectionAbortedError) or not isinstance(error, ConnectionError)):
                 self._tally.add("TLS handshake failed", f"{peer}: {_reason(error)}")
         accepted.close()  # the transport may not have taken over the socket yet
         self.on_closed(connection)
@@ -462,17 +476,10 @@ class ConnectionAcceptor:
             connection, since = next(iter(waiting.items()), (None, closable_before))
             if connection is not None and since <= closable_before:
                 self._tally.add("closed to make room", f"{len(self._connections)} were open")
-                self._drop(connection)
+                self._forget(connection)
+                (self._handshakes[connection].cancel if connection in self._handshakes else connection.cut)()
                 return
         self._tally.add("accepting paused", f"{len(self._connections)} are open")
-
-    def _drop(self, connection: Connection) -> None:
-        self._forget(connection)
-        handshake = self._handshakes.get(connection)
-        if handshake is not None:
-            handshake.cancel()
-        else:
-            connection.cut()
 
     def _pause_for(self, seconds: float) -> None:
         self._stop_accepting()
@@ -499,11 +506,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "a TLS error").lower().replace("_", " ")
     return "timed out" if isinstance(error, ConnectionAbortedError) else type(error).__name__
-
-
-def _is_closed_by_client(error: BaseException) -> bool:
-    """Return True if the client closed the connection before the handshake ended.
-
-    That is no fault: probes only connect, and a client that opens several connections at once closes those it does not need.
-    """
-    return isinstance(error, ConnectionError) and not isinstance(error, ConnectionAbortedError)

@@ -174,9 +174,16 @@ def _review_or_bind(
     if (form := form_of(request.accept)) == "PartialObjectMetadataList":
         go = f"{target.review.group.partition('.')[0] or 'core'}.{target.review.kind}"
         raise statuses.not_acceptable_form(form, f"not a list (*{go})")
-    if target.review.kind == "Binding":
+    review = target.review
+    if review.kind == "Binding":
         return _bind(store, request, target.namespace or "", "")
-    return _review(store, guard, authorizer, request, target)
+    write_requests.check_options(request, "CreateOptions")
+    sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
+    with write_requests.with_warnings(warnings):
+        answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
+    if review.kind == "SelfSubjectReview":
+        answered["metadata"] = {"creationTimestamp": timestamp(store.clock())}
+    return _json_response(answered, 201, warnings)
 
 
 def _json_response(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
@@ -200,17 +207,6 @@ def _body_as(
     with write_requests.with_warnings(warnings):
         request_bodies.check_namespace(metadata, namespace)
     return sent, warnings
-
-
-def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget) -> Response:
-    review = target.review
-    write_requests.check_options(request, "CreateOptions")
-    sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
-    with write_requests.with_warnings(warnings):
-        answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
-    if review.kind == "SelfSubjectReview":
-        answered["metadata"] = {"creationTimestamp": timestamp(store.clock())}
-    return _json_response(answered, 201, warnings)
 
 
 # -- single objects ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from moorage.api.durations import DurationError, parse_duration
 from moorage.cluster.apiserver.access.authentication import Authenticator, certificate_user, impersonated
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
 from moorage.cluster.apiserver.http import lists
-from moorage.cluster.apiserver.http.connections import HEADERS, Connection
+from moorage.cluster.apiserver.http.connections import HEADERS, Connection, answering
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out, is_large
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
@@ -160,17 +160,11 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the response to any request; no exception but cancellation and lost connections escapes."""
-        connection = request.protocol
-        if isinstance(connection, Connection):
-            connection.began()
-        try:
+        with answering(request):
             attributes: list[Attributes] = []
             response = await self._respond(request, attributes)
             self._count(attributes, response.status)
             return await self._finish(request, response)
-        finally:
-            if isinstance(connection, Connection):
-                connection.ended()
 
     def _count(self, attributes: list[Attributes], code: int) -> None:
         for one in attributes:
@@ -315,18 +309,12 @@ class Front:
 
     async def _send(self, request: web.BaseRequest, user: User, answer: OutgoingResponse) -> web.StreamResponse:
         """Return a short response unsent. Send a long one; its request keeps its seat until the client has read it."""
-        make_next = self._make_next(user, answer.parts)
-        return await lists.send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
 
-    def _make_next(self, user: User, parts: Iterable[lists.Part]) -> lists.MakeNext:
-        """Return the function that computes the pieces of a response, in the worker if they take long."""
-        if not isinstance(parts, lists.LargeParts):
-            return lists.next_piece
-
-        async def make_next(pieces: Iterator[lists.Part]) -> lists.Part:
+        async def next_in_worker(pieces: Iterator[lists.Part]) -> lists.Part:
             return await self._worker.run(user.name, lambda ask: next((piece for piece in pieces if piece), b""))
 
-        return make_next
+        make_next = next_in_worker if isinstance(answer.parts, lists.LargeParts) else lists.next_piece
+        return await lists.send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
 
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         api_request = await _read(request, user, self.limits.client_s)
@@ -423,12 +411,8 @@ def _content_type(request: web.BaseRequest) -> str:
     return request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
 
 
-def _media_type(request: web.BaseRequest) -> str:
-    return _content_type(request).lower()
-
-
 async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRequest:
-    media_type = _media_type(request)
+    media_type = _content_type(request).lower()
     body = b""
     if request.method != "GET" and request.body_exists:
         if request.headers.get("Content-Encoding", "identity") != "identity":

@@ -20,7 +20,7 @@ from moorage.cluster.apiserver.schema.representations import JSON, accepted, enc
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target
+from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target, health_text
 from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable
 
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
@@ -151,19 +151,10 @@ def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = 
         if part not in checks:
             raise statuses.no_such_page()
         checks, excluded = {part: checks[part]}, ()
-    lines = [_line(one, why, is_excluded=one in excluded) for one, why in checks.items()]
-    unknown = [f'"{one}"' for one in excluded if one not in checks]
-    if unknown:
-        lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
-    if any(why for one, why in checks.items() if one not in excluded):
-        raise statuses.PlainError(500, "\n".join([*lines, f"{endpoint} check failed", ""]))
-    return "\n".join([*lines, f"{endpoint} check passed", ""]) if verbose and not part else "ok"
-
-
-def _line(name: str, failure: str, *, is_excluded: bool) -> str:
-    if is_excluded:
-        return f"[+]{name} excluded: ok"
-    return f"[-]{name} failed: reason withheld" if failure else f"[+]{name} ok"
+    passes, text = health_text(endpoint, checks, excluded, verbose=verbose and not part)
+    if not passes:
+        raise statuses.PlainError(500, text)
+    return text
 
 
 # -- routes ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Source  apimachinery, pkg/conversion and pkg/runtime/conversion.go, for boolean 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -35,6 +35,24 @@ class User(NamedTuple):
 def authenticated(user: User) -> User:
     """Return a user as a member of ``system:authenticated``."""
     return user if AUTHENTICATED in user.groups else user._replace(groups=(*user.groups, AUTHENTICATED))
+
+
+def health_text(path: str, checks: Mapping[str, str | None], excluded: Collection[str], *, verbose: bool) -> tuple[bool, str]:
+    """Return whether the checks of a health path pass, and its text, which withholds the reasons of failures.
+
+    ``checks``: why each check fails; "" or None for one that passes
+
+    Source  apiserver, pkg/server/healthz/healthz.go
+    """
+    lines = [
+        f"[+]{name} excluded: ok" if name in excluded else f"[-]{name} failed: reason withheld" if why else f"[+]{name} ok"
+        for name, why in checks.items()
+    ]
+    if unknown := sorted(set(excluded).difference(checks)):
+        lines.append("warn: some health checks cannot be excluded: no matches for " + ",".join(f'"{name}"' for name in unknown))
+    if any(why for name, why in checks.items() if name not in excluded):
+        return False, "\n".join([*lines, f"{path} check failed", ""])
+    return True, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok"
 
 
 def is_true(parameter: str) -> bool:

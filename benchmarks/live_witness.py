@@ -25,7 +25,7 @@ import numpy as np
 from moorage.api.core import Pod
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.facts import Fact, Seen
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest

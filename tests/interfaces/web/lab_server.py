@@ -64,7 +64,7 @@ def _handler(lab: LabServer) -> type[BaseHTTPRequestHandler]:
             path, _, query = self.path.partition("?")
             file = bundle_file(path.removeprefix("/ui/")) if path.startswith("/ui/") else None
             if file is not None:
-                self.reply(200, file.body, file.media)
+                self.reply(200, file[1], file[0])
             elif path == "/lab/v1/snapshot" and query.startswith("at="):
                 self.answer(200, lab.past(float(query[3:])))
             elif path == "/lab/v1/snapshot":

@@ -13,7 +13,7 @@ from aiohttp import web
 import moorage
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.registry import load
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers

@@ -16,7 +16,7 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.up import report_if_slow
 from moorage.live.server import health as patience
 from moorage.live.server.embedded import Embedded, grant_kinds

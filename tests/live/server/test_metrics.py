@@ -11,7 +11,7 @@ from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.runtime.attempt_metrics import BoundPod
 from moorage.live.server.plugin_metrics import (
     SAMPLED,

@@ -7,7 +7,7 @@ from moorage.core.engine.facts import Seen
 from moorage.core.engine.outbox import Decided, PluginFault
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Reject
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.server.scheduler_metrics import process_gauges
 from moorage.simulator.simulate import load_options
 from moorage.testing.builders import a_node, a_pod

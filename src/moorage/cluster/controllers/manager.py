@@ -418,7 +418,12 @@ class ControllerManager:
                     break
             await asyncio.sleep(0)
             if not busy:
-                await self._pause()
+                due = self.next_time()
+                try:
+                    async with asyncio.timeout(None if due is None else max(0.0, due - self._store.clock())):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
 
     async def _step(self, turn: _Turn) -> bool:
         """Do the same as ``step``, but let other tasks run when the turn is over. Return False if no key is due.
@@ -448,11 +453,3 @@ class ControllerManager:
             return False
         await self._worker.run(source, partial(self._executor.carry_out_detached, step, source))
         return True
-
-    async def _pause(self) -> None:
-        due = self.next_time()
-        try:
-            async with asyncio.timeout(None if due is None else max(0.0, due - self._store.clock())):
-                await self._woken.wait()
-        except TimeoutError:
-            pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -25,7 +25,7 @@ from moorage.interfaces.cli.option_tables import AUTO
 from moorage.interfaces.cli.terminal import Progress
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput
 from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, read_objects, unwatched
-from moorage.simulator.simulate import Options
+from moorage.simulator.simulate import Options, load_options
 from moorage.simulator.unknown_fields import Validation
 
 # -- bounded files -----------------------------------------------------------------------------------------------------
@@ -176,13 +176,23 @@ def place_of(path: str | None) -> str:
     return path if path == STDIN else "" if path is None else str(Path(path).absolute())
 
 
-def asking(options: Options) -> AbstractContextManager[Options]:
-    """Return a context manager that yields the options with a client for the configured extenders."""
-    from moorage.interfaces.cli.live.scheduler_factory import (
-        extenders_connected,  # imports an HTTP client, which is rarely needed
-    )
+@contextmanager
+def asking(options: Options) -> Iterator[Options]:
+    """Yield the options with a client for the configured extenders, one request at a time; connections end with the block.
 
-    return extenders_connected(options)
+    Raises  ConfigError, InputError
+    """
+    import asyncio
+
+    from moorage.live.client.extenders import ExtenderClient  # an HTTP client, which is rarely needed
+
+    client = ExtenderClient(load_options(options).configuration.extenders)
+    with asyncio.Runner() as runner:
+        runner.run(client.__aenter__())
+        try:
+            yield replace(options, ask=lambda question: runner.run(client.ask(question)))
+        finally:
+            runner.run(client.__aexit__())
 
 
 def simulation_options(given: Mapping[str, Any]) -> Options:

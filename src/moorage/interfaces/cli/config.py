@@ -88,7 +88,17 @@ def _print(document: dict[str, Any], output: str, heading: str) -> None:
 def _or_refuse(file: str | None, given: Mapping[str, Any]) -> Loaded:
     """Return the loaded configuration, given the options that all subcommands share, or exit with 1 and one line per fault."""
     try:
-        return _loaded(file, given)
+        if given["algorithm_provider"] and file is not None:
+            raise InputError("--algorithm-provider replaces a file; give one of them")
+        source = ConfigSource(
+            emulate=given["emulate"],
+            provider=given["algorithm_provider"],
+            feature_gates=given["feature_gates"],
+            plugins=tuple(map(load, given["plugins"])),
+        )
+        if file is not None:
+            source = replace(source, config=read_file(file, CONFIG_LIMIT), where=_where(file))
+        return load_source(source)
     except ConfigError as error:
         place = "" if file is None else f"{_where(file)}: "
         lines = [f"{place}{fault}" for fault in error.faults] or str(error).split("\n")
@@ -97,20 +107,6 @@ def _or_refuse(file: str | None, given: Mapping[str, Any]) -> Loaded:
     for line in lines:
         say(line, err=True)
     raise click.exceptions.Exit(1)
-
-
-def _loaded(file: str | None, given: Mapping[str, Any]) -> Loaded:
-    if given["algorithm_provider"] and file is not None:
-        raise InputError("--algorithm-provider replaces a file; give one of them")
-    source = ConfigSource(
-        emulate=given["emulate"],
-        provider=given["algorithm_provider"],
-        feature_gates=given["feature_gates"],
-        plugins=tuple(map(load, given["plugins"])),
-    )
-    if file is not None:
-        source = replace(source, config=read_file(file, CONFIG_LIMIT), where=_where(file))
-    return load_source(source)
 
 
 def _where(file: str) -> str:

@@ -28,7 +28,16 @@ def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits
     sys.path.append(os.getcwd())  # for the modules of plugins
     os.chdir(folder)
     limit_process(limits)
-    _redirect(stdin)
+    sys.stdout.flush()
+    # The standard streams are files from here on, so that nothing is written to the server's terminal.
+    given = os.open(stdin or os.devnull, os.O_RDONLY)
+    made = [os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) for name in (ANSWER, ERRORS)]
+    for number, opened in enumerate((given, *made)):
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
     def send(text: str) -> None:
         text = text.replace("reading -:", "reading the cluster:")
@@ -72,16 +81,3 @@ def limit_process(limits: ProcessLimits) -> None:
         _, hard = resource.getrlimit(what)
         resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
     os.nice(_NICE)
-
-
-def _redirect(stdin: str | None) -> None:
-    """Redirect the standard file descriptors to files, so that nothing is written to the server's terminal."""
-    sys.stdout.flush()
-    given = os.open(stdin or os.devnull, os.O_RDONLY)
-    made = [os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) for name in (ANSWER, ERRORS)]
-    for number, opened in enumerate((given, *made)):
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -22,12 +22,13 @@ from moorage.api.core import Node, Pod
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
+from moorage.framework.changes import taint_text
 from moorage.interfaces.web.question_arguments import (
     Answering,
-    AnswerProcess,
     Arguments,
     ProcessLimits,
     QuestionBody,
+    answered_by_process,
     arguments_of,
 )
 from moorage.laboratory.cluster import Cluster
@@ -111,13 +112,13 @@ class AgentAnswers:
             try:
                 for name, text in arguments.files.items():
                     (folder / name).write_text(text, "utf-8")
-                process = AnswerProcess(self._answering, (command, *self._words, "-o", output, *rest), folder, None)
-                await process.run(self._limits, lambda _: None)
+                words = (command, *self._words, "-o", output, *rest)
+                answer, error = await answered_by_process(self._answering, words, folder, None, self._limits, lambda _: None)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-        if process.error:
-            raise InputError(process.error)
-        return process.answer.decode("utf-8", "replace")
+        if error:
+            raise InputError(error)
+        return answer.decode("utf-8", "replace")
 
 
 def _arguments(question: Mapping[str, Any], changes: Sequence[str]) -> Arguments:
@@ -204,9 +205,7 @@ def _node_lines(cluster: Cluster, name: str, selector: Selector) -> Iterator[str
     for node in (one for one in cluster.objects() if isinstance(one, Node)):
         if not _is_called(node.name, name) or not selector.matches(node.labels):
             continue
-        taints = ",".join(
-            f"{one.key}={one.value}:{one.effect}" if one.value else f"{one.key}:{one.effect}" for one in node.spec.taints
-        )
+        taints = ",".join(map(taint_text, node.spec.taints))
         cordoned = " cordoned" if node.spec.unschedulable else ""
         zone = node.labels.get("topology.kubernetes.io/zone", "-")
         yield (

@@ -11,7 +11,7 @@ import logging
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -41,12 +41,8 @@ _PATCHED: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-class Act(Protocol):
-    """Makes a request in the user's name and returns the object of its response; raises ApiError."""
-
-    def __call__(
-        self, method: str, path: str, body: Any = None, media: str = "application/json"
-    ) -> Awaitable[dict[str, Any]]: ...
+#: Makes a request in the user's name: method, path, body and media type. Returns the object of its response; raises ApiError.
+Act: TypeAlias = Callable[..., Awaitable[dict[str, Any]]]
 
 
 async def run_command(text: str, act: Act) -> str:
@@ -103,12 +99,8 @@ def _path(kind: ServedKind, namespace: str, name: str) -> str:
     return f"{root}{place}/{kind.resource}/{quote(name, safe='')}"
 
 
-def _node_path(name: str) -> str:
-    return _path(served("nodes"), "", name)
-
-
 async def _cordon(act: Act, verb: str, node: str) -> str:
-    path, cordons = _node_path(node), verb == "cordon"
+    path, cordons = _path(served("nodes"), "", node), verb == "cordon"
     found = await act("GET", path)
     if bool(found.get("spec", {}).get("unschedulable")) == cordons:
         return f"node/{node} already {verb}ed"
@@ -117,7 +109,7 @@ async def _cordon(act: Act, verb: str, node: str) -> str:
 
 
 async def _label(act: Act, node: str, label: str, *, overwrite: bool) -> str:
-    path = _node_path(node)
+    path = _path(served("nodes"), "", node)
     key, assigned, value = label.partition("=")
     removes = not assigned and label.endswith("-")
     if not assigned and not removes:
@@ -135,7 +127,7 @@ async def _label(act: Act, node: str, label: str, *, overwrite: bool) -> str:
 
 
 async def _taint(act: Act, node: str, word: str) -> str:
-    path = _node_path(node)
+    path = _path(served("nodes"), "", node)
     removes = word.endswith("-")
     named, _, effect = word.removesuffix("-").rpartition(":")
     key, _, value = named.partition("=")

@@ -7,7 +7,6 @@ for each request. Rights are reviewed by the cluster.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from multidict import CIMultiDict
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.api.releases import CURRENT
+from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import KINDS, list_parts
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
@@ -44,7 +44,7 @@ from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.rows import QueueState, queue_state
-from moorage.interfaces.web.site import Sessions, Site, Visitor, is_own_path, json_response
+from moorage.interfaces.web.site import Sessions, Site, Visitor, cookie_name, is_own_path, json_response
 from moorage.live.client.reflector import Reflector
 from moorage.live.server.authentication import ANONYMOUS, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer, ResourceAccess
@@ -408,12 +408,8 @@ class StoreInputs:
 
 
 def _write_list(path: Path, records: Sequence[Record]) -> None:
-    with open(path, "xb", opener=_private) as file:
+    with replacing(path, lasting=False) as file:
         file.writelines(list_parts(record.body for record in records))
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 class EmbeddedSite:
@@ -475,8 +471,7 @@ class EmbeddedSite:
         return is_own_path(path)
 
     def session_user(self, request: web.BaseRequest) -> User | None:
-        user: User | None = self.site.session_user(request)
-        return user
+        return self.sessions.user_of(request.cookies.get(cookie_name(request), ""))
 
     async def answer(self, request: web.BaseRequest, user: User | None, seats: Seats) -> web.StreamResponse:
         by_session = user is not None and user == self.session_user(request)

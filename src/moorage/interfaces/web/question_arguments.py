@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection, Pipe, wait
@@ -132,6 +132,8 @@ def arguments_of(body: QuestionBody) -> Arguments:
     """
     fields = dict(body.question)
     changes = [*fields.pop("changes", []), *body.changes]
+    if len(changes) > _MOST_LIST:
+        raise bad_request(f"changes: more than {_MOST_LIST} entries")
     table = _questions().items()
     known = [(field, command, one) for part in ("fields", "also") for command, one in table for field in one.get(part, ())]
     found = next(((command, one) for field, command, one in known if field in fields), None)
@@ -140,13 +142,14 @@ def arguments_of(body: QuestionBody) -> Arguments:
         raise bad_request(f"question: has no field of a known question, or of another kind; known: {named}")
     command, question = found
     reader = _Reader(fields)
-    _read(command, question, reader)
+    with reader.fields_of(question["inside"]) if "inside" in question else nullcontext(reader) as inner:
+        _read_options(command, question, inner)
     if command in _SEARCHING:
         reader.number("timeLimitSeconds", "time-limit", 0.1, 50, float)
     reader.finish()
     seed = () if body.seed is None else (f"--seed={body.seed}",)
     options = sorted(reader.options, key=lambda option: option.partition("=")[0])
-    words = (command, *options, *seed, *_changes(changes), "--", *reader.positional)
+    words = (command, *options, *seed, *map(_change, changes), "--", *reader.positional)
     return Arguments(words, reader.files)
 
 
@@ -154,15 +157,6 @@ def _checked(name: str, text: str) -> str:
     if not text or len(text) > _MOST_TEXT or not text.isprintable():
         raise bad_request(f"question.{name}: expected a line of at most {_MOST_TEXT} characters")
     return text
-
-
-# -- changes ------------------------------------------------------------------------------------------------------------
-
-
-def _changes(changes: Sequence[Any]) -> list[str]:
-    if len(changes) > _MOST_LIST:
-        raise bad_request(f"changes: more than {_MOST_LIST} entries")
-    return [_change(one) for one in changes]
 
 
 def _change(change: Any) -> str:
@@ -281,14 +275,6 @@ def _reference(field: str, name: str) -> str:
 def _questions() -> Mapping[str, Any]:
     """Return the questions by their commands, see ``questions.toml``."""
     return table_of("moorage.interfaces.web", "questions.toml")
-
-
-def _read(command: str, question: Mapping[str, Any], reader: _Reader) -> None:
-    if "inside" in question:
-        with reader.fields_of(question["inside"]) as inner:
-            _read_options(command, question, inner)
-    else:
-        _read_options(command, question, reader)
 
 
 def _read_options(command: str, question: Mapping[str, Any], reader: _Reader) -> None:
@@ -454,52 +440,49 @@ def _host(run: Run, line: socket.socket, other: socket.socket) -> None:
         process.kill()
 
 
-class AnswerProcess:
-    """One process with one question. ``answer`` is the document, or ``error`` says why there is none."""
+async def answered_by_process(
+    answering: Answering, words: Sequence[str], folder: Path, stdin: Path | None, limits: ProcessLimits,
+    show: Callable[[str], None],
+) -> tuple[bytes, str]:  # fmt: skip
+    """Answer a question in a process of its own. Return the document, or b"" and why there is none.
 
-    def __init__(self, answer: Answering, words: Sequence[str], folder: Path, stdin: Path | None) -> None:
-        self._answering, self._words, self._folder, self._stdin = answer, tuple(words), folder, stdin
-        self.answer = b""
-        self.error = ""
+    ``show`` gets the progress. A cancelled call kills the process.
+    """
+    starting = asyncio.ensure_future(asyncio.to_thread(answering.ask, words, folder, stdin, limits))
+    try:
+        replies = _Replies(await asyncio.shield(starting), show)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await _Replies(await starting, show).kill()
+        raise
+    try:
+        async with asyncio.timeout(limits.wall_s):
+            exit_code = await asyncio.shield(replies.exit_code)
+            if exit_code in {0, 2, 3}:
+                return (folder / ANSWER).read_bytes(), ""
+            return b"", _why_failed(exit_code, folder, limits)
+    except TimeoutError:
+        return b"", f"the question takes longer than {limits.wall_s:g} seconds; {_SMALLER}"
+    finally:
+        await replies.kill()
 
-    async def run(self, limits: ProcessLimits, show: Callable[[str], None]) -> None:
-        """Answer the question. A cancelled run kills the process."""
-        asking = asyncio.to_thread(self._answering.ask, self._words, self._folder, self._stdin, limits)
-        starting = asyncio.ensure_future(asking)
-        try:
-            replies = _Replies(await asyncio.shield(starting), show)
-        except asyncio.CancelledError:
-            with suppress(Exception):
-                await _Replies(await starting, show).kill()
-            raise
-        try:
-            async with asyncio.timeout(limits.wall_s):
-                self._read(await asyncio.shield(replies.exit_code), limits)
-        except TimeoutError:
-            self.error = f"the question takes longer than {limits.wall_s:g} seconds; {_SMALLER}"
-        finally:
-            await replies.kill()
 
-    def _read(self, exit_code: int | None, limits: ProcessLimits) -> None:
-        if exit_code in {0, 2, 3}:
-            self.answer = (self._folder / ANSWER).read_bytes()
-            return
-        text = ""
-        with suppress(OSError):
-            text = (self._folder / ERRORS).read_text("utf-8", "replace")
-        lines = [line for line in text.splitlines() if line.strip()]
-        errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
-        if exit_code is None:
-            self.error = _ENDED
-        elif exit_code == -signal.SIGXCPU:
-            self.error = f"the question takes more than {limits.cpu_s:g} seconds of CPU time; {_SMALLER}"
-        elif exit_code < 0:
-            self.error = f"the question was stopped by signal {-exit_code}: it needs more time or memory than it may use"
-        elif "MemoryError" in text or any("out of memory" in line for line in errors):
-            self.error = f"the question needs more than {limits.memory >> 20} MiB of memory"
-        else:
-            said = lines[-1:] if "Traceback" in text else lines
-            self.error = clip(" ".join(errors or said) or "the command failed", _MOST_ERROR)
+def _why_failed(exit_code: int | None, folder: Path, limits: ProcessLimits) -> str:
+    text = ""
+    with suppress(OSError):
+        text = (folder / ERRORS).read_text("utf-8", "replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
+    if exit_code is None:
+        return _ENDED
+    if exit_code == -signal.SIGXCPU:
+        return f"the question takes more than {limits.cpu_s:g} seconds of CPU time; {_SMALLER}"
+    if exit_code < 0:
+        return f"the question was stopped by signal {-exit_code}: it needs more time or memory than it may use"
+    if "MemoryError" in text or any("out of memory" in line for line in errors):
+        return f"the question needs more than {limits.memory >> 20} MiB of memory"
+    said = lines[-1:] if "Traceback" in text else lines
+    return clip(" ".join(errors or said) or "the command failed", _MOST_ERROR)
 
 
 class _Replies:

@@ -14,6 +14,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -148,15 +149,15 @@ class Board:
                     (folder / name).write_text(text, "utf-8")
                 async with self._copying:
                     given, stdin = await self._input_of(self._folder)
-                process = question_arguments.AnswerProcess(self._answer, _words(arguments, given), folder, stdin)
                 self._change(question, "computing")
-                await process.run(self.limits.process, lambda text: self._change(question, text))
-                question.answer = process.answer
-                if process.answer and (folder / question_arguments.RUN).is_dir():
+                question.answer, error = await question_arguments.answered_by_process(
+                    self._answer, _words(arguments, given), folder, stdin, self.limits.process, partial(self._change, question)
+                )
+                if question.answer and (folder / question_arguments.RUN).is_dir():
                     question.run = await asyncio.to_thread(self._past_of, folder)
                 if question.run is not None:
-                    question.answer = b'{"run":"%s",' % question.id.encode() + process.answer.lstrip()[1:]
-                self._end(question, "done" if process.answer else "failed", "", process.error)
+                    question.answer = b'{"run":"%s",' % question.id.encode() + question.answer.lstrip()[1:]
+                self._end(question, "done" if question.answer else "failed", "", error)
         except asyncio.CancelledError:
             self._end(question, "cancelled", "cancelled")
             raise

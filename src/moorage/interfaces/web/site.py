@@ -178,23 +178,16 @@ _TYPES: Final = {"html": "text/html; charset=utf-8", "js": "text/javascript; cha
 _SERVED: Final = {"": "app.html", "app.js": "app.js", "app.css": "app.css", "report.html": "report.html"}
 
 
-class BundleFile(NamedTuple):
-    media: str
-    body: bytes
-
-
 def bundle_text(name: str) -> str:
     """Return the text of a file of the bundle."""
     return (folder_of("moorage.interfaces.web") / "bundle" / name).read_text("utf-8")
 
 
 @cache
-def bundle_file(path: str) -> BundleFile | None:
-    """Return the file at a path below /ui/; None if there is none."""
+def bundle_file(path: str) -> tuple[str, bytes] | None:
+    """Return the media type and the content of the file at a path below /ui/; None if there is none."""
     name = _SERVED.get(path)
-    if name is None:
-        return None
-    return BundleFile(_TYPES[name.rpartition(".")[2]], bundle_text(name).encode())
+    return None if name is None else (_TYPES[name.rpartition(".")[2]], bundle_text(name).encode())
 
 
 # -- report file -------------------------------------------------------------------------------------------------------
@@ -357,9 +350,8 @@ class Site:
             enter()
         response = web.Response(status=204)
         response.set_cookie(
-            cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", httponly=True,
+            cookie_name(request), cookie, max_age=int(SESSION_S), path="/lab/v1", httponly=True, samesite="Strict",
             secure=request.get_extra_info("ssl_object") is not None,
-            samesite="Strict",
         )  # fmt: skip
         return response
 
@@ -521,5 +513,6 @@ def _page(request: web.BaseRequest) -> web.Response:
     found = bundle_file(request.path.removeprefix("/ui/"))
     if found is None:
         raise statuses.no_such_page()
-    headers = {"Content-Type": found.media, "Content-Security-Policy": LIVE_POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
-    return web.Response(body=found.body, headers=headers)
+    media, body = found
+    headers = {"Content-Type": media, "Content-Security-Policy": LIVE_POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
+    return web.Response(body=body, headers=headers)

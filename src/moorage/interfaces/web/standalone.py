@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod
 from moorage.basis.recording.log_reader import ClusterLog, LogChange, log_of
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.http.connections import HEADERS, Connection
+from moorage.cluster.apiserver.http.connections import HEADERS, answering
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
@@ -91,14 +91,8 @@ def _application(site: Site) -> web.Application:
     guard, seats = Authenticator({}), Seats(ServerLimits())
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        connection = request.protocol
-        if isinstance(connection, Connection):
-            connection.began()
-        try:
-            response = await _without_errors(_respond(site, guard, seats, request))
-        finally:
-            if isinstance(connection, Connection):
-                connection.ended()
+        with answering(request):
+            response = await _respond(site, guard, seats, request)
         if not response.prepared:
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
@@ -110,17 +104,13 @@ def _application(site: Site) -> web.Application:
 
 
 async def _respond(site: Site, guard: Authenticator, seats: Seats, request: web.Request) -> web.StreamResponse:
-    guard.check_source(request.headers)
-    if request.path == "/":
-        return web.Response(status=308, headers={"Location": "/ui/"})
-    if not is_own_path(request.path):
-        raise no_such_page()
-    return await site.respond(request, site.session_user(request), seats)
-
-
-async def _without_errors(responding: Awaitable[web.StreamResponse]) -> web.StreamResponse:
     try:
-        return await responding
+        guard.check_source(request.headers)
+        if request.path == "/":
+            return web.Response(status=308, headers={"Location": "/ui/"})
+        if not is_own_path(request.path):
+            raise no_such_page()
+        return await site.respond(request, site.session_user(request), seats)
     except ApiError as error:
         return error_response(error, _JSON)
     except TimeoutError:

@@ -201,10 +201,6 @@ class PooledConnection(asyncio.Protocol):
         """Fail the pending requests, because their deadline has passed."""
         self._pass_on(ClusterError(f"no answer within {self._timeout_s:g}s"))
 
-    def _end_use(self) -> None:
-        self.deadline, self._used = NEVER, True
-        self._on_idle(self)
-
     def _complete(self, reply: Reply, keep_alive: bool) -> None:
         """Note the response to the oldest request."""
         if not self._pending or len(reply.body) > self._most:
@@ -228,7 +224,8 @@ class PooledConnection(asyncio.Protocol):
             self.close()
             failed, self._pending = self._pending, failed
         if (ended or failed) and not self._pending:
-            self._end_use()
+            self.deadline, self._used = NEVER, True
+            self._on_idle(self)
         for answers, which, found in ended:
             if isinstance(found, Reply):
                 answers.ended(which[0], found)

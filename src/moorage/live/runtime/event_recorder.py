@@ -68,7 +68,9 @@ class Recorder:
         """Queue events. Does not wait."""
         now, wall = self._clock(), self._wall()
         for note in notes:
-            key = _key(note)
+            pod, related = note.regarding.metadata, note.related
+            about = (pod.uid, pod.namespace, pod.name, pod.resource_version)  # a series has all fields of a note but the text
+            key = (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
             series = self._series.get(key)
             if series is None:
                 self._begin(note, key, now, wall)
@@ -213,13 +215,6 @@ def _wait_s(error: ClusterError) -> float | None:
     if error.status == 401:  # the credentials have expired
         return 0.0
     return _RETRY_S if error.may_have_happened else None
-
-
-def _key(note: EventNote) -> tuple[str, ...]:
-    """Return the key of a series: every field of a note except its text."""
-    pod, related = note.regarding.metadata, note.related
-    about = (pod.uid, pod.namespace, pod.name, pod.resource_version)
-    return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
 
 
 def _name_of(note: EventNote, parts: Iterable[str]) -> str:

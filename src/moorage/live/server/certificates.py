@@ -384,7 +384,12 @@ class ClientCas:
             return
         if self._delegate is None:
             if starting:
-                self._warn_of_no_cluster()
+                why = "No authentication-kubeconfig provided in order to lookup"
+                if not self._rules.client_ca_file:
+                    self._log.warning(f"{why} client-ca-file in {_MAP}, so client certificate authentication won't work.")
+                if not self._rules.proxy_ca_file:
+                    lost = "so request-header client certificate authentication won't work."
+                    self._log.warning(f"{why} requestheader-client-ca-file in {_MAP}, {lost}")
             return
         try:
             self._published = await self._delegate.lookup()
@@ -398,14 +403,6 @@ class ClientCas:
                 self._log.warning("Continuing without authentication configuration. This may treat all requests as anonymous.")
                 flag = "--authentication-tolerate-lookup-failure=false"
                 self._log.warning(f"To require authentication configuration lookup to succeed, set {flag}")
-
-    def _warn_of_no_cluster(self) -> None:
-        why = "No authentication-kubeconfig provided in order to lookup"
-        if not self._rules.client_ca_file:
-            self._log.warning(f"{why} client-ca-file in {_MAP}, so client certificate authentication won't work.")
-        if not self._rules.proxy_ca_file:
-            lost = "so request-header client certificate authentication won't work."
-            self._log.warning(f"{why} requestheader-client-ca-file in {_MAP}, {lost}")
 
     def _apply(self) -> None:
         rules, published = self._rules, self._published

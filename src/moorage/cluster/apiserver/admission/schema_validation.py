@@ -78,7 +78,7 @@ class SchemaCheck:
         if old is not ABSENT and old == value:
             return
         types = _types(schema)
-        found = _type_of(value)
+        found = _TYPES.get(type(value), "object")
         if not _has_type(types, value, found, schema):
             yield invalid(path, found, f'{path} in body must be of type {",".join(types)}: "{found}"')
         if value is None:
@@ -219,10 +219,6 @@ def _types(schema: Schema) -> Sequence[str]:
     if schema.get("x-kubernetes-int-or-string"):
         return ("integer", "string")
     return (schema["type"],) if schema.get("type") else ()
-
-
-def _type_of(value: Any) -> str:
-    return _TYPES.get(type(value), "object")
 
 
 _TYPES: Final = {

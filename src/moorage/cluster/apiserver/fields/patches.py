@@ -385,7 +385,9 @@ def _check_order(patch: dict[str, Any], name: str, order: list[Any], fields: Map
 def _ordered(items: list[Any], order: list[Any], before: list[Any], by: str | None) -> list[Any]:
     """Merge the items in the patch's order with those only on the server; items in both lists keep the order that they had."""
 
-    name = _identity_by(by)
+    def name(item: Any) -> Hashable:
+        return _mark(item.get(by) if by and isinstance(item, dict) else item)
+
     wanted, old_position = _firsts(map(name, order)), _firsts(map(name, before))
     named = sorted((one for one in items if name(one) in wanted), key=lambda one: wanted[name(one)])
     server_only = [one for one in items if name(one) not in wanted]
@@ -400,11 +402,6 @@ def _ordered(items: list[Any], order: list[Any], before: list[Any], by: str | No
             merged.append(named[i])
             i += 1
     return merged + named[i:] + server_only[k:]
-
-
-def _identity_by(by: str | None) -> Callable[[Any], Hashable]:
-    """Return the function that identifies the items of a list: by the merge key ``by``, or by value if it is None."""
-    return lambda item: _mark(item.get(by) if by and isinstance(item, dict) else item)
 
 
 def _firsts(names: Iterable[Hashable]) -> dict[Hashable, int]:

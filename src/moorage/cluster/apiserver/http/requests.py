@@ -349,7 +349,15 @@ def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, targ
         case "POST" if target.namespace is not None:
             return _write(store, authorizer, request, target)
         case "DELETE" if target.namespace is not None:
-            return _delete_all(store, request, target)
+            kind = target.kind
+            check_list(request, is_watch=request.flag("watch"))
+            _check_representation(request, kind, many=True)
+            page = _page(store, request, target)
+            options = _delete_options(request)
+            for record in page.records:
+                if store.find(kind, record.namespace, record.name) is not None:
+                    store.delete(kind, record.namespace, record.name, _with_defaults(store, kind, options))
+            return replace(_list_response(store, request, kind, page), warnings=_orphan_warnings(kind, options))
         case _:
             raise statuses.not_allowed()
 
@@ -399,18 +407,6 @@ def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
 def _versioned(version: int) -> Document:
     """Return a version as metadata; measured kinds have none."""
     return {"resourceVersion": str(version)} if version else {}
-
-
-def _delete_all(store: Store, request: HTTPRequest, target: Target) -> Response:
-    kind = target.kind
-    check_list(request, is_watch=request.flag("watch"))
-    _check_representation(request, kind, many=True)
-    page = _page(store, request, target)
-    options = _delete_options(request)
-    for record in page.records:
-        if store.find(kind, record.namespace, record.name) is not None:
-            store.delete(kind, record.namespace, record.name, _with_defaults(store, kind, options))
-    return replace(_list_response(store, request, kind, page), warnings=_orphan_warnings(kind, options))
 
 
 # -- subresources ------------------------------------------------------------------------------------------------------

@@ -79,22 +79,22 @@ class Definitions:
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         """Process a change of a definition, or the deletion of an object of a custom kind."""
         if kind is DEFINITIONS:
-            self._on_definition(change)
+            name = change.after.name
+            if change.gone:
+                self.load()
+                group = change.after.document()["spec"]["group"]  # in which names have become free
+                for record in [*self._store.all(DEFINITIONS)]:
+                    if record.document()["spec"]["group"] == group:
+                        self._settle(record.name)
+                return
+            if self._settle(name):
+                return  # changing the status called this method again, which has done the rest
+            self.load()
+            document = self._find(name)
+            if document is not None and "deletionTimestamp" in document["metadata"]:
+                self._clean(name)
         elif change.gone and kind.custom is not None and kind.custom.is_terminating and not self._store.count(kind):
             self._finish(kind.qualified)
-
-    def _on_definition(self, change: StoreChange) -> None:
-        name = change.after.name
-        if change.gone:
-            self.load()
-            self._settle_others(change.after.document()["spec"]["group"])
-            return
-        if self._settle(name):
-            return  # changing the status called this method again, which has done the rest
-        self.load()
-        document = self._find(name)
-        if document is not None and "deletionTimestamp" in document["metadata"]:
-            self._clean(name)
 
     def load(self) -> None:
         """Serve the kinds of all stored definitions."""
@@ -128,12 +128,6 @@ class Definitions:
         track(kind_schema(DEFINITIONS), record.document(), document, _CONTROLLER, self._store.now)
         self._store.put(DEFINITIONS, record, document)
         return True
-
-    def _settle_others(self, group: str) -> None:
-        """Update all definitions of a group, because names have become free."""
-        for record in [*self._store.all(DEFINITIONS)]:
-            if record.document()["spec"]["group"] == group:
-                self._settle(record.name)
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 

@@ -135,7 +135,17 @@ class DetachedStore(Store):
 
     def _change(self, kind: ServedKind, before: Record | None, after: Record, change: Callable[[], T]) -> T:
         def checked() -> T:
-            self._check_reads()
+            # On the store's own thread: everything that was read must be unchanged.
+            if any(one not in self._kind_stores for one, _ in (*self._looked_up, *self._listed)):
+                raise StaleReadError
+            for (one, key), record in self._looked_up.items():
+                if self._kind_stores[one].records.get(key) is not record:
+                    raise StaleReadError
+            for (one, namespace), listed in self._listed.items():
+                if self._kind_stores[one].version != listed.version:
+                    now = self._list(one, namespace)
+                    if len(now) != len(listed.records) or any(a is not b for a, b in zip(now, listed.records, strict=True)):
+                        raise StaleReadError
             if self._store._stored_record(kind.storage, after.key) is not self._stored_before(kind, before):
                 raise StaleReadError
             return change()
@@ -145,22 +155,6 @@ class DetachedStore(Store):
         self._looked_up.clear()
         self._listed.clear()
         return made
-
-    def _check_reads(self) -> None:
-        """Check on the store's own thread that everything that was read is unchanged.
-
-        Raises  StaleReadError
-        """
-        if any(kind not in self._kind_stores for kind, _ in (*self._looked_up, *self._listed)):
-            raise StaleReadError
-        for (kind, key), record in self._looked_up.items():
-            if self._kind_stores[kind].records.get(key) is not record:
-                raise StaleReadError
-        for (kind, namespace), listed in self._listed.items():
-            if self._kind_stores[kind].version != listed.version:
-                now = self._list(kind, namespace)
-                if len(now) != len(listed.records) or any(a is not b for a, b in zip(now, listed.records, strict=True)):
-                    raise StaleReadError
 
     def _next_version(self) -> int:
         return self._placeholder

@@ -118,7 +118,7 @@ def field_terms(text: str) -> tuple[FieldTerm, ...]:
 
     Raises  ApiError 400
     """
-    terms = [_term(part, text) for part in _split(text) if part]
+    terms = [_term(part, text) for part in (_BETWEEN.split(text) if "\\" in text else text.split(",")) if part]
     return tuple(term for term in terms if term.path or term.value)
 
 
@@ -127,11 +127,6 @@ def _term(part: str, text: str) -> FieldTerm:
     if found is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
     return FieldTerm(part[: found.start()], _unescaped(part[found.end() :]), found[0] != "!=")
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas that are not escaped with a backslash."""
-    return _BETWEEN.split(text) if "\\" in text else text.split(",")
 
 
 def _unescaped(value: str) -> str:

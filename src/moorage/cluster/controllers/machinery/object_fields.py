@@ -71,8 +71,8 @@ def is_ending(document: Document) -> bool:
     return bool(document["metadata"].get("deletionTimestamp"))
 
 
-def copied(document: Document) -> Document:
-    """Return a deep copy of a document."""
+def copied(document: Any) -> Document:
+    """Return a deep copy of a document, or the document of an object."""
     copy: Document = msgspec.json.decode(msgspec.json.encode(document))
     return copy
 

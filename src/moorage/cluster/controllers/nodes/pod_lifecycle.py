@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -72,7 +72,19 @@ def outcome_of(container: Mapping[str, Any]) -> CommandOutcome | None:
         if image not in _COMMANDLESS:
             return None
     is_script = len(words) >= 3 and _program(words[0]) in _SHELLS and words[1] == "-c"
-    return _played(_script(words[2]) if is_script else [("", words)])
+    lasted_s, code = 0.0, 0
+    for joint, statement in _script(words[2]) if is_script else [("", words)]:
+        one = _statement(statement)
+        if one is None:
+            return None
+        if joint == "&&" and code:
+            continue
+        lasted_s, code = lasted_s + one.lasts_s, one.code
+        if lasted_s == _FOREVER_S:
+            return CommandOutcome(None, 0)
+        if one.ends:
+            break
+    return CommandOutcome(lasted_s, code)
 
 
 def _program(path: str) -> str:
@@ -118,22 +130,6 @@ def _span_s(text: str) -> float | None:
         return _FOREVER_S
     found = _SPAN.fullmatch(text)
     return float(found[1]) * _UNITS_S[found[2]] if found else None
-
-
-def _played(statements: Iterable[tuple[str, Sequence[str]]]) -> CommandOutcome | None:
-    lasted_s, code = 0.0, 0
-    for joint, words in statements:
-        one = _statement(words)
-        if one is None:
-            return None
-        if joint == "&&" and code:
-            continue
-        lasted_s, code = lasted_s + one.lasts_s, one.code
-        if lasted_s == _FOREVER_S:
-            return CommandOutcome(None, 0)
-        if one.ends:
-            break
-    return CommandOutcome(lasted_s, code)
 
 
 _PREFIX: Final = "moorage.dev/"
@@ -240,7 +236,7 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
         return over, None
     if (debugged := _with_ephemeral_containers(pod, now)) is not None:
         return debugged, now
-    held = _main(pod)
+    held: dict[str, Any] = (k8s.status_of(pod).get("containerStatuses") or [{}])[0]
     if "running" in held.get("state", {}):
         return _while_running(pod, held, life, now)
     ended = (held.get("lastState") or {}).get("terminated") or {}
@@ -259,12 +255,6 @@ def _with_ephemeral_containers(pod: Document, now: float) -> Document | None:
     new = [one for one in k8s.spec_of(pod).get("ephemeralContainers") or () if one["name"] not in known]
     fresh = [_container(pod, one, 0, state=state, lastState={}, ready=False) for one in new]
     return {**k8s.status_of(pod), "ephemeralContainerStatuses": [*held, *fresh]} if fresh else None
-
-
-def _main(pod: Document) -> dict[str, Any]:
-    statuses = k8s.status_of(pod).get("containerStatuses") or [{}]
-    first: dict[str, Any] = statuses[0]
-    return first
 
 
 def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) -> tuple[Document | None, float | None]:

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-import msgspec
-
 from moorage.api import storage
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from moorage.api.decode import decode
@@ -265,7 +263,7 @@ class _UnboundClaim:
         after = with_claim_ref(before, self.claim)
         pointed = k8s.copied(volume)
         pointed["metadata"]["annotations"] = dict(after.metadata.annotations)
-        pointed["spec"]["claimRef"] = {**_plain(after.spec.claim_ref), "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        pointed["spec"]["claimRef"] = {**k8s.copied(after.spec.claim_ref), "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         if after != before:
             yield Update(k8s.VOLUMES, pointed)
         if k8s.phase_of(volume) != "Bound":
@@ -291,7 +289,7 @@ class _UnboundClaim:
         if not asked.items() <= k8s.annotations_of(self.document).items():
             yield from self._ask(asked)
             return
-        made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(with_claim_ref(volume, self.claim))}
+        made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **k8s.copied(with_claim_ref(volume, self.claim))}
         made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
         made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         yield Create(k8s.VOLUMES, made, or_keep=True)
@@ -326,11 +324,6 @@ class _UnboundClaim:
         elif self.storage_class is None:
             text = f'storageclass.storage.k8s.io "{self.class_name}" not found'
             yield EventStep(k8s.CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
-
-
-def _plain(value: object) -> Document:
-    plain: Document = msgspec.json.decode(msgspec.json.encode(value))
-    return plain
 
 
 def _sync_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:

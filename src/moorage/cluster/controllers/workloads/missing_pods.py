@@ -173,16 +173,11 @@ def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document]
     """
     counts: Counter[str] = Counter()
     for pod in pods:
-        name = _revision_of(kind, owner, pod)
+        mark = k8s.labels_of(pod).get(REVISION_HASH, "")  # that of a daemon pod lacks the prefix with the set's name
+        name = f"{k8s.name_of(owner)}-{mark}" if kind is k8s.DAEMON_SETS and mark else mark
         if name.startswith(f"{k8s.name_of(owner)}-") and name not in known and _is_current(kind, owner, pod, name):
             counts[name] += 1
     return max(sorted(counts), key=lambda name: counts[name], default="")
-
-
-def _revision_of(kind: ServedKind, owner: Document, pod: Document) -> str:
-    """Return the name of a pod's revision, from its hash label; a daemon pod's label lacks the prefix with the set's name."""
-    mark = k8s.labels_of(pod).get(REVISION_HASH, "")
-    return f"{k8s.name_of(owner)}-{mark}" if kind is k8s.DAEMON_SETS and mark else mark
 
 
 def _is_current(kind: ServedKind, owner: Document, pod: Document, revision: str) -> bool:

@@ -111,19 +111,15 @@ def updated_annotations(deployment: Document, replica_set: Document, revision: i
         return made
     made[REVISION] = str(revision)
     if held.get(REVISION):
-        made[HISTORY] = _longer(held.get(HISTORY, ""), held[REVISION])
+        parts = [*filter(None, held.get(HISTORY, "").split(",")), held[REVISION]]
+        while len(",".join(parts)) > _HISTORY_CHARACTERS and len(parts) > 1:
+            del parts[0]
+        made[HISTORY] = ",".join(parts)
     return made
 
 
 def _copied(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if name not in _NOT_COPIED}
-
-
-def _longer(history: str, revision: str) -> str:
-    parts = [*filter(None, history.split(",")), revision]
-    while len(",".join(parts)) > _HISTORY_CHARACTERS and len(parts) > 1:
-        del parts[0]
-    return ",".join(parts)
 
 
 # -- deletion order ----------------------------------------------------------------------------------------------------

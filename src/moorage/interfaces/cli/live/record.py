@@ -25,8 +25,8 @@ from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup
 from moorage.interfaces.cli.option_tables import AUTO, described
 from moorage.interfaces.cli.questions.dump import write_parts

@@ -40,8 +40,8 @@ from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
 from moorage.interfaces.cli.live.release_flags import ALGORITHM, Era, OldFlags, era_of, policy_of, releases_with
+from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.run_serving import Ending
-from moorage.interfaces.cli.live.scheduler_factory import build_scheduler
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.main import OK
 from moorage.interfaces.cli.option_tables import (

@@ -11,11 +11,10 @@ from typing import Any
 import click
 
 from moorage.api.durations import duration_seconds
-from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import MoorageError
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
-from moorage.interfaces.cli.questions.question_options import named_nodes, seldom
+from moorage.interfaces.cli.questions.question_options import named_nodes, seldom, selector_of
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_question import drain_report
@@ -70,7 +69,7 @@ def _plan(given: Mapping[str, Any], now_s: float) -> DrainPlan:
         "together" if given["together"] else "one-by-one",
         given["returns"],
         given["surge"],
-        _selector(given["pod_selector"]),
+        selector_of(given["pod_selector"], "--pod-selector=<pod_selector> must be a valid label selector"),
         partial(leaving_for, now_s=now_s),
     )
 
@@ -84,13 +83,6 @@ def _seconds(given: Mapping[str, Any], name: str) -> float:
     if found < 0:
         raise click.UsageError(f"--{option}: {given[name]} is negative")
     return found
-
-
-def _selector(text: str) -> Selector:
-    try:
-        return parse_selector(text)
-    except SelectorError as error:
-        raise click.UsageError(f"--pod-selector=<pod_selector> must be a valid label selector: {error}") from None
 
 
 def dump_time_s(asked: Asked) -> float:

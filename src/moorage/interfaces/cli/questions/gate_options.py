@@ -92,16 +92,13 @@ def print_gate_report(report: gate_outputs.GateReport, output: str) -> None:
     formats = {"junit": gate_outputs.as_junit, "sarif": gate_outputs.as_sarif, "github": gate_outputs.as_github}
     sys.stdout.write(formats[output](report))
     if output == "github":
-        _append_summary(gate_outputs.github_summary(report))
-
-
-def _append_summary(text: str) -> None:
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not path:
-        return
-    with open(path, "ab") as file:
-        if file.tell() + len(text.encode()) < gate_outputs.MOST_SUMMARY_BYTES:
-            file.write(text.encode())
+        text = gate_outputs.github_summary(report)
+        path = os.environ.get("GITHUB_STEP_SUMMARY")
+        if not path:
+            return
+        with open(path, "ab") as file:
+            if file.tell() + len(text.encode()) < gate_outputs.MOST_SUMMARY_BYTES:
+                file.write(text.encode())
 
 
 _OnAttempt = Callable[[SimulatedAttempt], None]

@@ -81,15 +81,14 @@ def narrowing_of(given: Mapping[str, Any]) -> Narrowing:
     return Narrowing(given["namespace"], selector_of(given["selector"]), given["pods_listed"])
 
 
-def selector_of(text: str) -> Selector:
-    """Return the label selector of ``-l``.
-
+def selector_of(text: str, fault: str = "--selector") -> Selector:
+    """Return the label selector of ``-l`` or of another option, whose errors begin with ``fault``.
     Raises  UsageError
     """
     try:
         return parse_selector(text)
     except SelectorError as error:
-        raise click.UsageError(f"--selector: {error}") from None
+        raise click.UsageError(f"{fault}: {error}") from None
 
 
 def refuse_unmatched(narrowing: Narrowing, run: Run) -> None:

@@ -14,7 +14,7 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import is_kept, keeping_what_is_read
 from moorage.interfaces.cli.live_reading import served_kinds
 from moorage.interfaces.cli.option_tables import described
-from moorage.interfaces.cli.questions.question import Asked, open_question, print_answer
+from moorage.interfaces.cli.questions.question import open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
@@ -40,7 +40,13 @@ def report(**given: Any) -> int:
         elif given["play"]:
             raise InputError("--play: the input has no ClusterQueue, so there is nothing to play")
         if given["csv_directory"] is not None:
-            _write_frames(asked, given["csv_directory"])
+            directory = given["csv_directory"]
+            try:
+                Path(directory).mkdir(parents=True, exist_ok=True)
+                for name, frame in frames_of_run(input_of_runs(asked.cluster), asked.cluster.options).items():
+                    frame.to_csv(Path(directory) / f"{name}.csv")
+            except OSError as error:
+                raise InputError(f"{directory}: {error.strerror or error}") from None
     if given["output"] == "csv":
         sys.stdout.write(overview_csv(found))
     else:
@@ -73,12 +79,3 @@ def _serve(given: dict[str, Any]) -> int:
             cluster.run()
         serve(cluster, given, answer)
     return 0
-
-
-def _write_frames(asked: Asked, directory: str) -> None:
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        for name, frame in frames_of_run(input_of_runs(asked.cluster), asked.cluster.options).items():
-            frame.to_csv(Path(directory) / f"{name}.csv")
-    except OSError as error:
-        raise InputError(f"{directory}: {error.strerror or error}") from None

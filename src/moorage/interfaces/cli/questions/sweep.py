@@ -49,7 +49,10 @@ def sweep(**given: Any) -> int:
         result.runs.to_csv(given["csv_file"])
     if given["plot_directory"] is not None:
         _draw(result, given["plot_directory"])
-    _print(result, given)
+    if given["output"] == "text":
+        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result)))
+    else:
+        print_document(sweep_document(result), given["output"])
     if result.stopped is not None:
         return INTERRUPTED if budget.is_interrupted else UNDECIDED
     return ERROR if result.failed else OK
@@ -97,10 +100,3 @@ def _draw(result: SweepResult, directory: str) -> None:
             if "pip install" in str(error):
                 raise
             say(f"note: no plot of {error}", err=True)
-
-
-def _print(result: SweepResult, given: dict[str, Any]) -> None:
-    if given["output"] == "text":
-        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result)))
-    else:
-        print_document(sweep_document(result), given["output"])

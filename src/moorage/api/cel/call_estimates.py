@@ -294,10 +294,6 @@ def _flatten(call: EstimatedCall) -> CallEstimate | None:
     return _new_list(float(depth), call.receiver)
 
 
-def _distinct(call: EstimatedCall) -> CallEstimate | None:
-    return _new_list(2, call.receiver.times(call.receiver))
-
-
 def _sort(call: EstimatedCall) -> CallEstimate | None:
     size = call.first if call.args else call.receiver
     is_text = "list<string>" in call.overload or "list<bytes>" in call.overload
@@ -347,14 +343,6 @@ def _equal(call: EstimatedCall) -> CallEstimate | None:
             return None
 
 
-def _fixed(_: EstimatedCall) -> CallEstimate | None:
-    return CallEstimate(1)
-
-
-def _includes(_: EstimatedCall) -> CallEstimate | None:
-    return CallEstimate(_MOST_INCLUDED)
-
-
 def _each(names: Iterable[str], estimate: _Estimate) -> dict[str, _Estimate]:
     return dict.fromkeys(names, estimate)
 
@@ -366,13 +354,14 @@ _ESTIMATES: Final[Mapping[str, _Estimate]] = {
     **_each(("masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast",
              "isGlobalUnicast", "format.named", "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan",
              "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch", "getScheme", "getHostname", "getHost",
-             "getPort", "getEscapedPath", "getQuery"), _fixed),
+             "getPort", "getEscapedPath", "getQuery"), lambda _: CallEstimate(1)),
     **_each(("find", "findAll"), _find), **_each(("sort", "@sortByAssociatedKeys"), _sort),
     **_each(("sets.contains", "sets.intersects"), _sets(1)), "sets.equivalent": _sets(2),
-    "url": _url, "replace": _replace, "split": _split, "join": _join, "ip": _ip, "_==_": _equal, "includes": _includes,
-    "ip.isCanonical": _read_first(2 * TRAVERSAL), "validate": _validate,
+    "url": _url, "replace": _replace, "split": _split, "join": _join, "ip": _ip, "_==_": _equal,
+    "ip.isCanonical": _read_first(2 * TRAVERSAL), "validate": _validate, "includes": lambda _: CallEstimate(_MOST_INCLUDED),
     "containsIP": _contains_network(0), "containsCIDR": _contains_network(scaled(_NETWORK_BYTES, TRAVERSAL) + 1),
-    "slice": _slice, "flatten": _flatten, "distinct": _distinct, "reverse": lambda call: _new_list(1, call.receiver),
+    "slice": _slice, "flatten": _flatten, "distinct": lambda call: _new_list(2, call.receiver.times(call.receiver)),
+    "reverse": lambda call: _new_list(1, call.receiver),
     "lists.range": lambda call: _new_list(1, SizeRange.exactly(_number(call.args[0], UNBOUNDED))),
 }  # fmt: skip
 

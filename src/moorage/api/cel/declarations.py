@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from moorage.api.cel.bounds import EvalError, TooLargeError
 from moorage.api.cel.types import Type, typed
 from moorage.api.cel.values import TYPES, Value
 
@@ -60,6 +61,21 @@ Functions = Mapping[str, Function]
 def reading(args: list[Value], result: Value) -> int:
     """Return the cost of a function that reads its first operand: a tenth of its characters."""
     return math.ceil(len(args[0]) * 0.1)
+
+
+def converts(convert: Callable[..., Value]) -> Callable[..., bool]:
+    """Return a function that says whether operands can be converted; one that is too large is an error."""
+
+    def holds(*args: Value) -> bool:
+        try:
+            convert(*args)
+        except TooLargeError:
+            raise
+        except EvalError:
+            return False
+        return True
+
+    return holds
 
 
 def functions_of(*libraries: Iterable[tuple[str, str, Any, Cost | None]]) -> dict[str, Function]:

@@ -8,7 +8,7 @@ Source  cel-go: parser/macro.go, cel/library.go (optionals), ext/comprehensions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
@@ -17,6 +17,9 @@ ACCUMULATOR: Final = "@result"
 #: cel-go's former name of the accumulator; no variable may have it.
 _OLD_ACCUMULATOR: Final = "__result__"
 _UNUSED: Final = "#unused"
+_Macro: TypeAlias = Callable[[CallNode], Expr]
+#: Given the position, the variables and the arguments of a call, make the start, condition, step and result of its fold.
+_Parts: TypeAlias = Callable[[int, tuple[str, ...], list[Expr]], tuple[Expr, Expr, Expr, Expr]]
 
 
 def expand(call: CallNode) -> Expr:
@@ -32,12 +35,17 @@ def _accumulator(at: int) -> Expr:
     return Ident(at, ACCUMULATOR)
 
 
-def _variable(arg: Expr, text: str) -> str:
+def _name(arg: Expr, text: str) -> str:
     if not isinstance(arg, Ident):
         raise SourceError(arg.at, text)
-    if arg.name in {ACCUMULATOR, _OLD_ACCUMULATOR}:
-        raise SourceError(arg.at, "iteration variable overwrites accumulator variable")
     return arg.name
+
+
+def _variable(arg: Expr, text: str) -> str:
+    name = _name(arg, text)
+    if name in {ACCUMULATOR, _OLD_ACCUMULATOR}:
+        raise SourceError(arg.at, "iteration variable overwrites accumulator variable")
+    return name
 
 
 def _target(call: CallNode) -> Expr:
@@ -52,67 +60,54 @@ def _has(call: CallNode) -> Expr:
     return Select(call.at, arg.operand, arg.field, test=True)
 
 
-# -- quantifiers, over elements or over (key or index, value) ------------------------------------------------------------------
+def _fold(count: int, text: str, parts: _Parts) -> _Macro:
+    """Return a macro over elements (``count`` 1), or over (key or index, value); ``text``: a variable is not a name."""
 
-
-def _variables(call: CallNode, count: int, text: str) -> tuple[str, ...]:
-    names = tuple([_variable(arg, text) for arg in call.args[:count]])
-    if len(set(names)) < len(names):
-        raise SourceError(call.args[1].at, f"duplicate variable name: {names[0]}")
-    return names
-
-
-def _all(count: int) -> Callable[[CallNode], Expr]:
     def made(call: CallNode) -> Expr:
-        at = call.at
-        names = _variables(call, count, "argument must be a simple name")
-        condition = CallNode(at, "@not_strictly_false", [_accumulator(at)])
-        step = CallNode(at, "_&&_", [_accumulator(at), call.args[count]])
-        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, True), condition, step, _accumulator(at))
+        names = tuple([_variable(arg, text) for arg in call.args[:count]])
+        if len(set(names)) < len(names):
+            raise SourceError(call.args[1].at, f"duplicate variable name: {names[0]}")
+        return Fold(call.at, _target(call), names, ACCUMULATOR, *parts(call.at, names, call.args))
 
     return made
 
 
-def _exists(count: int) -> Callable[[CallNode], Expr]:
-    def made(call: CallNode) -> Expr:
-        at = call.at
-        names = _variables(call, count, "argument must be a simple name")
-        condition = CallNode(at, "@not_strictly_false", [CallNode(at, "!_", [_accumulator(at)])])
-        step = CallNode(at, "_||_", [_accumulator(at), call.args[count]])
-        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, False), condition, step, _accumulator(at))
-
-    return made
+# -- quantifiers ------------------------------------------------------------------------------------------------------------
 
 
-def _exists_one(count: int) -> Callable[[CallNode], Expr]:
-    def made(call: CallNode) -> Expr:
-        at = call.at
-        names = _variables(call, count, "argument must be a simple name")
-        more = CallNode(at, "_+_", [_accumulator(at), Literal(at, 1)])
-        step = CallNode(at, "_?_:_", [call.args[count], more, _accumulator(at)])
-        result = CallNode(at, "_==_", [_accumulator(at), Literal(at, 1)])
-        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, 0), Literal(at, True), step, result)
+def _all(at: int, names: tuple[str, ...], args: list[Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+    condition = CallNode(at, "@not_strictly_false", [_accumulator(at)])
+    return Literal(at, True), condition, CallNode(at, "_&&_", [_accumulator(at), args[-1]]), _accumulator(at)
 
-    return made
+
+def _exists(at: int, names: tuple[str, ...], args: list[Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+    condition = CallNode(at, "@not_strictly_false", [CallNode(at, "!_", [_accumulator(at)])])
+    return Literal(at, False), condition, CallNode(at, "_||_", [_accumulator(at), args[-1]]), _accumulator(at)
+
+
+def _exists_one(at: int, names: tuple[str, ...], args: list[Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+    more = CallNode(at, "_+_", [_accumulator(at), Literal(at, 1)])
+    result = CallNode(at, "_==_", [_accumulator(at), Literal(at, 1)])
+    return Literal(at, 0), Literal(at, True), _if(at, args[-1], more), result
 
 
 # -- transformations --------------------------------------------------------------------------------------------------------
 
 
-def _transform(
-    count: int, start: Callable[[int], Expr], add: Callable[[int, tuple[str, ...], Expr], Expr]
-) -> Callable[[CallNode], Expr]:
-    """Return a macro that collects a value for each element, or for each that its predicate selects."""
+def _if(at: int, condition: Expr, step: Expr) -> Expr:
+    return CallNode(at, "_?_:_", [condition, step, _accumulator(at)])
 
-    def made(call: CallNode) -> Expr:
-        at = call.at
-        names = _variables(call, count, "argument is not an identifier")
-        step = add(at, names, call.args[-1])
-        if len(call.args) == count + 2:
-            step = CallNode(at, "_?_:_", [call.args[count], step, _accumulator(at)])
-        return Fold(at, _target(call), names, ACCUMULATOR, start(at), Literal(at, True), step, _accumulator(at))
 
-    return made
+def _collect(start: type[ListExpr | MapExpr], add: Callable[[int, tuple[str, ...], Expr], Expr]) -> _Parts:
+    """Return what collects a value for each element, or for each that its predicate selects."""
+
+    def parts(at: int, names: tuple[str, ...], args: list[Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+        step = add(at, names, args[-1])
+        if len(args) == len(names) + 2:
+            step = _if(at, args[len(names)], step)
+        return start(at, []), Literal(at, True), step, _accumulator(at)
+
+    return parts
 
 
 def _into_list(at: int, names: tuple[str, ...], value: Expr) -> Expr:
@@ -127,11 +122,8 @@ def _entry_into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
     return CallNode(at, "cel.@mapInsert", [_accumulator(at), value])
 
 
-def _filter(call: CallNode) -> Expr:
-    at = call.at
-    names = _variables(call, 1, "argument is not an identifier")
-    step = CallNode(at, "_?_:_", [call.args[1], _into_list(at, names, call.args[0]), _accumulator(at)])
-    return Fold(at, _target(call), names, ACCUMULATOR, ListExpr(at, []), Literal(at, True), step, _accumulator(at))
+def _filter(at: int, names: tuple[str, ...], args: list[Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+    return ListExpr(at, []), Literal(at, True), _if(at, args[1], _into_list(at, names, args[0])), _accumulator(at)
 
 
 # -- bindings and optionals -------------------------------------------------------------------------------------------------
@@ -145,19 +137,15 @@ def _bound(at: int, name: str, value: Expr, body: Expr) -> Expr:
 def _bind(call: CallNode) -> Expr:
     if not isinstance(call.target, Ident) or call.target.name != "cel":
         return call
-    name = call.args[0]
-    if not isinstance(name, Ident):
-        raise SourceError(name.at, "cel.bind() variable names must be simple identifiers")
-    return _bound(call.at, name.name, call.args[1], call.args[2])
+    name = _name(call.args[0], "cel.bind() variable names must be simple identifiers")
+    return _bound(call.at, name, call.args[1], call.args[2])
 
 
-def _opt_map(function: str, wrap: bool) -> Callable[[CallNode], Expr]:
+def _opt_map(function: str, wrap: bool) -> _Macro:
     def made(call: CallNode) -> Expr:
         at = call.at
-        name = call.args[0]
-        if not isinstance(name, Ident):
-            raise SourceError(name.at, f"{function}() variable name must be a simple identifier")
-        body = _bound(at, name.name, CallNode(at, "value", [], _target(call)), call.args[1])
+        name = _name(call.args[0], f"{function}() variable name must be a simple identifier")
+        body = _bound(at, name, CallNode(at, "value", [], _target(call)), call.args[1])
         some = CallNode(at, "optional.of", [body]) if wrap else body
         return CallNode(at, "_?_:_", [CallNode(at, "hasValue", [], _target(call)), some, CallNode(at, "optional.none", [])])
 
@@ -166,47 +154,37 @@ def _opt_map(function: str, wrap: bool) -> Callable[[CallNode], Expr]:
 
 def _sort_by(call: CallNode) -> Expr:
     at = call.at
-    name = call.args[0]
-    if not isinstance(name, Ident):
-        raise SourceError(name.at, "sortBy can only be applied to an identifier")
+    names = (_variable(call.args[0], "sortBy can only be applied to an identifier"),)
     varies = "@__sortBy_input__"
-    keys = Fold(
-        at, Ident(at, varies), (_variable(name, ""),), ACCUMULATOR, ListExpr(at, []), Literal(at, True),
-        _into_list(at, (), call.args[1]), _accumulator(at),
-    )  # fmt: skip
+    keys = Fold(at, Ident(at, varies), names, ACCUMULATOR, *_LISTED(at, names, call.args))
     return _bound(at, varies, _target(call), CallNode(at, "@sortByAssociatedKeys", [keys], Ident(at, varies)))
 
 
-def _empty_list(at: int) -> Expr:
-    return ListExpr(at, [])
-
-
-def _empty_map(at: int) -> Expr:
-    return MapExpr(at, [])
-
-
+_LISTED: Final = _collect(ListExpr, _into_list)
+_QUANTIFIERS: Final = {"all": _all, "exists": _exists, "exists_one": _exists_one, "existsOne": _exists_one}
+#: (name, number of variables, what it does); each takes a predicate as well.
+_TRANSFORMATIONS: Final[list[tuple[str, int, _Parts]]] = [
+    ("map", 1, _LISTED),
+    ("transformList", 2, _LISTED),
+    ("transformMap", 2, _collect(MapExpr, _into_map)),
+    ("transformMapEntry", 2, _collect(MapExpr, _entry_into_map)),
+]
 #: (name, number of arguments, has a target) → the function that expands the call.
-_MACROS: Final[dict[tuple[str, int, bool], Callable[[CallNode], Expr]]] = {
+_MACROS: Final[dict[tuple[str, int, bool], _Macro]] = {
     ("has", 1, False): _has,
-    ("all", 2, True): _all(1),
-    ("all", 3, True): _all(2),
-    ("exists", 2, True): _exists(1),
-    ("exists", 3, True): _exists(2),
-    ("exists_one", 2, True): _exists_one(1),
-    ("exists_one", 3, True): _exists_one(2),
-    ("existsOne", 2, True): _exists_one(1),
-    ("existsOne", 3, True): _exists_one(2),
-    ("map", 2, True): _transform(1, _empty_list, _into_list),
-    ("map", 3, True): _transform(1, _empty_list, _into_list),
-    ("filter", 2, True): _filter,
-    ("transformList", 3, True): _transform(2, _empty_list, _into_list),
-    ("transformList", 4, True): _transform(2, _empty_list, _into_list),
-    ("transformMap", 3, True): _transform(2, _empty_map, _into_map),
-    ("transformMap", 4, True): _transform(2, _empty_map, _into_map),
-    ("transformMapEntry", 3, True): _transform(2, _empty_map, _entry_into_map),
-    ("transformMapEntry", 4, True): _transform(2, _empty_map, _entry_into_map),
+    ("filter", 2, True): _fold(1, "argument is not an identifier", _filter),
     ("bind", 3, True): _bind,
     ("optMap", 2, True): _opt_map("optMap", wrap=True),
     ("optFlatMap", 2, True): _opt_map("optFlatMap", wrap=False),
     ("sortBy", 2, True): _sort_by,
+    **{
+        (name, count + 1, True): _fold(count, "argument must be a simple name", parts)
+        for name, parts in _QUANTIFIERS.items()
+        for count in (1, 2)
+    },
+    **{
+        (name, count + arguments, True): _fold(count, "argument is not an identifier", parts)
+        for name, count, parts in _TRANSFORMATIONS
+        for arguments in (1, 2)
+    },
 }

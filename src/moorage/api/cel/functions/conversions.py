@@ -134,14 +134,6 @@ def _same(value: Value) -> Value:
     return value
 
 
-def _length(value: Value) -> int:
-    return len(value)
-
-
-def _seconds(value: times.Timestamp) -> int:
-    return value.nanos // 10**9
-
-
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("timestamp", "timestamp -> timestamp", _same, None),
     ("timestamp", "string -> timestamp", times.timestamp_of, None),
@@ -149,7 +141,7 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("duration", "duration -> duration", _same, None),
     ("duration", "string -> duration", times.duration_of, None),
     ("duration", "int -> duration", times.Duration, None),
-    ("int", "timestamp -> int", _seconds, None),
+    ("int", "timestamp -> int", lambda value: value.nanos // 10**9, None),
     ("int", "duration -> int", lambda value: value.nanos, None),
     ("string", "timestamp -> string", str, None),
     ("string", "duration -> string", str, None),
@@ -166,6 +158,6 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     *(("string", f"{source} -> string", to_string, None) for source in ("string", "bool")),
     ("string", "bytes -> string", to_string, reading),
     *(("string", f"{source} -> string", to_string, None) for source in ("double", "int", "uint")),
-    *(("size", f"{source} -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
-    *(("size", f"{source} . -> int", Cheap(_length), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+    *(("size", f"{source} -> int", Cheap(len), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+    *(("size", f"{source} . -> int", Cheap(len), None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
 ]

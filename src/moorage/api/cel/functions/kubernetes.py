@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moorage.api.cel.bounds import EvalError, check_parsed
-from moorage.api.cel.declarations import Cheap, Cost, Metered, reading
+from moorage.api.cel.declarations import Cheap, Cost, Metered, converts, reading
 from moorage.api.cel.effort import strain_operator, strain_search
 from moorage.api.cel.frame import Frame
 from moorage.api.cel.functions.quantities import Quantity
@@ -28,14 +28,6 @@ def _quantity(text: str) -> Quantity:
         raise EvalError(str(error).rpartition(": ")[2]) from None
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        Quantity.parse(text)
-    except QuantityError:
-        return False
-    return True
-
-
 def _as_integer(quantity: Quantity) -> int:
     found = quantity.as_int64
     if found is None:
@@ -49,15 +41,6 @@ def _semver(text: str, normalize: bool = False) -> Semver:
         return parse_semver(text, normalize=normalize)
     except SemverError as error:
         raise EvalError(str(error)) from None
-
-
-def _is_semver(text: str, normalize: bool = False) -> bool:
-    check_parsed(text)
-    try:
-        parse_semver(text, normalize=normalize)
-    except SemverError:
-        return False
-    return True
 
 
 def _number(value: int) -> int:
@@ -106,7 +89,7 @@ def _unwrapped(values: list[Value]) -> list[Value]:
 
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("quantity", "string -> quantity", _quantity, reading),
-    ("isQuantity", "string -> bool", _is_quantity, reading),
+    ("isQuantity", "string -> bool", converts(_quantity), reading),
     ("sign", "quantity -> int", lambda q: q.sign, None),
     ("asApproximateFloat", "quantity . -> double", lambda q: q.as_float, None),
     ("asInteger", "quantity . -> int", _as_integer, None),
@@ -117,8 +100,8 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("sub", "quantity . int -> quantity", lambda q, n: q.add(Quantity(n), -1), None),
     ("semver", "string -> semver", _semver, reading),
     ("semver", "string, bool -> semver", _semver, reading),
-    ("isSemver", "string -> bool", _is_semver, reading),
-    ("isSemver", "string, bool -> bool", _is_semver, reading),
+    ("isSemver", "string -> bool", converts(_semver), reading),
+    ("isSemver", "string, bool -> bool", converts(_semver), reading),
     ("major", "semver . -> int", lambda v: _number(v.major), None),
     ("minor", "semver . -> int", lambda v: _number(v.minor), None),
     ("patch", "semver . -> int", lambda v: _number(v.patch), None),

@@ -129,10 +129,6 @@ def _members(values: list[Value], wanted: list[Value]) -> Callable[[Value], bool
     return lambda value: contains(value, values)
 
 
-def _sorted(frame: Frame, values: list[Value]) -> list[Value]:
-    return _sorted_by(frame, values, values)
-
-
 def _sorted_by(frame: Frame, values: list[Value], keys: list[Value]) -> list[Value]:
     if len(values) != len(keys):
         raise EvalError(f"a list of {len(values)} elements cannot be sorted by {len(keys)} keys")
@@ -171,18 +167,10 @@ def _expect_crossing(frame: Frame, one: list[Value], other: list[Value]) -> None
     strain_search(frame, one, other)
 
 
-def _inserted(into: Map, key: Value, value: Value) -> Map:
-    return into.with_entries(Map([(key, value)]))
-
-
 def _merged(into: Map, entries: Value) -> Map:
     if not isinstance(entries, Map):
         raise no_such_overload()
     return into.with_entries(entries)
-
-
-def _reversed(values: list[Value]) -> list[Value]:
-    return list(values[::-1])
 
 
 _TEXTS: Final = (str, bytes)
@@ -236,13 +224,16 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("flatten", "list<list<T>> . -> list<T>", Metered(_flatten), _output),
     ("flatten", "list<dyn> . int -> list<dyn>", Metered(_flatten), _output),
     ("lists.range", "int -> list<int>", Metered(_range), _output),
-    ("reverse", "list<T> . -> list<T>", _reversed, _output),
+    ("reverse", "list<T> . -> list<T>", lambda values: list(values[::-1]), _output),
     ("distinct", "list<T> . -> list<T>", Metered(_distinct), _pairwise),
-    *(("sort", f"list<{t}> . -> list<{t}>", Metered(_sorted), _pairwise) for t in _COMPARABLE),
+    *(
+        ("sort", f"list<{t}> . -> list<{t}>", Metered(lambda frame, values: _sorted_by(frame, values, values)), _pairwise)
+        for t in _COMPARABLE
+    ),
     *(("@sortByAssociatedKeys", f"list<T> . list<{t}> -> list<T>", Metered(_sorted_by), _pairwise) for t in _COMPARABLE),
     ("sets.contains", "list<T>, list<T> -> bool", Metered(_sets_contains), _crossed),
     ("sets.equivalent", "list<T>, list<T> -> bool", Metered(_sets_equivalent), _crossed_twice),
     ("sets.intersects", "list<T>, list<T> -> bool", Metered(_sets_intersects), _crossed),
-    ("cel.@mapInsert", "map<K, V>, K, V -> map<K, V>", _inserted, None),
+    ("cel.@mapInsert", "map<K, V>, K, V -> map<K, V>", lambda into, key, value: into.with_entries(Map([(key, value)])), None),
     ("cel.@mapInsert", "map<K, V>, map<K, V> -> map<K, V>", _merged, None),
 ]

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from datetime import date
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from moorage.api.cel.bounds import MAX_PARSED, EvalError, check_parsed
-from moorage.api.cel.declarations import Cost, reading
+from moorage.api.cel.declarations import Cost, converts, reading
 from moorage.api.cel.functions.times import timestamp_of
 from moorage.api.cel.values import NONE, CelAddress, CelNetwork, Format, Map, Optional, Url, Value
 from moorage.api.names import (
@@ -79,14 +79,6 @@ def _url(text: str) -> Url:
         raise EvalError(f"URL parse error during conversion from string: {error}") from None
 
 
-def _is_url(text: str) -> bool:
-    try:
-        _parsed(text)
-    except _UrlError:
-        return False
-    return True
-
-
 @lru_cache(64)
 def _escaped_path(url: Url) -> str:
     return quote(url.path, safe=_IN_PATHS)
@@ -126,14 +118,10 @@ def _parsed_ip(text: str) -> _Ip | str:
 
 
 def _why(text: str) -> str:
-    if "." in text or ":" in text:
-        return (
-            "unexpected character"
-            if ":" in text
-            else "IPv4 address too short"
-            if text.count(".") < 3
-            else "IPv4 field has invalid value"
-        )
+    if ":" in text:
+        return "unexpected character"
+    if "." in text:
+        return "IPv4 address too short" if text.count(".") < 3 else "IPv4 field has invalid value"
     return "unable to parse IP"
 
 
@@ -163,17 +151,6 @@ def _network(text: str) -> CelNetwork:
     return CelNetwork(found, int(bits))
 
 
-def _holds(convert: Callable[[str], Value]) -> Callable[[str], bool]:
-    def holds(text: str) -> bool:
-        try:
-            convert(text)
-        except EvalError:
-            return False
-        return True
-
-    return holds
-
-
 def _contains(network: CelNetwork, address: CelAddress) -> bool:
     return address.ip.version == network.ip.version and address.ip in network.masked
 
@@ -190,10 +167,9 @@ def _is_global(address: CelAddress) -> bool:
 
 
 def _is_link_local_multicast(address: CelAddress) -> bool:
-    group = "224.0.0.0/24" if address.ip.version == 4 else "ff02::/16"
     if address.ip.version == 6:
         return int(address.ip) >> 112 & 0xFF0F == 0xFF02
-    return address.ip in ipaddress.ip_network(group)
+    return address.ip in ipaddress.ip_network("224.0.0.0/24")
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------
@@ -213,14 +189,6 @@ def _date_faults(text: str) -> list[str]:
     return ["invalid date"]
 
 
-def _datetime_faults(text: str) -> list[str]:
-    try:
-        timestamp_of(text.upper())
-    except EvalError:
-        return ["invalid datetime"]
-    return []
-
-
 def _uri_faults(text: str) -> list[str]:
     try:
         _parsed(text)
@@ -234,6 +202,7 @@ def _pattern(pattern: str, fault: str, flags: re.RegexFlag = re.ASCII) -> Callab
     return lambda text: [] if compiled.fullmatch(text) else [fault]
 
 
+_is_datetime: Final = converts(timestamp_of)
 _HEX: Final = "[0-9a-f]"
 _UUID: Final = f"{_HEX}{{8}}-?{_HEX}{{4}}-?{_HEX}{{4}}-?{_HEX}{{4}}-?{_HEX}{{12}}"
 _BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"
@@ -250,7 +219,7 @@ _FORMATS: Final[dict[str, Format]] = {
     "uuid": Format("uuid", _pattern(_UUID, "does not match the UUID format", re.ASCII | re.IGNORECASE), 100),
     "byte": Format("byte", _pattern(_BASE64, "invalid base64"), 100),
     "date": Format("date", _date_faults, 150),
-    "datetime": Format("datetime", _datetime_faults, 150),
+    "datetime": Format("datetime", lambda text: [] if _is_datetime(text.upper()) else ["invalid datetime"], 150),
 }
 
 
@@ -272,21 +241,9 @@ def _constant(of: Format) -> Callable[[], Format]:
     return lambda: of
 
 
-class _Flag(NamedTuple):
-    name: str
-    holds: Callable[[CelAddress], bool]
-
-
-_FLAGS: Final = (
-    _Flag("isUnspecified", lambda one: one.ip.is_unspecified),
-    _Flag("isLoopback", lambda one: one.ip.is_loopback),
-    _Flag("isLinkLocalMulticast", _is_link_local_multicast),
-    _Flag("isLinkLocalUnicast", lambda one: one.ip.is_link_local),
-    _Flag("isGlobalUnicast", _is_global),
-)
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("url", "string -> url", _url, reading),
-    ("isURL", "string -> bool", _is_url, reading),
+    ("isURL", "string -> bool", converts(_url), reading),
     ("getScheme", "url . -> string", lambda url: url.scheme, None),
     ("getHost", "url . -> string", lambda url: url.host, None),
     ("getHostname", "url . -> string", lambda url: url.hostname, None),
@@ -294,13 +251,17 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("getEscapedPath", "url . -> string", _escaped_path, None),
     ("getQuery", "url . -> map<string, list<string>>", _query, None),
     ("ip", "string -> ip", _address, reading),
-    ("isIP", "string -> bool", _holds(_address), reading),
+    ("isIP", "string -> bool", converts(_address), reading),
     ("ip.isCanonical", "string -> bool", lambda text: str(_address(text)) == text, reading),
     ("family", "ip . -> int", lambda one: one.ip.version, None),
-    *((flag.name, "ip . -> bool", flag.holds, None) for flag in _FLAGS),
+    ("isUnspecified", "ip . -> bool", lambda one: one.ip.is_unspecified, None),
+    ("isLoopback", "ip . -> bool", lambda one: one.ip.is_loopback, None),
+    ("isLinkLocalMulticast", "ip . -> bool", _is_link_local_multicast, None),
+    ("isLinkLocalUnicast", "ip . -> bool", lambda one: one.ip.is_link_local, None),
+    ("isGlobalUnicast", "ip . -> bool", _is_global, None),
     ("string", "ip -> string", str, None),
     ("cidr", "string -> cidr", _network, reading),
-    ("isCIDR", "string -> bool", _holds(_network), reading),
+    ("isCIDR", "string -> bool", converts(_network), reading),
     ("containsIP", "cidr . ip -> bool", _contains, None),
     ("containsIP", "cidr . string -> bool", lambda one, text: _contains(one, _address(text)), None),
     ("containsCIDR", "cidr . cidr -> bool", _contains_network, None),

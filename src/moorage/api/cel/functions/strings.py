@@ -213,14 +213,6 @@ def _last(text: str, part: str) -> int:
     return at if at < 0 else len(text) - at - len(part)
 
 
-def _lower(text: str) -> str:
-    return _mapped(text, bytes.lower)
-
-
-def _upper(text: str) -> str:
-    return _mapped(text, bytes.upper)
-
-
 def _mapped(text: str, change: Callable[[bytes], bytes]) -> str:
     """Change the ASCII letters of a text, part by part: at once, decoding wide characters takes six times their memory."""
     parts = (text[at : at + _PART].encode(errors="surrogatepass") for at in range(0, len(text), _PART))
@@ -261,10 +253,6 @@ _WHITE: Final = (
 )
 
 
-def _trim(text: str) -> str:
-    return text.strip(_WHITE)
-
-
 def _join(parts: list[Value], separator: str = "") -> str:
     for part in parts:
         if not isinstance(part, str):
@@ -294,8 +282,8 @@ def _scan_twice(args: list[Value], result: Value) -> int:
     return math.ceil(len(args[0]) * 0.2)
 
 
-def _built(args: list[Value], result: Value) -> int:
-    return math.ceil(len(result) * 0.2)
+def _built(factor: float) -> Cost:
+    return lambda args, result: math.ceil(len(result) * factor)
 
 
 def _regex_cost(args: list[Value], result: Value) -> int:
@@ -312,10 +300,6 @@ def _per_element(args: list[Value], result: Value) -> int:
     return int(len(args[0]) * 0.1)
 
 
-def _built_text(args: list[Value], result: Value) -> int:
-    return math.ceil(len(result) * 0.1)
-
-
 FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("contains", "string . string -> bool", lambda text, part: part in text, _contains_cost),
     ("startsWith", "string . string -> bool", str.startswith, reading),
@@ -330,17 +314,17 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("indexOf", "string . string, int -> int", _index_of, _per_element),
     ("lastIndexOf", "string . string -> int", _last_index_of, _per_element),
     ("lastIndexOf", "string . string, int -> int", _last_index_of, _per_element),
-    ("lowerAscii", "string . -> string", _lower, reading),
-    ("upperAscii", "string . -> string", _upper, reading),
+    ("lowerAscii", "string . -> string", lambda text: _mapped(text, bytes.lower), reading),
+    ("upperAscii", "string . -> string", lambda text: _mapped(text, bytes.upper), reading),
     ("replace", "string . string, string -> string", _replace, _scan_twice),
     ("replace", "string . string, string, int -> string", _replace, _scan_twice),
     ("split", "string . string -> list<string>", _split, _scan_twice),
     ("split", "string . string, int -> list<string>", _split, _scan_twice),
     ("substring", "string . int -> string", _substring, reading),
     ("substring", "string . int, int -> string", _substring, reading),
-    ("trim", "string . -> string", _trim, reading),
-    ("join", "list<string> . -> string", _join, _built),
-    ("join", "list<string> . string -> string", _join, _built),
+    ("trim", "string . -> string", lambda text: text.strip(_WHITE), reading),
+    ("join", "list<string> . -> string", _join, _built(0.2)),
+    ("join", "list<string> . string -> string", _join, _built(0.2)),
     ("strings.quote", "string -> string", _quote, reading),
-    ("format", "string . list<dyn> -> string", Metered(_format), _built_text),
+    ("format", "string . list<dyn> -> string", Metered(_format), _built(0.1)),
 ]

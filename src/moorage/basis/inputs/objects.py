@@ -226,7 +226,7 @@ def _find_in_whole(source: InputFile) -> Iterator[FoundObject]:
         except UNREADABLE:
             pass
         else:
-            yield from _open(data, envelope, source.where, None, 0)
+            yield from _open_envelope(data, envelope, source.where, None, 0)
             return
     for document in _documents(data, source):
         yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
@@ -247,27 +247,32 @@ def _refuse_duplicates(data: bytes, where: str) -> None:
         pass  # It may still be YAML, whose parser reports faults.
 
 
-def _open(
+def _open_envelope(
     data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int
 ) -> Iterator[FoundObject]:
     if envelope.server_version is not None and envelope.kind is None:
         yield _version(envelope.server_version, where)
-        return
-    head = _completed(envelope, implied, where)
-    if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
-        yield FoundObject(head.api_version or "", head.kind or "", data, where)
-        return
-    _refuse_depth(depth, where)
-    yield from _open_items(envelope.items or (), 0, where, _item_head(head), depth)
+    else:
+        yield from _open(data, envelope, envelope.items, where, implied, depth)
 
 
-def _open_items(
-    items: Iterable[msgspec.Raw], first: int, where: str, inside: _Head | None, depth: int
-) -> Iterator[FoundObject]:
+def _open(payload: Payload, given: _Head, items: Any, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
+    head = _completed(given, implied, where)
+    if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
+        yield FoundObject(head.api_version or "", head.kind or "", payload, where)
+        return
+    if not isinstance(items, list | None):
+        raise InputError(f"{where}: {head.kind}: items: expected a list of objects")
+    if depth >= MAX_LIST_DEPTH:
+        raise InputError(f"{where}: lists within lists, more than {MAX_LIST_DEPTH} deep")
+    yield from _open_items(items or (), 0, where, _item_head(head), depth)
+
+
+def _open_items(items: Iterable[Any], first: int, where: str, inside: _Head | None, depth: int) -> Iterator[FoundObject]:
     """Yield the objects in items of a list, counted from ``first``; ``inside`` is the kind that the list implies for them."""
     for index, item in enumerate(items, first):
         at = f"{where}: items[{index}]"
-        opening = _OBJECTS_OPENING.match(item)
+        opening = _OBJECTS_OPENING.match(item) if isinstance(item, msgspec.Raw) else None
         if opening is None or opening[2].endswith(b"List"):
             yield from _open_item(item, at, inside, depth + 1)
         else:
@@ -279,13 +284,16 @@ def _named(api_version: bytes, kind: bytes) -> tuple[str, str]:
     return api_version.decode(errors="replace"), kind.decode(errors="replace")
 
 
-def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
+def _open_item(item: Any, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
+    if not isinstance(item, msgspec.Raw):
+        yield from _open_plain(item, where, implied, depth)
+        return
     try:
         envelope = _read_envelope(item)
     except UNREADABLE:
         yield from _open_plain(msgspec.json.decode(item), where, implied, depth)
     else:
-        yield from _open(item, envelope, where, implied, depth)
+        yield from _open_envelope(item, envelope, where, implied, depth)
 
 
 def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
@@ -300,17 +308,8 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
     if "kind" not in data and (version := _version_of(data)) is not None:
         yield _version(version, where)
         return
-    head = _completed(_Head(api_version=data.get("apiVersion"), kind=data.get("kind")), implied, where)
-    items = data.get("items")
-    if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
-        yield FoundObject(head.api_version or "", head.kind or "", data, where)
-        return
-    if not isinstance(items, list | None):
-        raise InputError(f"{where}: {head.kind}: items: expected a list of objects")
-    inside = _item_head(head)
-    _refuse_depth(depth, where)
-    for index, item in enumerate(items or ()):
-        yield from _open_plain(item, f"{where}: items[{index}]", inside, depth + 1)
+    head = _Head(api_version=data.get("apiVersion"), kind=data.get("kind"))
+    yield from _open(data, head, data.get("items"), where, implied, depth)
 
 
 def _version_of(data: dict[str, Any]) -> dict[str, Any] | None:
@@ -355,11 +354,6 @@ def _item_head(head: _Head) -> _Head | None:
     """Return the apiVersion and kind that a list implies for its items: Pod for a PodList, None for a List."""
     kind = (head.kind or "").removesuffix("List")
     return _Head(api_version=head.api_version, kind=kind) if kind else None
-
-
-def _refuse_depth(depth: int, where: str) -> None:
-    if depth >= MAX_LIST_DEPTH:
-        raise InputError(f"{where}: lists within lists, more than {MAX_LIST_DEPTH} deep")
 
 
 # -- object lines ------------------------------------------------------------------------------------------------------

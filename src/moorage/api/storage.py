@@ -84,6 +84,11 @@ class PersistentVolume(Object):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
+    @property
+    def required_affinity(self) -> NodeSelector | None:
+        """The nodes that can access the volume; None: all."""
+        return None if self.spec.node_affinity is None else self.spec.node_affinity.required
+
 
 # -- claims -------------------------------------------------------------------------------------------------------------
 

@@ -84,12 +84,13 @@ class FollowedScores(NamedTuple):
 class Domains(Generic[F_contra, S_contra]):
     """Filter and Score by topology domain. Values of a label are given by id; id 0 stands for nodes without the label.
 
-    ``closed(state, nodes)``  yields label keys, each with a mask of the values that Filter refuses, shape (values,)
+    ``closed(state, nodes)``  yields label keys, each with a mask of the values that Filter refuses, shape (values,); None if
+                              it refuses other rows
     ``scores(state, nodes)``  returns a key and the raw score of each value, or ``ScoresByCount``; None if neither fits. A
                               built-in plugin may return ``FollowedScores``
     """
 
-    closed: Callable[[F_contra, NodeView], Iterable[tuple[str, BoolArray]]] | None = None
+    closed: Callable[[F_contra, NodeView], Iterable[tuple[str, BoolArray]] | None] | None = None
     scores: Callable[[S_contra, NodeView], tuple[str, IntArray] | ScoresByCount | FollowedScores | None] | None = None
 
 

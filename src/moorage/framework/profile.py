@@ -23,7 +23,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
 from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import Hold, Reject
-from moorage.state.view import IntArray, NodeView
+from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 _NO_PROMISE: Final = Reuse()
 #: The modules of built-in plugins, whose classes live as long as the process and do not change.
@@ -89,8 +89,9 @@ class Profile:
     pod_group_post_filter: Step | None = None
     placement_feasible: tuple[Step, ...] = ()
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter. ``restless`` has all others, by
-    #: extension point.
+    #: extension point; ``rests`` tells of some of the first ones whether they have nothing to do for other pods, too.
     resting: frozenset[str] = field(init=False)
+    rests: Mapping[str, Callable[[PodInfo, Snapshot], bool]] = field(init=False)
     restless: Mapping[str, tuple[Step, ...]] = field(init=False)
     #: The results of ``only``, by extension point and plugins.
     _parts: dict[tuple[str, tuple[str, ...]], Profile] = field(init=False, default_factory=dict, repr=False)
@@ -103,6 +104,15 @@ class Profile:
         }
         object.__setattr__(self, "resting", frozenset(step.name for step in steps if step.reuse.rests_when_skipped))
         object.__setattr__(self, "restless", restless)
+        object.__setattr__(self, "rests", {step.name: step.reuse.rests for step in steps if step.reuse.rests is not None})
+
+    def is_at_rest(self, names: Iterable[str], pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Return whether these of the ``resting`` plugins have nothing to do for a pod that they did not skip."""
+        for name in names:
+            rests = self.rests.get(name)
+            if rests is None or not rests(pod, snapshot):
+                return False
+        return True
 
     def restless_at(self, point: str) -> tuple[Step, ...]:
         """Return the plugins of an extension point that run even for pods that they skipped in PreFilter."""

@@ -57,6 +57,7 @@ class Reuse:
     ``idle(pod, snapshot)``  for a plugin that reads other pods but skips most pods: whether it skips all pods of this shape
     ``narrows_to(pod)``      for a PreFilter that may answer ``Narrow``: the node names, without running it, or None
     ``rests_when_skipped``   from Reserve on there is nothing to do for pods that PreFilter skipped
+    ``rests(pod, snapshot)``  for such a plugin: whether there is nothing to do for a pod that PreFilter did not skip, either
     ``other_nodes(table)``   for a plugin of scope NODE that reads other nodes too: a value that differs whenever its answer for
                              a node that was not updated may
     ``ignores(state, pod, other)``  for a plugin with ``add_pod`` and ``remove_pod``: True if moving ``other`` changes no
@@ -75,6 +76,7 @@ class Reuse:
     idle: Callable[[PodInfo, Snapshot], Idle] | None = None
     narrows_to: Callable[[PodInfo], frozenset[str] | None] | None = None
     rests_when_skipped: bool = False
+    rests: Callable[[PodInfo, Snapshot], bool] | None = None
     other_nodes: Callable[[NodeTable], Hashable] | None = None
     ignores: Callable[[Any, PodInfo, PodInfo], bool] | None = None
     ignores_all: Callable[[Any, PodInfo, NodeView], BoolArray] | None = None

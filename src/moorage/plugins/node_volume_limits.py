@@ -9,23 +9,29 @@ Source    kube-scheduler 1.36, plugins/nodevolumelimits/csi.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final
-
-import numpy as np
 
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.feature_gates import FeatureGates
-from moorage.framework.points import Attachable, PreFilterPlugin, Reuse, Scope
+from moorage.framework.points import Attachable, Domains, PreFilterPlugin, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
-from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiNodes, CsiVolume, PodCsiVolumes, needed_volumes
+from moorage.plugins.volumes.csi_volumes import (
+    AttachedVolumes,
+    CountedVolumes,
+    CsiFacts,
+    CsiNodes,
+    CsiVolume,
+    PodCsiVolumes,
+    needed_volumes,
+)
 from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
-from moorage.state.labels import InternedColumn
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
@@ -33,8 +39,8 @@ TOO_MANY: Final = "node(s) exceed max volume count"
 NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 
-#: The in-tree plugins that a node migrates → the volumes that a pod needs there.
-NeededVolumes = Mapping[frozenset[str], PodCsiVolumes]
+#: The in-tree plugins that a node migrates → the volumes that a pod needs there, found when they are asked for.
+NeededVolumes = Callable[[frozenset[str]], PodCsiVolumes]
 
 _ALL: Final = in_tree_plugins()
 _NONE: Final[frozenset[str]] = frozenset()
@@ -42,11 +48,15 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolumes], Attachable):
     name = "NodeVolumeLimits"
-    reuse = Reuse(Scope.NODE, signature=volume_signature, signature_reads=())
     #: The index that counts the volumes on nodes.
     attached: Callable[[Snapshot], AttachedVolumes] = AttachedVolumes
     #: VolumeLimitScaling applies to every driver that has a CSIDriver object, whatever its fields.
     every_driver_counts: bool = False
+    counted = CountedVolumes()
+    #: A missing claim is an error.
+    needs_claims: bool = False
+    #: A missing claim does not count.
+    skips_missing: bool = False
 
     def __init__(self) -> None:
         self._gates = FeatureGates()
@@ -54,30 +64,43 @@ class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolu
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
 
+    @property
+    def reuse(self) -> Reuse:
+        return Reuse(Scope.NODE, signature=volume_signature, signature_reads=(), domains=Domains(self._closed))
+
+    def _closed(self, wanted: NeededVolumes, nodes: NodeView) -> tuple[()] | None:
+        """Return that no node is refused; None if one is."""
+        return None if any(reject.rows.any() for reject in self.filter(wanted, nodes)) else ()
+
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
         if not counts(pod):
             return SKIP
-        return {migrated: needed_volumes(pod, snapshot, migrated=migrated) for migrated in (_ALL, _NONE)}
+        return cache(
+            lambda migrated: needed_volumes(pod, snapshot, migrated=migrated, placed=self.skips_missing, counted=self.counted)
+        )
 
     def filter(self, wanted: NeededVolumes, nodes: NodeView) -> Iterator[Reject]:
-        column = nodes.snapshot.index(CsiNodes).follow()
-        ids = nodes.ids(column)
-        open_rows = np.ones(len(nodes), dtype=bool)
-        for rows, needed in ((ids != 0, wanted[_ALL]), (ids == 0, wanted[_NONE])):
+        csi_nodes = nodes.snapshot.index(CsiNodes)
+        column = csi_nodes.follow()
+        for migrated, of_table in csi_nodes.kinds(self.migrated_with).items():
+            rows: BoolArray = nodes.take(of_table)
+            if not rows.any():
+                continue
+            needed = wanted(migrated)
             if needed.fault:
                 yield Reject(rows, needed.fault, error=True)
             elif needed.missing:
-                yield Reject(rows, needed.missing, unresolvable=True)
-            elif self._gates["VolumeLimitScaling"]:
-                for reject in not_installed(self.required(needed, nodes), column, rows, nodes):
-                    open_rows &= ~reject.rows
-                    yield reject
-        if wanted[_ALL].volumes:
-            yield from self.over_limit(wanted[_ALL].volumes, open_rows, nodes)
+                yield Reject(rows, needed.missing, unresolvable=not self.needs_claims, error=self.needs_claims)
+            elif needed.volumes:
+                for driver in self.required(needed, nodes):
+                    installed = column.spread(nodes.ids(column), _has_driver(driver))
+                    yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
+                    rows = rows & installed
+                yield from self.over_limit(needed.volumes, rows, nodes)
 
     def required(self, needed: PodCsiVolumes, nodes: NodeView) -> list[str]:
         """Return the drivers without which a node cannot run the pod."""
-        known = nodes.snapshot.objects(CSIDriver)
+        known = nodes.snapshot.objects(CSIDriver) if self._gates["VolumeLimitScaling"] else {}
         drivers = dict.fromkeys(volume.driver for volume in needed.volumes)
         return [
             driver
@@ -96,10 +119,13 @@ class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolu
                 yield Reject(open_rows & limited & faulty, fault, error=True)
                 open_rows = open_rows & ~faulty
         for driver in dict.fromkeys(volume.driver for volume in volumes):
-            limit = self.limits(driver, nodes)
-            added = attached.added([volume for volume in volumes if volume.driver == driver], nodes)
-            held = attached.counts(driver)
-            too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
+            limit, column = self.limits(driver, nodes), attached.counts(driver)
+            held = nodes.zeros() if column is None else nodes.take(column)
+            mine = [volume for volume in volumes if volume.driver == driver]
+            if not (held + len(mine) > limit).any():
+                continue
+            added = attached.added(mine, nodes)
+            too_many = (added > 0) & (held + added > limit) & open_rows
             if too_many.any():
                 yield Reject(too_many, TOO_MANY)
                 open_rows = open_rows & ~too_many
@@ -121,7 +147,7 @@ class NodeVolumeLimits(PreFilterPlugin[NeededVolumes], RefusingPlugin[NeededVolu
     def why(self, wanted: NeededVolumes, pod: PodInfo, node: NodeView) -> Detail | None:
         column = node.snapshot.index(CsiNodes).follow()
         facts = column.values[int(node.ids(column)[0])]
-        needed = wanted[self.migrated_with(facts)]
+        needed = wanted(self.migrated_with(facts))
         if needed.missing:
             return Detail(needed.missing)
         attached = node.snapshot.index(self.attached)
@@ -157,17 +183,6 @@ def _has_limits(facts: CsiFacts | None) -> bool:
 
 def _has_driver(driver: str) -> Callable[[CsiFacts | None], bool]:
     return lambda facts: facts is not None and facts.has(driver)
-
-
-def not_installed(
-    drivers: Iterable[str], column: InternedColumn[CsiFacts | None], rows: BoolArray, nodes: NodeView
-) -> Iterator[Reject]:
-    """Yield the given rows that lack a driver."""
-    ids = nodes.ids(column)
-    for driver in drivers:
-        installed = column.spread(ids, _has_driver(driver))
-        yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
-        rows = rows & installed
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from moorage.plugins.volumes.provisioning import (
     with_selected_node,
 )
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
-from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find, remedies_of_volumes, why_unbound
+from moorage.plugins.volumes.volume_reasons import ClaimsToBind, closed_domains, find, remedies_of_volumes, why_unbound
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 # -- volume binding args -----------------------------------------------------------------------------------------------
@@ -115,7 +115,10 @@ class BoundVolumes(
     """
 
     name = "VolumeBinding"
-    reuse = points.Reuse(points.Scope.NODE, signature=pod_claims.volume_signature, signature_reads=(), rests_when_skipped=True)
+    reuse = points.Reuse(
+        points.Scope.NODE, signature=pod_claims.volume_signature, signature_reads=(), rests_when_skipped=True,
+        rests=pod_claims.are_all_bound, domains=points.Domains(lambda state, nodes: closed_domains(state.wanted, nodes)),
+    )  # fmt: skip
     reasons: tuple[str, str, str, str] = (UNREACHABLE, UNMATCHED, NO_ROOM, LOST)
 
     def __init__(self, bind_timeout_s: int) -> None:

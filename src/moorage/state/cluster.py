@@ -222,13 +222,10 @@ class ClusterState:
         self._placed[pod.uid] = (pod, self._assumed.pop(pod.uid))
         self.table.pods[row][pod.uid] = pod
 
-    def place_on(self, pod: PodInfo, bound: PodInfo, node: str, row: int) -> None:
+    def place_on(self, bound: PodInfo, node: str, row: int) -> None:
         """Assume a pod as ``assume_on`` does, and confirm its bound version as ``confirm`` does."""
-        uid = pod.uid
-        self._placed[uid] = (bound, node)
-        table = self.table
-        table.add_pod(row, pod)
-        table.pods[row][uid] = bound
+        self._placed[bound.uid] = (bound, node)
+        self.table.add_pod(row, bound)
 
     def copies_of(self, pod: PodInfo) -> PodCopies:
         """Return what places copies of a pod that ``place_on`` placed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from moorage.state.change_log import RowLog
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import Disk, DiskKey
 
@@ -34,6 +35,8 @@ class VolumeUse:
         self._ephemeral: dict[str, dict[int, int]] = {}
         self._disks: dict[DiskKey, _Holders] = {}
         self._pods: dict[int, dict[str, PodInfo]] = {}
+        #: The rows to which pods with volumes came, and those that such pods left.
+        self.came, self.left = RowLog(), RowLog()
 
     # -- reads by plugins ---------------------------------------------------------------------------------------------
 
@@ -68,6 +71,7 @@ class VolumeUse:
         """Add a pod, which has volumes that matter, to a row."""
         self._pods.setdefault(row, {})[pod.uid] = pod
         self._count(row, pod, 1)
+        self.came.note(row)
 
     def remove(self, row: int, pod: PodInfo) -> None:
         """Undo ``add``."""
@@ -76,6 +80,7 @@ class VolumeUse:
         if not on_row:
             del self._pods[row]
         self._count(row, pod, -1)
+        self.left.note(row)
 
     def save_order(self, row: int) -> Callable[[], None]:
         """Return a function that restores the order of the pods on a row, once the same pods are there again."""

@@ -194,12 +194,16 @@ def _check_skips(plugin: Any, reuse: Reuse, pod: PodInfo, snapshot: Snapshot) ->
         isinstance(answer, Hold) or (isinstance(answer, Narrow) and answer.nodes == names) for answer in pre_filter
     ):
         yield f"narrows_to announces {sorted(names)}, but pre_filter answers {pre_filter}"
-    if reuse.rests_when_skipped and any(isinstance(answer, Skip) for answer in pre_filter):
+    skips = any(isinstance(answer, Skip) for answer in pre_filter)
+    holds = any(isinstance(answer, Hold) for answer in pre_filter)
+    if reuse.rests_when_skipped and (skips or (reuse.rests is not None and not holds and reuse.rests(pod, snapshot))):
+        states = [None if isinstance(one, Skip) else one.state if isinstance(one, Narrow) else one for one in pre_filter]
         for point in ("reserve", "permit", "preBind"):
             for step in profile.at(point):
-                answer = step.call(None, pod, snapshot.table.nodes[0].name)
+                answer = step.call(states[0], pod, snapshot.table.nodes[0].name)
                 if answer is not None and (isinstance(answer, Hold) or not hasattr(answer, "__iter__") or list(answer)):
-                    yield f"rests_when_skipped, but {point} answers {answer!r} for a pod that pre_filter skipped"
+                    why = "for a pod that pre_filter skipped" if skips else "for a pod that it rests for"
+                    yield f"rests_when_skipped, but {point} answers {answer!r} {why}"
 
 
 def _answers(plugin: Any, pod: PodInfo, snapshot: Snapshot, view: NodeView) -> tuple[Any, ...]:

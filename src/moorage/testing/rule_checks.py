@@ -44,10 +44,10 @@ def check_filter_forms(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterato
             single = Status(held.code, plugin.name, held.reasons) if isinstance(held, Hold) else None
             if single != combined[node.name]:
                 yield f"filter_node returns {_text(single)} for node {node.name}, and filter {_text(combined[node.name])}"
-    closed = step.by_domain
-    if closed is not None:
+    answer = None if step.by_domain is None else step.by_domain.call(state, snapshot.nodes)
+    if answer is not None:
         refused = snapshot.nodes.false()
-        for key, values in closed.call(state, snapshot.nodes):
+        for key, values in answer:
             refused |= np.asarray(values)[snapshot.nodes.ids(snapshot.nodes.label(key))]
         for node, at in zip(snapshot.table.nodes, refused.tolist(), strict=True):
             if at != (combined[node.name] is not None):

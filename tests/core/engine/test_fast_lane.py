@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from contextlib import suppress
+from itertools import chain
 from types import MappingProxyType
 
 import msgspec
@@ -27,8 +28,18 @@ from moorage.simulator.simulate import Options, prepare
 from moorage.state import distinct_rooms
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.storage import (
+    a_bound_claim,
+    a_claim,
+    a_class,
+    a_csi_node,
+    a_volume,
+    on_hosts,
+    on_nodes_labelled,
+    standing_on,
+)
 from tests.core.cycle.test_pod_classes import only_node
-from tests.laboratory.random_world import World
+from tests.laboratory.random_world import ZONE, World
 
 ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda value: value.pod, order="deterministic")
 SEEDS = 100 if os.environ.get("MOORAGE_LONG_TESTS") else 3
@@ -111,6 +122,41 @@ class Course:
         return Gone(one)
 
 
+DRIVER = "csi.example.com"
+
+
+class ClaimsCourse(Course):
+    """Most pods use bound claims, whose volumes are in some zone, and nodes take few volumes."""
+
+    def __init__(self, seed, variety=0.4):
+        super().__init__(seed, variety)
+        for _, spec in self.templates:
+            spec.pop("schedulingGates", None)
+            spec["priority"] = 0
+
+    def pod(self, name=""):
+        made = super().pod(name)
+        if self.random.random() < 0.3:
+            return made
+        volumes = standing_on(*self.random.sample([f"c{at}" for at in range(8)], self.random.choice([1, 2, 3])))
+        if self.random.random() < 0.1:
+            volumes = [{"name": "disk", "gcePersistentDisk": {"pdName": self.random.choice("de")}}]
+        spec = {**msgspec.to_builtins(made.spec), "volumes": volumes}
+        return a_pod(made.name, made.metadata.labels, uid=made.uid, **spec).pod
+
+    def stored(self, at):
+        choose, count = self.random.choice, self.random.choice([1, 1, 2])
+        zones = choose([None, on_nodes_labelled(ZONE, *choose(["a", "b", "ac"])), on_hosts(f"n{at + 1}")])
+        made = a_volume(f"v{at}", csi={"driver": DRIVER, "volumeHandle": f"h{at}"}, nodeAffinity=zones or {})
+        claim = choose([a_bound_claim] * 4 + [lambda name, volume: a_claim(name)])(f"c{at}", f"v{at}")
+        return [made, claim, a_csi_node(f"n{at + 1}", {DRIVER: count})]
+
+    def fact(self, known):
+        if self.random.random() < 0.15:
+            return self.random.choice([Seen, Seen, Seen, Gone])(self.random.choice(self.stored(self.random.randrange(8))))
+        return super().fact(known)
+
+
 def whole(account):
     """Return the values of an account, with those that it would compute later."""
     return [value for part in account for value in (part() if callable(part) else (part,))]
@@ -158,9 +204,11 @@ def simulation(options, course, durations):
 class Twins:
     """Two simulations of one course, with the lane and without."""
 
-    def __init__(self, seed, options, variety=0.4):
-        self.course = course = Course(seed, variety)
+    def __init__(self, seed, options, variety=0.4, course=Course):
+        self.course = course = course(seed, variety)
         objects = [course.node() for _ in range(12)] + [course.pod() for _ in range(30)]
+        if isinstance(course, ClaimsCourse):
+            objects += [a_class("standard", provisioner=DRIVER), *chain.from_iterable(map(course.stored, range(8)))]
         durations = {f"u{at}": course.random.choice([0.0, 3.0, 40.0]) for at in range(0, 200, 7)}
         chance = course.random.getstate()
         self.one, self.seen = simulation(options, course, durations)
@@ -319,6 +367,19 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
     for seed in range(SEEDS):
         Twins(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["default", "packed"])
+def test_pods_with_bound_claims_take_the_lane_and_go_where_the_full_path_puts_them(options, monkeypatch):
+    monkeypatch.setattr(sheets, "_SOON", 2)
+    placed, place = [], FastLane.place
+    monkeypatch.setattr(FastLane, "place", lambda lane, found, *rest: (placed.append(found.pod), place(lane, found, *rest)))
+    for seed in range(SEEDS):
+        twins = Twins(seed, OPTIONS[options], course=ClaimsCourse)
+        twins.other.scheduler.cycle.by_class = False
+        twins.run(40)
+    assert sum(pod.volumes is not None for pod in placed) > SEEDS
 
 
 @pytest.mark.slow

@@ -65,9 +65,10 @@ class ByDomain:
             if step.name in found.skipped:
                 continue
             form = self._filters[step.name]
-            if form is None:
+            answer = None if form is None else ask(form, "filter", found.state_of(step, pod), nodes)
+            if answer is None:
                 return None
-            for key, domains in ask(form, "filter", found.state_of(step, pod), nodes):
+            for key, domains in answer:
                 if has_any(domains) and not (domains.argmin() == 1 and _closes_nothing(domains, nodes.label(key))):
                     closed[key] = closed[key] | domains if key in closed else domains
         return closed

@@ -186,12 +186,16 @@ class Signer:
         self._unions: dict[tuple[frozenset[str], int], frozenset[str]] = {}
         self._last = Positions([])
 
+    def shape_of(self, pod: PodInfo) -> bytes:
+        """Return the shape by which pods are known: without the names of claims, if no signature contains them."""
+        return pod.shape_without_claims() if self._skips_claims and pod.names_claims else pod.shape()
+
     def known(self, shape: bytes) -> KnownShape | None:
         """Return what is cached for a shape."""
         return self._known.get(shape)
 
     def sign(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None = None) -> Signed:
-        """Return the pod's class. ``shape``: the pod's, if the caller has it.
+        """Return the pod's class. ``shape``: ``shape_of`` the pod, if the caller has it.
 
         Raises  TypeError for a signature that cannot be hashed
         """
@@ -203,13 +207,11 @@ class Signer:
                 self._known.clear()
                 self._by_spec.clear()
                 self._positions = positions
-        claims = self._skips_claims and pod.names_claims
-        if claims or shape is None:
-            shape = pod.shape_without_claims() if claims else pod.shape()
+        shape = shape or self.shape_of(pod)
         known = self._known.get(shape)
         if known is not None:
             pod.share(known.first)
-            if not claims:
+            if not pod.names_claims:
                 pod.merge(known.first)
         if known is None or not known.stands_while.stand():
             known = self._first_look(pod, snapshot)

@@ -463,7 +463,7 @@ class ShapeRoute:
             pod.__dict__ = known
         else:
             pod.__dict__.update(first.facts_of_shape())
-        if pod.spec is not first.spec:
+        if pod.spec is not first.spec and not first.names_claims:
             pod.merge(first)
 
     def bound(self, pod: PodInfo, bound: Pod) -> PodInfo:

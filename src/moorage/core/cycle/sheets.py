@@ -93,16 +93,15 @@ class Sheets:
             return None if pinned is None else Quick(pinned[0], 1, pinned[1], 1)
         route = self._by_parts.get(_parts_of(pod))
         if route is None or not route.suits(pod):
-            shape = pod.shape()
+            shape = self._signer.shape_of(pod)
             route = self._routes.get(shape)
             if route is None:
                 return self._decide_first(pod, shape, snapshot, seed, nominated)
-        if not self._follow(route, snapshot):
-            return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
-        route.share(pod)
-        if not route.sheet.refresh(pod, snapshot):
-            return self._decide_first(pod, pod.shape(), snapshot, seed, nominated)
-        return route.sheet.pick(pod, snapshot, nominated, seed)
+        if self._follow(route, snapshot):
+            route.share(pod)
+            if route.sheet.refresh(pod, snapshot):
+                return route.sheet.pick(pod, snapshot, nominated, seed)
+        return self._decide_first(pod, self._signer.shape_of(pod), snapshot, seed, nominated)
 
     def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
         """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
@@ -129,7 +128,7 @@ class Sheets:
             return None
 
     def _feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        shape = pod.shape()
+        shape = self._signer.shape_of(pod)
         route = self._routes.get(shape)
         if route is not None and self._leads(route, snapshot):
             route.share(pod)
@@ -152,7 +151,7 @@ class Sheets:
 
     def _route_without_node(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
         """Return the route to a pod's sheet, which is made if it is not kept; None if there can be no route."""
-        shape = pod.shape()
+        shape = self._signer.shape_of(pod)
         route = self._routes.get(shape)
         if route is not None and self._leads(route, snapshot) and route.sheet.follows(pod, snapshot):
             return route

@@ -54,7 +54,7 @@ class FastLane:
             return None if queued is None else self._decide(queued, cycle, nominated)
         if before is not None and queued.pod.spec is before.pod.spec and is_copy(queued.pod, before.pod):
             route = before.path.route_of(before.pod, self._state.cluster.snapshot)
-            if route is not None:
+            if route is not None and before.pod.volumes is None:
                 return PodRun(self._state, before, route)
         return self._decide(queued, cycle, _NONE)
 
@@ -70,16 +70,16 @@ class FastLane:
             return None
         if pod.status.nominated_node_name or pod.uid in state.bindings.by_uid or pod.uid in cluster.uids:
             return None
-        if spec.scheduling_group is not None or spec.resource_claims or (spec.volumes and pod.volumes is not None):
-            return None
-        if pod.pod.metadata.deletion_timestamp is not None:
+        if spec.scheduling_group is not None or spec.resource_claims or pod.pod.metadata.deletion_timestamp is not None:
             return None
         try:
+            if spec.volumes and pod.volumes is not None and not profile.is_at_rest(profile.rests, pod, cluster.snapshot):
+                return None
             quick = path.decide_known(pod, cluster.snapshot, cycle.seed, nominated)
             pod.needs  # noqa: B018 (raises here, before anything is changed)
+            if quick is None or not profile.is_at_rest(profile.resting.intersection(quick.found.states), pod, cluster.snapshot):
+                return None
         except Exception:  # the attempt reports it
-            return None
-        if quick is None or not profile.resting.isdisjoint(quick.found.states):  # a plugin has work after the decision
             return None
         nodes = cluster.table.nodes
         node = nodes[quick.row].name
@@ -108,7 +108,7 @@ class FastLane:
         state = self._state
         state.queue.take_first(found.queued)
         info = found.pod.bound(bound)
-        state.cluster.place_on(found.pod, info, found.node, found.row)
+        state.cluster.place_on(info, found.node, found.row)
         found.cycle.order.advance(found.among, len(state.cluster.table))
         state.outbox.tickets += 1
         state.revision += 2

@@ -129,7 +129,7 @@ class PodRun:
         except Exception:  # the attempt reports it
             return None
         if quick is not None and quick.found is not self._quiet:
-            if not self._resting.isdisjoint(quick.found.states):
+            if not self._profile.is_at_rest(self._resting.intersection(quick.found.states), pod, self._snapshot):
                 return None
             self._quiet = quick.found
         return quick

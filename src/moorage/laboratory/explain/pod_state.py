@@ -116,7 +116,7 @@ def _bound(claim: PersistentVolumeClaim, judged: EveryVerdict) -> Iterator[str]:
     if volume is None:
         yield f"bound to volume {claim.spec.volume_name}, which does not exist"
         return
-    required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    required = volume.required_affinity
     if required is None:
         return
     rows = np.flatnonzero(rows_reaching(required, judged.snapshot.nodes))

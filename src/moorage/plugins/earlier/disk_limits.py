@@ -19,7 +19,7 @@ from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.v1_21 import in_tree_limits as oldest
 from moorage.plugins.volumes.csi_volumes import NO_NAME, CsiNodes
 from moorage.plugins.volumes.pod_claims import claim_not_found, is_owned_by, not_owned
-from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
@@ -44,19 +44,14 @@ class _LimitsV131(oldest.DiskLimits, PreFilterPlugin[PodInfo]):
             yield Reject(~nodes.false(), fault, unresolvable=not is_error, error=is_error)
             return
         # The filter of 1.21 leaves out the nodes that declare the migration.
-        counted = ~nodes.false() if self.must_be_declared else ~_with_csi_node(nodes)
+        csi_nodes = nodes.ids(nodes.snapshot.index(CsiNodes).follow())
+        counted = ~nodes.false() if self.must_be_declared else csi_nodes == 0
         for reject in super().filter(pod, nodes):
             yield Reject(reject.rows & counted, reject.reason)
 
     def why(self, state: object, pod: PodInfo, node: NodeView) -> Detail | None:
         fault, _ = _invalid_claim(pod, node.snapshot)
         return Detail(fault) if fault else super().why(state, pod, node)
-
-
-def _with_csi_node(nodes: NodeView) -> BoolArray:
-    column = nodes.snapshot.index(CsiNodes).follow()
-    found: BoolArray = nodes.ids(column) != 0
-    return found
 
 
 def _invalid_claim(pod: PodInfo, snapshot: Snapshot) -> tuple[str, bool]:

@@ -19,7 +19,7 @@ Source    kube-scheduler 1.35.7, 1.31.8, 1.29.14, 1.27.16, 1.26.15, 1.24.17, 1.2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha1
 from typing import Final
 
@@ -28,7 +28,6 @@ import numpy as np
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
-from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.earlier.shared.placed_pods import for_placed_pods
 from moorage.plugins.earlier.shared.volumes_by_migration import (
     ByMigration,
@@ -36,19 +35,16 @@ from moorage.plugins.earlier.shared.volumes_by_migration import (
     closed_plugins,
     translated_in_1_21,
 )
-from moorage.plugins.node_volume_limits import NeededVolumes, NodeVolumeLimits, counts, had_volumes, not_installed
+from moorage.plugins.node_volume_limits import NodeVolumeLimits, had_volumes
 from moorage.plugins.volumes import csi_migration
 from moorage.plugins.volumes.csi_volumes import (
     NO_LIMIT,
     CountedVolumes,
     CsiFacts,
-    CsiNodes,
-    PodCsiVolumes,
-    needed_volumes,
 )
 from moorage.plugins.volumes.pod_claims import uses_claim
 from moorage.state.pod_requests import amount
-from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
+from moorage.state.view import BoolArray, IntArray, NodeView
 
 _LIMITS: Final = "attachable-volumes-"
 _PREFIX: Final = "attachable-volumes-csi-"
@@ -62,27 +58,12 @@ def limit_key(driver: str) -> str:
     return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
-class _VolumesWhere(dict[frozenset[str], PodCsiVolumes]):
-    """The volumes that a pod needs on nodes that migrate some in-tree plugins, found when they are asked for."""
-
-    def __init__(self, needed_with: Callable[[frozenset[str]], PodCsiVolumes]) -> None:
-        super().__init__()
-        self._needed_with = needed_with
-
-    def __missing__(self, migrated: frozenset[str]) -> PodCsiVolumes:
-        return self.setdefault(migrated, self._needed_with(migrated))
-
-
 class NodeVolumeLimitsV135(NodeVolumeLimits):
     every_driver_counts = True
     #: In-tree plugins that migrate only where a CSINode declares it.
     declared: frozenset[str] = frozenset([csi_migration.PORTWORX])
     counts_attachments = True
     counted = CountedVolumes()
-    #: A missing claim is an error.
-    needs_claims = False
-    #: A missing claim does not count.
-    skips_missing = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,43 +84,6 @@ class NodeVolumeLimitsV135(NodeVolumeLimits):
 
     def migrated_with(self, facts: CsiFacts | None) -> frozenset[str]:
         return self._migration.on(facts)
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
-        if not counts(pod):
-            return SKIP
-        return _VolumesWhere(
-            lambda migrated: needed_volumes(pod, snapshot, migrated=migrated, placed=self.skips_missing, counted=self.counted)
-        )
-
-    def filter(self, wanted: NeededVolumes, nodes: NodeView) -> Iterator[Reject]:
-        for migrated, rows in self._by_migration(nodes):
-            needed = wanted[migrated]
-            if needed.fault:
-                yield Reject(rows, needed.fault, error=True)
-            elif needed.missing:
-                yield Reject(rows, needed.missing, unresolvable=not self.needs_claims, error=self.needs_claims)
-            elif needed.volumes:
-                open_rows = rows.copy()
-                for reject in self._not_installed(needed, rows, nodes):
-                    open_rows &= ~reject.rows
-                    yield reject
-                yield from self.over_limit(needed.volumes, open_rows, nodes)
-
-    def _by_migration(self, nodes: NodeView) -> Iterator[tuple[frozenset[str], BoolArray]]:
-        """Yield each set of in-tree plugins that some rows migrate, and those rows."""
-        column = nodes.snapshot.index(CsiNodes).follow()
-        kinds: dict[frozenset[str], int] = {}
-        which = column.spread(
-            nodes.ids(column), lambda facts: kinds.setdefault(self.migrated_with(facts), len(kinds)), np.int64
-        )
-        for migrated, number in kinds.items():
-            rows: BoolArray = which == number
-            if rows.any():
-                yield migrated, rows
-
-    def _not_installed(self, needed: PodCsiVolumes, rows: BoolArray, nodes: NodeView) -> Iterator[Reject]:
-        if self._gates["VolumeLimitScaling"]:
-            yield from not_installed(self.required(needed, nodes), nodes.snapshot.index(CsiNodes).follow(), rows, nodes)
 
 
 class NodeVolumeLimitsV132(NodeVolumeLimitsV135):

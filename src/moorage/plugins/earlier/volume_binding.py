@@ -199,7 +199,6 @@ def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | No
 
     None if no volume names hosts, or a volume is missing.
 
-
     Source  kube-scheduler 1.28.8, volumebinding/binder.go, GetEligibleNodes; volume/util, GetLocalPersistentVolumeNodeNames
     """
     if any(volume is None for volume in volumes):
@@ -210,7 +209,7 @@ def _nodes_of(volumes: Sequence[PersistentVolume | None]) -> frozenset[str] | No
 
 def _host_names(volume: PersistentVolume) -> frozenset[str]:
     """Return the host names of a volume's node affinity: within a term those that all expressions list."""
-    required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    required = volume.required_affinity
     names: set[str] = set()
     for term in required.node_selector_terms if required is not None else ():
         listed = [set(one.values) for one in term.match_expressions if (one.key, one.operator) == (_HOST_NAME, "In")]

@@ -67,7 +67,8 @@ class Assumed(Generic[K]):
 
     def assume(self, key: str, obj: K, owner: str) -> K:
         """Assume ``obj`` for the pod with this UID. Return the stored object that it replaces."""
-        self._drop_outdated()
+        kept = dict(self.all())  # without those that are outdated
+        self._entries = {key: entry for key, entry in self._entries.items() if key in kept}
         base = self._objects[key]
         entry = self._entries.get(key)
         if entry is None and obj == base:
@@ -85,10 +86,6 @@ class Assumed(Generic[K]):
                 del entry.owners[owner]
                 if not entry.owners:
                     del self._entries[key]
-
-    def _drop_outdated(self) -> None:
-        kept = dict(self.all())
-        self._entries = {key: entry for key, entry in self._entries.items() if key in kept}
 
 
 class Assumptions:

@@ -119,7 +119,7 @@ def translated(volume: PersistentVolume) -> MigratedVolume | None:
         return None
     source = getattr(volume.spec, _FIELD_OF[plugin])
     handle = _gce_handle(source, volume.metadata.labels) if plugin == GCE_PD else _handle(plugin, source)
-    affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    affinity = volume.required_affinity
     if plugin in _ZONE_LABEL_OF:
         affinity = _translated_affinity(affinity, volume.metadata.labels, _ZONE_LABEL_OF[plugin])
     return MigratedVolume(driver, handle, affinity)

@@ -8,7 +8,7 @@ Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, filterAttachableVo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from moorage.api.meta import Object
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from moorage.plugins.volumes import csi_migration
 from moorage.plugins.volumes.pod_claims import claim_not_found, class_of_claim, is_owned_by, not_owned
-from moorage.state.columns import Column, IntArray
+from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.labels import InternedColumn
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
@@ -189,6 +189,7 @@ class CsiNodes:
         self._position = self._table_position = 0
         self._column: InternedColumn[CsiFacts | None]
         self._limits: dict[str, IntArray] = {}
+        self._kinds: dict[Hashable, Mapping[frozenset[str], BoolArray]] = {}
 
     def follow(self) -> InternedColumn[CsiFacts | None]:
         """Apply the changes since the last call and return the column."""
@@ -196,15 +197,13 @@ class CsiNodes:
         if changed is None or moved is None:
             self._rows, changed, moved = 0, [], []
             self._column = InternedColumn(self._table.space, None)
-        added = [node.name for node in self._table.nodes[self._rows :]] if len(self._table) > self._rows else []
-        if self._moved != self._table.changes.moved:
+        changed = [*(node.name for node in self._table.nodes[self._rows :]), *changed, *moved]
+        if changed or self._moved != self._table.changes.moved:
             self._limits.clear()
+            self._kinds.clear()
         self._rows, self._moved = len(self._table), self._table.changes.moved
         self._table_position = self._table.changes.position
-        if moved:
-            changed = [*changed, *moved]
-        for name in (*added, *changed):
-            self._limits.clear()
+        for name in changed:
             row = self._table.row_of.get(name)
             if row is not None:
                 node = self._objects.get(name)
@@ -224,19 +223,28 @@ class CsiNodes:
         """Return the limit of the driver on each row of the table, as of the last ``follow``; cached until the next."""
         limits = self._limits.get(driver)
         if limits is None:
-            limits = self._limits[driver] = self._column.spread(self._column.ids, _limit_of(driver), np.int64)
+            limits = self._limits[driver] = self._column.spread(
+                self._column.ids, lambda facts: NO_LIMIT if facts is None else facts.limit(driver), np.int64
+            )
         return limits
 
-
-def _limit_of(driver: str) -> Callable[[CsiFacts | None], int]:
-    return lambda facts: NO_LIMIT if facts is None else facts.limit(driver)
+    def kinds(self, migrated_with: Callable[[CsiFacts | None], frozenset[str]]) -> Mapping[frozenset[str], BoolArray]:
+        """Return the sets of in-tree plugins that some rows of the table migrate, with these rows; cached as ``limits``."""
+        kinds = self._kinds.get(migrated_with)
+        if kinds is None:
+            numbers: dict[frozenset[str], int] = {}
+            which = self._column.spread(
+                self._column.ids, lambda facts: numbers.setdefault(migrated_with(facts), len(numbers)), np.int64
+            )
+            kinds = self._kinds[migrated_with] = {migrated: which == number for migrated, number in numbers.items()}
+        return kinds
 
 
 # -- attached volumes --------------------------------------------------------------------------------------------------
 # The number of volumes of each CSI driver attached to a node, cached between pods.
 #
-# It counts the volumes of the node's pods and attachments that no pod of the node needs (any more). Only changed rows are
-# counted again, so the cost of a lookup does not grow with the number of placed pods.
+# It counts the volumes of the node's pods and attachments that no pod of the node needs (any more). Volumes of pods that come
+# are added; rows where anything else changes are counted again. So the cost of a lookup does not grow with the placed pods.
 #
 # Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, Filter and getNodeVolumeAttachmentInfo
 
@@ -266,7 +274,7 @@ class AttachedVolumes:
         self._snapshot = snapshot
         self._table = snapshot.table
         self._moved = -1
-        self._position = 0
+        self._position = self._came = self._left = self._objects_changed = 0
         self._positions: dict[type[Object], int] = {}
         self._clear()
 
@@ -282,8 +290,8 @@ class AttachedVolumes:
         self._node_of: dict[str, str] = {}
         self._stale: dict[int, None] = {}
         self._counted = 0
-        #: The pods with volumes for which each row was counted.
-        self._pods: dict[int, tuple[PodInfo, ...]] = {}
+        #: The UIDs of the pods for which each row was counted; a row without is counted from the beginning.
+        self._pods: dict[int, set[str]] = {}
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
@@ -291,16 +299,11 @@ class AttachedVolumes:
         """Return how many volumes of the driver each row holds; None if no row ever held one."""
         return self._counts.get(driver)
 
-    def rows_holding(self, volume: CsiVolume) -> Collection[int]:
-        """Return the rows whose pods use the volume. Attachments that no pod needs do not count here."""
-        return self._holders.get(volume, ())
-
     def added(self, volumes: Collection[CsiVolume], nodes: NodeView) -> IntArray:
-        """Count for each row of a view the volumes that no pod on the node uses yet."""
+        """Count for each row of a view the volumes that no pod on the node uses yet, whether they are attached or not."""
         added = nodes.zeros() + len(volumes)
         for volume in volumes:
-            rows = self.rows_holding(volume)
-            if rows:
+            if rows := self._holders.get(volume):
                 added -= nodes.holding(rows)
         return added
 
@@ -310,8 +313,8 @@ class AttachedVolumes:
         """Recount where pods or objects have changed. Rows of an open what-if are recounted every time."""
         if not self._note_changes():
             self._rebuild()
-        self._positions = {kind: self._snapshot.changes_of(kind).position for kind in _FOLLOWED}
-        self._position = self._table.changes.position
+        use = self._table.volume_use
+        self._position, self._came, self._left = self._table.changes.position, use.came.position, use.left.position
         self._counted = len(self._table)
         in_what_ifs = dict.fromkeys(self._table.rows_in_what_ifs)
         for row in self._stale | in_what_ifs:
@@ -323,28 +326,47 @@ class AttachedVolumes:
         """Collect the rows to recount; return False if all rows must be: the change logs no longer have all changes."""
         if self._moved < 0:
             return False
-        rows = self._table.changes.since(self._position)
+        use = self._table.volume_use
+        came, left = use.came.since(self._came), use.left.since(self._left)
+        if came is None or left is None:
+            return False
+        if self._table.changes.moved != self._moved:
+            moved = self._table.changes.since(self._position)
+            if moved is None:
+                return False
+            self._moved = self._table.changes.moved
+            gone = [row for row in self._rows if row >= len(self._table)]  # the last row went where another was removed
+            for row in dict.fromkeys([*moved, *gone]):
+                self._forget_row(row)
+        self._stale |= dict.fromkeys(came)
+        self._count_again([*left, *range(self._counted, len(self._table))])
+        return self._snapshot.objects_changed == self._objects_changed or self._note_objects()
+
+    def _note_objects(self) -> bool:
+        """Do so for changed objects."""
         changed = {kind: self._snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
         claims, volumes = changed[PersistentVolumeClaim], changed[PersistentVolume]
         attachments = changed[VolumeAttachment]
-        if rows is None or claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
+        if claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
             return False
-        held = self._table.volume_use.rows
-        if self._table.changes.moved != self._moved:
-            self._moved = self._table.changes.moved
-            gone = [row for row in self._rows if row >= len(self._table)]  # the last row went where another was removed
-            for row in dict.fromkeys([*rows, *gone]):
-                self._forget_row(row)
-        for row in rows:
-            if row >= self._counted or ((row in held or row in self._rows) and self._pods_on(row) != self._pods.get(row)):
-                self._stale[row] = None
         for key in claims:
-            self._stale |= dict.fromkeys(self._table.volume_use.rows_using(key))
+            self._count_again(self._table.volume_use.rows_using(key))
         for name in volumes:
-            self._stale |= dict.fromkeys(sorted(self._looked_up.pop(name, ())))
+            self._count_again(sorted(self._looked_up.pop(name, ())))
         for key in attachments:
             self._file_attachment(key)
+        self._note_positions()
         return True
+
+    def _note_positions(self) -> None:
+        self._objects_changed = self._snapshot.objects_changed
+        self._positions = {kind: self._snapshot.changes_of(kind).position for kind in _FOLLOWED}
+
+    def _count_again(self, rows: Iterable[int]) -> None:
+        """Count rows from the beginning."""
+        for row in rows:
+            self._pods.pop(row, None)
+            self._stale[row] = None
 
     def _forget_row(self, row: int) -> None:
         """Forget what is known of a row whose node may be another: the columns have moved with the nodes."""
@@ -365,6 +387,7 @@ class AttachedVolumes:
     def _rebuild(self) -> None:
         self._clear()
         self._moved = self._table.changes.moved
+        self._note_positions()
         for key in self._snapshot.objects(VolumeAttachment):
             self._file_attachment(key)
         self._stale |= dict.fromkeys(self._table.volume_use.rows)
@@ -384,39 +407,46 @@ class AttachedVolumes:
             self._attachments.setdefault(attachment.spec.node_name, {})[key] = attachment
         for node in (before, attachment.spec.node_name if attachment is not None else None):
             if node is not None and node in row_of:
-                self._stale[row_of[node]] = None
+                self._count_again([row_of[node]])
 
     def _recount(self, row: int) -> None:
-        self._pods[row] = self._pods_on(row)
-        new = self._volumes_on(row)
-        old = self._rows.pop(row, _NOTHING)
-        self._tally(row, old, -1)
-        self._tally(row, new, 1)
+        pods, known, old = self._table.volume_use.pods_on(row), self._pods.get(row), self._rows.pop(row, _NOTHING)
+        if known is None or old.fault:
+            added, of_pods = list(pods.values()), _NOTHING.of_pods
+            attached = frozenset(self._attached_to(self._table.nodes[row].name))
+        else:
+            added, of_pods, attached = [pod for uid, pod in pods.items() if uid not in known], old.of_pods, old.unneeded
+        self._pods[row] = set(pods)
+        new = self._volumes_on(row, added, of_pods, attached)
+        held, before = new.of_pods | new.unneeded, old.of_pods | old.unneeded
+        self._tally(row, before - held, -1)
+        self._tally(row, held - before, 1)
         for volume in old.of_pods - new.of_pods:
             self._drop_holder(volume, row)
-        for volume in new.of_pods:
+        for volume in new.of_pods - old.of_pods:
             self._holders.setdefault(volume, set()).add(row)
         self.faults.pop(row, None)
         if new.fault:
             self.faults[row] = new.fault
         if new != _NOTHING:
             self._rows[row] = new
-        self._note_lookups(row)
+        self._note_lookups(row, added)
 
-    def _volumes_on(self, row: int) -> RowVolumes:
-        """Compute the volumes of one row from its pods and attachments."""
-        of_pods: dict[CsiVolume, None] = {}
+    def _volumes_on(
+        self, row: int, added: Iterable[PodInfo], of_pods: frozenset[CsiVolume], attached: frozenset[CsiVolume]
+    ) -> RowVolumes:
+        """Return the volumes of one row: those of its pods, to which some are ``added``, and of its attachments."""
         migrated = self._migrated_on(row)
-        for pod in self._pods_on(row):
-            needed = needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, counted=self.counted)
+        for pod in added:
+            needed = self._needed(pod, migrated)
             if needed.fault:
                 return RowVolumes(fault=needed.fault)
-            of_pods |= dict.fromkeys(needed.volumes)
-        attached = self._attached_to(self._table.nodes[row].name)
-        return RowVolumes(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
+            of_pods = of_pods.union(needed.volumes)
+        return RowVolumes(of_pods, attached - of_pods)
 
-    def _pods_on(self, row: int) -> tuple[PodInfo, ...]:
-        return tuple(self._table.volume_use.pods_on(row).values())
+    def _needed(self, pod: PodInfo, migrated: frozenset[str]) -> PodCsiVolumes:
+        """Return the volumes of a pod on a node."""
+        return needed_volumes(pod, self._snapshot, migrated=migrated, placed=True, counted=self.counted)
 
     def _migrated_on(self, row: int) -> frozenset[str]:
         """Return the in-tree plugins that a row counts as migrated: all, since rows without a CSINode have no limit."""
@@ -429,17 +459,16 @@ class AttachedVolumes:
             if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
                 yield CsiVolume(attachment.spec.attacher, volume.spec.csi.volume_handle)
 
-    def _tally(self, row: int, held: RowVolumes, by: int) -> None:
-        for volumes in (held.of_pods, held.unneeded):
-            for volume in volumes:
-                column = self._counts.get(volume.driver)
-                if column is None:
-                    column = self._counts[volume.driver] = self._table.space.column()
-                column.data[row] += by
+    def _tally(self, row: int, volumes: Iterable[CsiVolume], by: int) -> None:
+        for volume in volumes:
+            column = self._counts.get(volume.driver)
+            if column is None:
+                column = self._counts[volume.driver] = self._table.space.column()
+            column.cells[row] += by
 
-    def _note_lookups(self, row: int) -> None:
+    def _note_lookups(self, row: int, added: Iterable[PodInfo]) -> None:
         claims = self._snapshot.objects(PersistentVolumeClaim)
-        for pod in self._pods_on(row):
+        for pod in added:
             for use in pod.volumes.claims if pod.volumes is not None else ():
                 claim = claims.get(use.key)
                 if claim is not None and claim.spec.volume_name:

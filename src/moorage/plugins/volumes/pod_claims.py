@@ -101,6 +101,16 @@ class ClassError(Exception):
     """A storage class is invalid."""
 
 
+def are_all_bound(pod: PodInfo, snapshot: Snapshot) -> bool:
+    """Return whether nothing is to be bound or provisioned for the pod."""
+    claims = snapshot.index(Assumptions).claims
+    for use in pod.volumes.claims if pod.volumes is not None else ():
+        claim = claims.get(use.key)
+        if claim is None or not is_fully_bound(claim):
+            return False
+    return True
+
+
 class PodClaims(NamedTuple):
     """``delayed`` claims are bound on the pod's node; ``immediate`` ones must be bound before the pod is scheduled."""
 
@@ -113,16 +123,16 @@ def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
     """Return the reason if a claim of the pod is missing, lost, terminating or owned by another pod; otherwise None."""
     claims = snapshot.objects(PersistentVolumeClaim)
     for use in pod.volumes.claims if pod.volumes is not None else ():
-        claim, name = claims.get(use.key), quoted(use.name)
+        claim = claims.get(use.key)
         if claim is None:
             if use.ephemeral:
-                return f"waiting for ephemeral volume controller to create the persistentvolumeclaim {name}"
-            return f"persistentvolumeclaim {name} not found"
+                return f"waiting for ephemeral volume controller to create the persistentvolumeclaim {quoted(use.name)}"
+            return claim_not_found(use.name)
         if claim.status.phase == "Lost":
             gone = quoted(claim.spec.volume_name)
-            return f"persistentvolumeclaim {name} bound to non-existent persistentvolume {gone}"
+            return f"persistentvolumeclaim {quoted(use.name)} bound to non-existent persistentvolume {gone}"
         if claim.metadata.deletion_timestamp is not None:
-            return f"persistentvolumeclaim {name} is being deleted"
+            return f"persistentvolumeclaim {quoted(use.name)} is being deleted"
         if use.ephemeral and not is_owned_by(claim, pod):
             return not_owned(claim, pod)
     return None

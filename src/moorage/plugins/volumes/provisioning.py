@@ -6,7 +6,6 @@ Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, checkVolumeProvisi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -73,7 +72,8 @@ class Provisioner:
     """Checks claims whose volume must be provisioned. An index: get it from ``Snapshot.index``."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._capacities = IndexedObjects(snapshot, storage.CSIStorageCapacity, _class_of, _Capacity.of)
+        kind = storage.CSIStorageCapacity
+        self._capacities = IndexedObjects(snapshot, kind, lambda room: room.storage_class_name, _Capacity.of)
 
     def check(self, claim: storage.PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
         """Return where a volume can be provisioned for the claim. Its class must exist.
@@ -86,7 +86,8 @@ class Provisioner:
             return Provisioning(claim, nodes.false(), nodes.false(), unknown)
         possible = _rows_allowed(storage_class.allowed_topologies, nodes)
         asks = "storage" in claim.spec.resources.requests
-        if not counted or not asks or not _publishes_capacity(storage_class.provisioner, nodes.snapshot):
+        driver = nodes.snapshot.objects(storage.CSIDriver).get(storage_class.provisioner)
+        if not counted or not asks or driver is None or not driver.spec.storage_capacity:
             return Provisioning(claim, possible, np.ones(len(nodes), dtype=bool), unknown)
         self._capacities.follow()
         size = requested_bytes(claim)
@@ -96,15 +97,6 @@ class Provisioner:
         which = first_matching([room.nodes for room in rooms], nodes)
         capacities = np.array([*(room.capacity for room in rooms), -1], dtype=np.int64)
         return Provisioning(claim, possible, which >= 0, capacities[which])
-
-
-def _class_of(room: storage.CSIStorageCapacity) -> str:
-    return room.storage_class_name
-
-
-def _publishes_capacity(provisioner: str, snapshot: Snapshot) -> bool:
-    driver = snapshot.objects(storage.CSIDriver).get(provisioner)
-    return driver is not None and bool(driver.spec.storage_capacity)
 
 
 def _rows_allowed(terms: tuple[storage.TopologySelectorTerm, ...], nodes: NodeView) -> BoolArray:
@@ -123,12 +115,8 @@ def _compiled(terms: tuple[storage.TopologySelectorTerm, ...]) -> tuple[NodeTerm
     return tuple(
         NodeTerm(tuple(Requirement(key, "In", values) for key, values in term))
         for term in requirements
-        if term and not _faulty(term)
+        if term and not any(requirement_faults(key, "In", values) for key, values in term)
     )
-
-
-def _faulty(requirements: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
-    return any(requirement_faults(key, "In", values) for key, values in requirements)
 
 
 # -- planned bindings --------------------------------------------------------------------------------------------------
@@ -251,7 +239,7 @@ def _is_provisioned(
 def _check_access(snapshot: Snapshot, node: str, volume: storage.PersistentVolume, migration: Migration) -> None:
     """Raise VolumeBindingError if the volume cannot be accessed from the node after all."""
     info = snapshot.node(node)
-    affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    affinity = volume.required_affinity
     csi_node = snapshot.objects(storage.CSINode).get(node)
     plugin = in_tree_plugin(volume.spec)
     if csi_node is not None and plugin in migration.plugins & CsiFacts.of(csi_node).migrated:

@@ -204,9 +204,8 @@ class AvailableVolume(NamedTuple):
 
     @classmethod
     def of(cls, volume: PersistentVolume) -> AvailableVolume:
-        affinity = volume.spec.node_affinity
         size = parse(volume.spec.capacity.get("storage", 0))
-        return cls(volume, (size, volume.name), Reach.of(None if affinity is None else affinity.required))
+        return cls(volume, (size, volume.name), Reach.of(volume.required_affinity))
 
 
 class CandidateVolumes(NamedTuple):

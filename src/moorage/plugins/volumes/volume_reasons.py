@@ -21,7 +21,7 @@ from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.pod_claims import SELECTED_NODE, class_of_claim
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen, VolumeSearch
-from moorage.plugins.volumes.volume_reach import label_affinity, rows_reaching
+from moorage.plugins.volumes.volume_reach import Reach, label_affinity, rows_reaching
 from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # -- node findings -----------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _check_bound(wanted: ClaimsToBind, nodes: NodeView, findings: VolumeFindings
             return
         plugin = in_tree_plugin(volume.spec)
         if plugin is None or plugin not in wanted.migration.plugins:
-            reached = _reached(volume, nodes)
+            reached = rows_reaching(volume.required_affinity, nodes)
         else:
             column = nodes.snapshot.index(CsiNodes).follow()
             moved = column.spread(nodes.ids(column), _has_migrated(plugin))
@@ -121,20 +121,32 @@ def _check_bound(wanted: ClaimsToBind, nodes: NodeView, findings: VolumeFindings
                 findings.faults.append((open_rows & moved, f"could not translate pv: {error}"))
                 open_rows = open_rows & ~moved
                 known = None
-            reached = _reached(volume, nodes)
+            reached = rows_reaching(volume.required_affinity, nodes)
             if known is not None:
                 reached = np.where(moved, rows_reaching(known.affinity, nodes), reached)
         findings.unreachable |= open_rows & ~reached
         open_rows = open_rows & reached
 
 
+def closed_domains(wanted: ClaimsToBind, nodes: NodeView) -> list[tuple[str, BoolArray]] | None:
+    """Return the values of labels that keep nodes from bound volumes, by label; None if anything else does."""
+    closed: list[tuple[str, BoolArray]] = []
+    for _, volume in wanted.bound if wanted.is_all_bound else ((None, None),):
+        if volume is None or in_tree_plugin(volume.spec) in wanted.migration.plugins:
+            return None
+        reach = Reach.of(volume.required_affinity)
+        if reach.required is not None:
+            column = nodes.label(reach.required.key)
+            values = np.ones(len(column.values), dtype=bool)
+            values[[at for value in reach.required.values if (at := column.find(value)) > 0]] = False
+            closed.append((reach.required.key, values))
+        elif reach.affinity is not None:
+            return None
+    return closed
+
+
 def _has_migrated(plugin: str) -> Callable[[CsiFacts | None], bool]:
     return lambda facts: facts is not None and plugin in facts.migrated
-
-
-def _reached(volume: PersistentVolume, nodes: NodeView) -> BoolArray:
-    affinity = volume.spec.node_affinity
-    return rows_reaching(None if affinity is None else affinity.required, nodes)
 
 
 def _provisioning_groups(wanted: ClaimsToBind, chosen: Chosen | None, here: BoolArray) -> Iterator[ProvisioningGroup]:
@@ -193,28 +205,19 @@ def why_unbound(wanted: ClaimsToBind, node: NodeView) -> Detail | None:
         if claim.metadata.annotations[SELECTED_NODE] != node.first.name
     ]
     lacks = "class {} has too little free storage" if findings.no_room.any() else "class {} provisions no volume here"
-    for claim in _unmatched(findings) if findings.no_room.any() or findings.unmatched.any() else ():
-        said.append(f"claim {claim.metadata.name}: no volume matches, {lacks.format(class_of_claim(claim) or '(none)')}")
+    chosen = findings.chosen if findings.no_room.any() or findings.unmatched.any() else None
+    for at, claim in enumerate(chosen.claims if chosen is not None else ()):
+        if chosen is not None and chosen.which[at][0] < 0:
+            said.append(f"claim {claim.metadata.name}: no volume matches, {lacks.format(class_of_claim(claim) or '(none)')}")
     return Detail("; ".join(said)) if said else None
-
-
-def _unmatched(findings: VolumeFindings) -> list[PersistentVolumeClaim]:
-    """Return the claims that no volume matches on the only row."""
-    chosen = findings.chosen
-    return [] if chosen is None else [one for at, one in enumerate(chosen.claims) if chosen.which[at][0] < 0]
 
 
 def _out_of_reach(wanted: ClaimsToBind, node: NodeView) -> Iterator[tuple[PersistentVolumeClaim, str]]:
     for claim, volume in wanted.bound:
         if volume is None:
             yield claim, f"its volume {claim.spec.volume_name} does not exist"
-        elif not _reaches(volume, node):
+        elif not rows_reaching(volume.required_affinity, node)[0]:
             yield claim, f"volume {volume.metadata.name} requires {required_of(volume)}; {_here(volume, node.first)}"
-
-
-def _reaches(volume: PersistentVolume, node: NodeView) -> bool:
-    affinity = volume.spec.node_affinity
-    return bool(rows_reaching(None if affinity is None else affinity.required, node)[0])
 
 
 def required_of(volume: PersistentVolume) -> str:
@@ -230,9 +233,7 @@ def _here(volume: PersistentVolume, node: NodeInfo) -> str:
 
 
 def _matcher(volume: PersistentVolume) -> NodeSelectorMatcher:
-    affinity = volume.spec.node_affinity
-    required = None if affinity is None else affinity.required
-    return label_affinity(required or NodeSelector())
+    return label_affinity(volume.required_affinity or NodeSelector())
 
 
 def why_zone(wanted: Iterable[tuple[str, frozenset[str]]], node: NodeInfo) -> Detail | None:
@@ -317,10 +318,8 @@ def _is_usable(claim: PersistentVolumeClaim, snapshot: Snapshot, node: NodeInfo)
         return False
     if not all(node.labels.get(key, value) in value.split("__") for key, value in _zones(volume)):
         return False
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return True
-    return compile_node_selector(affinity.required).matches(node.labels, node.name)
+    required = volume.required_affinity
+    return required is None or compile_node_selector(required).matches(node.labels, node.name)
 
 
 def _zones(volume: PersistentVolume) -> list[tuple[str, str]]:

@@ -68,8 +68,7 @@ def translated_in_1_21(volume: PersistentVolume) -> MigratedVolume | None:
     disk, driver = volume.spec.azure_disk, driver_of(AZURE_DISK)
     if disk is None or driver is None:
         return translated(volume)
-    affinity = None if volume.spec.node_affinity is None else volume.spec.node_affinity.required
-    return MigratedVolume(driver, str(disk.get("diskURI") or ""), affinity)
+    return MigratedVolume(driver, str(disk.get("diskURI") or ""), volume.required_affinity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class VolumesByMigration(AttachedVolumes):
         if changed is None or not super()._note_changes():
             return False
         row_of = self._table.row_of
-        self._stale |= {row_of[name]: None for name in changed if name in row_of}
+        self._count_again(row_of[name] for name in changed if name in row_of)
         return True
 
     def _migrated_on(self, row: int) -> frozenset[str]:

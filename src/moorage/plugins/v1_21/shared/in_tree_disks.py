@@ -9,7 +9,7 @@ Source  kube-scheduler 1.21, plugins/nodevolumelimits/non_csi.go; kubernetes 1.2
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from moorage.api.core import Node, Volume
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
 from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.shared.node_numbers import numbers_of
-from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiFacts, CsiNodes, CsiVolume, RowVolumes
+from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiNodes, CsiVolume, PodCsiVolumes
 from moorage.state.pod_requests import amount
 from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeView, PodInfo, Snapshot
 
@@ -121,11 +121,12 @@ class DisksOnNodes(AttachedVolumes):
 
     counts_ephemeral = False
 
-    def _volumes_on(self, row: int) -> RowVolumes:
-        found = (
-            disks_of(kind, pod, self._snapshot, ephemeral=self.counts_ephemeral) for pod in self._pods_on(row) for kind in KINDS
-        )
-        return RowVolumes(frozenset().union(*found))
+    def _needed(self, pod: PodInfo, migrated: frozenset[str]) -> PodCsiVolumes:
+        found = (disks_of(kind, pod, self._snapshot, ephemeral=self.counts_ephemeral) for kind in KINDS)
+        return PodCsiVolumes(tuple(frozenset().union(*found)))
+
+    def _attached_to(self, node: str) -> Iterable[CsiVolume]:
+        return ()
 
 
 class DisksOfEveryClaim(DisksOnNodes):
@@ -171,8 +172,4 @@ class DiskCounter:
         if not self._migration:
             return nodes.false()
         column = nodes.snapshot.index(CsiNodes).follow()
-        migrated: BoolArray = column.spread(nodes.ids(column), self._has_migrated)
-        return migrated
-
-    def _has_migrated(self, facts: CsiFacts | None) -> bool:
-        return facts is not None and self._kind.plugin in facts.migrated
+        return column.spread(nodes.ids(column), lambda facts: facts is not None and self._kind.plugin in facts.migrated)

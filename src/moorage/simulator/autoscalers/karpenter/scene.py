@@ -462,7 +462,7 @@ class PoolCluster:
     def _terms(self, claim: PersistentVolumeClaim) -> list[dict[str, keys.KeyRequirement]]:
         volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
-            required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+            required = volume.required_affinity
             local = volume.spec.local is not None or volume.spec.host_path is not None
             found = []
             for term in () if required is None else required.node_selector_terms:

@@ -24,14 +24,13 @@ from moorage.laboratory.capacity import capacity_bound
 from moorage.laboratory.capacity.capacity_gains import GainSearch
 from moorage.laboratory.capacity.capacity_templates import CapacityTemplate
 from moorage.laboratory.explain.refusals import phrase
-from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
+from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_now
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import admitted, policies_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGroup, CapacityPart, StopReason
-from moorage.simulator.simulation import State
-from moorage.state.view import IntArray, PodInfo
+from moorage.state.view import IntArray
 
 # -- capacity groups ---------------------------------------------------------------------------------------------------
 # The result of a count by group of nodes: instances, free amounts, and why the next instance does not fit.
@@ -177,7 +176,7 @@ def capacity_of(cluster: AskedCluster, request: AnswerRequest, question: Capacit
             cycle = cluster.simulation.scheduler.cycle
             before, cycle.seed = cycle.seed, seed
             try:
-                study = _Study(cluster, question, seed, budget)
+                study = CapacityStudy(cluster, question, seed, budget)
                 if found is None:
                     found = study.answer(request)
                     counts[str(seed)] = found.instances
@@ -205,7 +204,7 @@ class _Counted:
     left_over: dict[int, int] = field(default_factory=dict)
 
 
-class _Study:
+class CapacityStudy:
     """One count and all values of its answer, in a transaction of the cluster."""
 
     def __init__(self, cluster: AskedCluster, question: CapacityQuestion, seed: int, budget: TimeBudget) -> None:
@@ -217,8 +216,7 @@ class _Study:
         if question.pending:
             question.progress("placing pending pods …")
             cluster.run()
-            records = cluster.simulation.records.values()
-            self.pending = tuple(one.pod.key for one in records if one.state == State.PENDING)
+            self.pending = tuple(pod.key for pod in cluster.simulation.pending_pods())
         self.objects = cluster.objects()
         self.policies = policies_of(self.objects)
         self.notes: list[str] = []
@@ -308,26 +306,27 @@ class _Study:
         if counted.stop.kind == capacity_bound.STOPPED:
             self.budget.leave("how many more fit" if not self.question.replicas else "whether the other pods fit")
         elif not self.question.replicas and self.question.gains:
-            search = GainSearch(
-                self.cluster, self.policies, self._recount, self._bound_now, self.question.progress, self.budget
-            )
-            values["gains"], values["skipped_gains"] = search.find(values["per_group"], rooms, counted.instances, self.units)
+            found = GainSearch(self).find(values["per_group"], rooms, counted.instances, self.units)
+            values["gains"], values["skipped_gains"] = found
         return Capacity(request=request, summary="", assumptions=tuple(assumptions), pending=self.pending, **values).summed_up()
 
-    def _recount(self) -> int:
+    def recount(self) -> int:
+        """Return the number of instances now.
+
+        Raises  BudgetSpentError
+        """
         again = self.count()
         if again.stop.kind == capacity_bound.STOPPED:
             raise BudgetSpentError
         return again.instances
 
-    def _bound_now(self) -> int | None:
+    def bound_now(self) -> int | None:
+        """Return the upper bound now; None for a mix."""
         return self._room(self.templates[0]).bound if len(self.templates) == 1 else None
 
     def _judged(self, pod: Pod) -> EveryVerdict:
-        scheduler = self.cluster.simulation.scheduler
-        now = self.cluster.simulation.pods.get(pod.metadata.uid, pod)
-        profile = scheduler.profiles[now.spec.scheduler_name]
-        return verdicts_of_all(profile, PodInfo(now), scheduler.snapshot, scheduler.queue.nominated)
+        simulation = self.cluster.simulation
+        return verdicts_now(simulation.scheduler, simulation.pods.get(pod.metadata.uid, pod))
 
     def _room(self, template: CapacityTemplate) -> capacity_bound.Room:
         """Return the room for the first instance in the present state."""

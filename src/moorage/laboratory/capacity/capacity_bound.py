@@ -18,7 +18,7 @@ from moorage.api.core import Object, Pod
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Seen
 from moorage.framework.profile import Profile
-from moorage.laboratory.explain.verdicts import EveryVerdict
+from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount
 from moorage.laboratory.present import cluster_input
 from moorage.laboratory.trial.dry_run import rests
 from moorage.plugins.node_resources_fit import RequestedResource
@@ -70,10 +70,7 @@ class Room:
 def room_for(judged: EveryVerdict, why_none: str = "") -> Room:
     """Return the room for a pod in the state that its verdicts describe."""
     snapshot = judged.snapshot
-    open_rows = np.ones(len(snapshot.table), dtype=bool)
-    for one in judged.refusing:
-        if one.name != FIT:
-            open_rows &= ~one.refused
+    open_rows = judged.open_without({FIT})
     wants = _wants(judged)
     free = _free(wants, snapshot)
     per_row = _per_row(judged, open_rows, free)
@@ -94,9 +91,7 @@ def _wants(judged: EveryVerdict) -> tuple[RequestedResource, ...]:
 
 
 def _free(wants: Iterable[RequestedResource], snapshot: Snapshot) -> dict[str, IntArray]:
-    nodes = snapshot.nodes
-    free = {want.resource: nodes.allocatable(want.resource) - nodes.requested(want.resource) for want in wants}
-    return free | {"pods": nodes.allowed_pods - nodes.pod_count}
+    return {name: free_amount(snapshot.nodes, name) for name in (*(want.resource for want in wants), "pods")}
 
 
 def _instances(wants: Iterable[RequestedResource], free: Mapping[str, IntArray], snapshot: Snapshot) -> IntArray:

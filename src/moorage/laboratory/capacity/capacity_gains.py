@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Object
+from moorage.api.core import Node
 from moorage.basis.printable import counted
 from moorage.core.engine.facts import Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import with_amount
-from moorage.laboratory.budget import BudgetSpentError, TimeBudget
+from moorage.laboratory.budget import BudgetSpentError
 from moorage.laboratory.capacity.capacity_bound import Room
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import add_nodes, like_node
-from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.report.capacity import CapacityGain, CapacityGroup
 from moorage.state.pod_requests import amount
+
+if TYPE_CHECKING:
+    from moorage.laboratory.capacity.capacity import CapacityStudy
 
 #: Maximum number of instances to place by the engine to find gains; beyond it, gains come from arithmetic or are left out.
 MOST_INSTANCES: Final = 10_000
@@ -37,21 +39,8 @@ MOST_GROUPS: Final = 12
 class GainSearch:
     """Makes changes in a cluster at rest, counts instances, and rolls the changes back."""
 
-    def __init__(
-        self,
-        cluster: AskedCluster,
-        policies: Sequence[Object],
-        recount: Callable[[], int],
-        bound_now: Callable[[], int | None],
-        progress: Callable[[str], None],
-        budget: TimeBudget,
-    ) -> None:
-        self._cluster = cluster
-        self._policies = policies
-        self._recount = recount
-        self._bound_now = bound_now
-        self._progress = progress
-        self._budget = budget
+    def __init__(self, study: CapacityStudy) -> None:
+        self._study, self._cluster, self._budget = study, study.cluster, study.budget
 
     def find(
         self, groups: Sequence[CapacityGroup], rooms: Sequence[Room], instances: int, units: Sequence[int]
@@ -67,7 +56,7 @@ class GainSearch:
             return (), f"gains would take {cost} more placements"
         found: list[CapacityGain] = []
         for number, (gain, make) in enumerate(wanted, 1):
-            self._progress(f"gain {number} of {len(wanted)} …")
+            self._study.question.progress(f"gain {number} of {len(wanted)} …")
             if not by_engine and gain.change == "resource":
                 more = rooms[0].bound_with(gain.resource, _tenths(self._nodes, gain.resource)) - instances
                 found.append(replace(gain, more=more, proof="bound"))
@@ -76,7 +65,7 @@ class GainSearch:
                 self._budget.check()
                 with self._cluster.transaction():
                     make()
-                    after = self._recount() if by_engine else self._bound_now() or 0
+                    after = self._study.recount() if by_engine else self._study.bound_now() or 0
             except BudgetSpentError:
                 self._budget.leave(f"what {counted(len(wanted) - number + 1, 'more change')} would gain")
                 break
@@ -109,7 +98,7 @@ class GainSearch:
                 yield gain, partial(self._uncordon, cordoned)
 
     def _add(self, node: Node) -> None:
-        add_nodes(self._cluster.simulation, [node], self._policies)
+        add_nodes(self._cluster.simulation, [node], self._study.policies)
 
     def _enlarge(self, resource: str) -> None:
         """Give every node 10% more of a resource, rounded down."""

@@ -25,7 +25,7 @@ from moorage.errors import InputError
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS
 from moorage.laboratory.present import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import owner_reference
+from moorage.simulator.owners import controller_of, owner_reference
 from moorage.simulator.workloads import PodFactory, expand
 
 _SLOTS: Final = {kind.type: kind.slot for kind in KINDS}
@@ -113,7 +113,7 @@ def _found(ref: str, source: TemplateSource) -> Object:
             raise InputError(f"{ref}: no such file, and {error}") from None
         first, _, short = ref.rpartition("/")
         kind = WORKLOAD_KINDS.get(first.lower())
-        workloads = [obj for obj in source.objects() if isinstance(obj, _PODS_FROM) and not _is_owned(obj)]
+        workloads = [obj for obj in source.objects() if isinstance(obj, _PODS_FROM) and controller_of(obj.metadata) is None]
         named = [
             obj for obj in workloads
             if obj.name == short and (kind_name(obj) == kind if kind else first in ("", obj.namespace))
@@ -127,10 +127,6 @@ def _found(ref: str, source: TemplateSource) -> Object:
     if not isinstance(found, (Pod, *_PODS_FROM)):
         raise InputError(f"{ref} is not a pod or a workload")
     return found
-
-
-def _is_owned(obj: Object) -> bool:
-    return any(owner.controller for owner in obj.metadata.owner_references)
 
 
 def _template(obj: Object, others: Sequence[Object], present: Iterable[Object], name: str) -> CapacityTemplate:
@@ -191,8 +187,7 @@ def _one_pod(spec: Any) -> Any:
 
 
 def _owns(workload: Object, obj: Object) -> bool:
-    owner = next((one for one in obj.metadata.owner_references if one.controller), None)
-    mine = workload.metadata
+    owner, mine = controller_of(obj.metadata), workload.metadata
     return owner is not None and obj.metadata.namespace == mine.namespace and (owner.uid == mine.uid or owner.name == mine.name)
 
 

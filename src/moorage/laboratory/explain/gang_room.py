@@ -19,7 +19,7 @@ import numpy as np
 
 from moorage.framework.profile import Profile
 from moorage.laboratory.capacity.capacity_bound import FIT
-from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
+from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount, verdicts_of_all
 from moorage.laboratory.trial.trials import of_daemon_set
 from moorage.plugins.node_resources_fit import RequestedResource
 from moorage.simulator.owners import is_mirror
@@ -80,12 +80,8 @@ def _class(profile: Profile, pods: tuple[PodInfo, ...], snapshot: Snapshot) -> M
     judged = verdicts_of_all(profile, pods[0], snapshot)
     wants = next((one.state for one in judged.judgements if one.name == FIT and isinstance(one.state, tuple)), ())
     requested = [want for want in wants if isinstance(want, RequestedResource)]
-    now, ever = (np.ones(len(snapshot.table), dtype=bool) for _ in range(2))
-    for one in judged.refusing:
-        if one.name != FIT:
-            now &= ~one.refused
-        if one.name in _LASTING:
-            ever &= ~one.refused
+    now = judged.open_without({FIT})
+    ever = judged.open_without({one.name for one in judged.refusing} - _LASTING)
     others = any(not one.skips and one.name not in _OF_THE_NODE for one in judged.judgements)
     by_device = any(want.by_device for want in requested)
     needs = {want.resource: want.amount for want in requested if want.amount > 0 and not want.by_device} | {"pods": 1}
@@ -150,7 +146,7 @@ class GangRoom:
             self.domains = sorted(numbers.values())
             place = {name: at for at, name in enumerate(self.domains)}
             self.domain = np.array([place.get(numbers.get(number, ""), -1) for number in ids.tolist()], dtype=np.intp)
-        columns = [self._free(name) for name in self.resources]
+        columns = [free_amount(self.snapshot.nodes, name) for name in self.resources]
         self.free: IntArray = np.array(columns, dtype=np.int64).reshape(len(columns), rows).T.copy()
 
     @property
@@ -164,11 +160,6 @@ class GangRoom:
         return all(one.is_exact for one in self.classes) and (
             len(self.classes) == 1 or not any(one.pods[0].host_ports for one in self.classes)
         )
-
-    def _free(self, name: str) -> IntArray:
-        nodes = self.snapshot.nodes
-        free = nodes.allowed_pods - nodes.pod_count if name == "pods" else nodes.allocatable(name) - nodes.requested(name)
-        return np.asarray(free, dtype=np.int64)
 
     @cached_property
     def placed(self) -> PlacedPods:

@@ -9,7 +9,7 @@ Nothing is changed: nodes with nominated pods are judged twice, in a what-if, as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,7 +20,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.core import Pod
 from moorage.core.cycle.cycle import judge, status_of_left_out
+from moorage.core.engine.scheduler import Scheduler
 from moorage.core.preemption.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
@@ -30,7 +32,7 @@ from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Verdicts
 from moorage.state.cluster import ClusterState
 from moorage.state.table import NodeTable
-from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
+from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 # -- row names ---------------------------------------------------------------------------------------------------------
 # The names of the nodes of a table by row, and their order. Both are kept until a node is added or removed.
@@ -160,9 +162,14 @@ class EveryVerdict:
     @cached_property
     def feasible(self) -> BoolArray:
         """The rows that nothing refuses; shape (rows,)."""
+        return self.open_without(())
+
+    def open_without(self, ignored: Container[str]) -> BoolArray:
+        """Return the rows that nothing refuses but plugins of these names."""
         open_rows = np.ones(len(self.snapshot.table), dtype=bool)
         for one in self.refusing:
-            open_rows &= ~one.refused
+            if one.name not in ignored:
+                open_rows &= ~one.refused
         return open_rows
 
     def statuses(self, row: int) -> list[Status]:
@@ -223,6 +230,19 @@ class EveryVerdict:
             return one.plugin.why(one.state, self.pod, self.snapshot.nodes.at(row))
         except Exception as error:  # an explanation must not fail where the decision did not
             return Detail(f"{one.name} failed in why: {failure_text(error)}")
+
+
+def verdicts_now(scheduler: Scheduler, pod: Pod) -> EveryVerdict:
+    """Return all judgements on a pod in the present state, by the profile of its scheduler."""
+    profile = scheduler.profiles[pod.spec.scheduler_name]
+    return verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+
+
+def free_amount(nodes: NodeView, resource: str) -> IntArray:
+    """Return the free amount of a resource on each row, or of ``pods``: how many more pods the nodes allow."""
+    if resource == "pods":
+        return nodes.allowed_pods - nodes.pod_count
+    return nodes.allocatable(resource) - nodes.requested(resource)
 
 
 def _by_reason(verdicts: Verdicts) -> Iterator[tuple[str, BoolArray]]:

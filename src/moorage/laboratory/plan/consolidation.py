@@ -25,7 +25,7 @@ from moorage.laboratory.drain.budget_figures import BudgetFigures, WatchedBudget
 from moorage.laboratory.drain.drain_question import course_of, drain_report
 from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
 from moorage.laboratory.drain.draining import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
-from moorage.laboratory.explain.verdicts import verdicts_of_all
+from moorage.laboratory.explain.verdicts import free_amount, verdicts_now
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, daemon_pods, offers_of_types, policies_of
 from moorage.laboratory.survive.failures import NodeFailures, pods_by_node
@@ -346,10 +346,7 @@ class _Consolidation:
         """Return the free amounts on each node, for the resources that pods of candidates request."""
         view = self.cluster.simulation.scheduler.snapshot.nodes
         names = dict.fromkeys(name for one in self.candidates for name in one.needs)
-        free = {
-            name: view.allowed_pods - view.pod_count if name == "pods" else view.allocatable(name) - view.requested(name)
-            for name in names
-        }
+        free = {name: free_amount(view, name) for name in names}
         return {node.name: {name: int(max(0, free[name][row])) for name in names} for row, node in enumerate(nodes)}
 
     def _may_hold(self, removal: Removal) -> bool:
@@ -403,10 +400,9 @@ class _Consolidation:
         """Return the plugin that refuses a pending pod on the most nodes."""
         scheduler = self.cluster.simulation.scheduler
         pod = self.cluster.simulation.pod_named(key)
-        profile = None if pod is None else scheduler.profiles.get(pod.spec.scheduler_name)
-        if pod is None or profile is None:
+        if pod is None or pod.spec.scheduler_name not in scheduler.profiles:
             return BlockingPod(key, text="stays pending")
-        judged = verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
+        judged = verdicts_now(scheduler, pod)
         counts = Counter(
             (status.plugin or "", reason)
             for row in np.flatnonzero(~judged.feasible).tolist() for status in judged.statuses(row) for reason in status.reasons

@@ -21,7 +21,7 @@ from moorage.api.core import Node, Object, Pod
 from moorage.framework.verdicts import Code
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.capacity.capacity_bound import FIT, room_for
-from moorage.laboratory.explain.verdicts import EveryVerdict, verdicts_of_all
+from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount, verdicts_now
 from moorage.laboratory.plan.node_types import Offer, TypeLimit, add_nodes
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.simulator.owners import replacement
@@ -168,17 +168,7 @@ def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgr
     nodes = [program.column(price, whole=True) for price in prices]
     placed: list[dict[int, float]] = [{} for _ in problem.shapes]
     for o in range(len(problem.offers)):
-        pods = {s: program.column(whole=True) for s in range(len(problem.shapes)) if problem.fits[o][s]}
-        for s, column in pods.items():
-            placed[s][column] = 1.0
-            if problem.shapes[s].alone:
-                program.row({column: 1.0, nodes[o]: -1.0}, most=0.0)
-        for name in problem.resources:
-            used = {column: float(problem.shapes[s].needs.get(name, 0)) for s, column in pods.items()}
-            scale = max([problem.room[o].get(name, 0), *used.values(), 1])
-            entries = {column: need / scale for column, need in used.items() if need}
-            if entries:
-                program.row({**entries, nodes[o]: -problem.room[o].get(name, 0) / scale}, most=0.0)
+        _add_room(program, problem, placed, problem.fits[o], problem.room[o], nodes[o])
     _add_sums(program, problem, nodes)
     add_limits(program, problem, list(enumerate(nodes)))
     add_existing_nodes(program, problem, placed)
@@ -214,17 +204,32 @@ def add_limits(program: LinearProgram, problem: PlanProblem, columns: Sequence[t
 def add_existing_nodes(program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]]) -> None:
     """Add columns and rows for the pods of each shape that existing nodes can take."""
     for held in problem.held:
-        pods = {s: program.column(whole=True) for s, fits in enumerate(held.fits) if fits}
-        for s, column in pods.items():
-            placed[s][column] = 1.0
-            if problem.shapes[s].alone:
-                program.row({column: 1.0}, most=float(held.nodes))
-        for name in problem.resources:
-            used = {column: float(problem.shapes[s].needs.get(name, 0)) for s, column in pods.items()}
-            scale = max([held.free.get(name, 0), *used.values(), 1])
-            entries = {column: need / scale for column, need in used.items() if need}
-            if entries:
-                program.row(entries, most=held.free.get(name, 0) / scale)
+        _add_room(program, problem, placed, held.fits, held.free, nodes=held.nodes)
+
+
+def _add_room(
+    program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]], fits: Sequence[bool],
+    room: Mapping[str, int], bought: int | None = None, nodes: int = 0,
+) -> None:  # fmt: skip
+    """Add a column for the pods of each shape that fits, and rows for their room: of ``nodes``, or of each node ``bought``."""
+
+    def limited(entries: Mapping[int, float], amount: float) -> None:
+        if bought is None:
+            program.row(entries, most=amount)
+        else:
+            program.row({**entries, bought: -amount}, most=0.0)
+
+    pods = {s: program.column(whole=True) for s, does in enumerate(fits) if does}
+    for s, column in pods.items():
+        placed[s][column] = 1.0
+        if problem.shapes[s].alone:
+            limited({column: 1.0}, 1.0 if bought is not None else float(nodes))
+    for name in problem.resources:
+        used = {column: float(problem.shapes[s].needs.get(name, 0)) for s, column in pods.items()}
+        scale = max([room.get(name, 0), *used.values(), 1])
+        entries = {column: need / scale for column, need in used.items() if need}
+        if entries:
+            limited(entries, room.get(name, 0) / scale)
 
 
 def _resource_bound(problem: PlanProblem, prices: Sequence[float]) -> float:
@@ -356,7 +361,7 @@ def state_problem(
         table = simulation.scheduler.snapshot.table
         rows = [table.row_of[node.name] for node in fresh]
         groups = _groups(pods)
-        judged = [_judged(simulation, members[0]) for members in groups]
+        judged = [verdicts_now(simulation.scheduler, members[0]) for members in groups]
         shapes = tuple(_shape(members, one) for members, one in zip(groups, judged, strict=True))
         names = tuple(dict.fromkeys(name for shape in shapes for name in shape.needs))
         opens = [_open(one) for one in judged]
@@ -381,12 +386,6 @@ def _groups(pods: Iterable[Pod]) -> list[list[Pod]]:
     return list(held.values())
 
 
-def _judged(simulation: SimulatedCluster, pod: Pod) -> EveryVerdict:
-    scheduler = simulation.scheduler
-    profile = scheduler.profiles[pod.spec.scheduler_name]
-    return verdicts_of_all(profile, PodInfo(pod), scheduler.snapshot, scheduler.queue.nominated)
-
-
 def _shape(pods: Sequence[Pod], judged: EveryVerdict) -> PlanShape:
     room = room_for(judged)
     info = judged.pod
@@ -399,21 +398,11 @@ def _shape(pods: Sequence[Pod], judged: EveryVerdict) -> PlanShape:
 
 def _open(judged: EveryVerdict, ignored: Collection[str] = COUNTING) -> Any:
     """Return the rows where a pod fits if some plugins are ignored, except for refusals of these that eviction cannot help."""
-    open_rows = np.ones(len(judged.snapshot.table), dtype=bool)
+    open_rows = judged.open_without(ignored)
     for one in judged.refusing:
-        if one.name not in ignored:
-            open_rows &= ~one.refused
-        elif one.name == FIT:
+        if one.name == FIT and FIT in ignored:
             open_rows[one.verdicts.rows_with(Code.UNRESOLVABLE)] = False
     return open_rows
-
-
-def _free(simulation: SimulatedCluster, names: Iterable[str]) -> dict[str, Any]:
-    nodes = simulation.scheduler.snapshot.nodes
-    return {
-        name: nodes.allowed_pods - nodes.pod_count if name == "pods" else nodes.allocatable(name) - nodes.requested(name)
-        for name in names
-    }
 
 
 def _merged(
@@ -421,7 +410,7 @@ def _merged(
     names: Sequence[str], simulation: SimulatedCluster,
 ) -> tuple[tuple[Offer, ...], tuple[Mapping[str, int], ...], tuple[tuple[bool, ...], ...]]:  # fmt: skip
     """Return the offers, with equivalent zones merged into one offer, and the room and the fitting shapes of each."""
-    free = _free(simulation, names)
+    free = {name: free_amount(simulation.scheduler.snapshot.nodes, name) for name in names}
     zones: dict[tuple[str, tuple[bool, ...]], list[str]] = {}
     first: dict[tuple[str, tuple[bool, ...]], tuple[Offer, int]] = {}
     for (offer, zone, _), row in zip(probes, rows, strict=True):
@@ -447,7 +436,7 @@ def _held(
     lower = [(row, other) for row in rows for other in table.pods[row].values() if other.priority < highest]
     ignored = {*COUNTING, FIT} if lower else COUNTING
     opens = [_open(one, ignored) for one in judged]
-    free = _free(simulation, names)
+    free = {name: free_amount(simulation.scheduler.snapshot.nodes, name) for name in names}
     spare = {name: int(np.clip(free[name][list(rows)], 0, None).sum()) for name in names}
     for row, other in lower:
         gone = replacement(other.pod) is None

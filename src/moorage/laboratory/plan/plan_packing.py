@@ -8,7 +8,7 @@ Without a solver: nodes are bought one at a time, each the best used one for its
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -153,15 +153,19 @@ def shares(problem: PlanProblem) -> list[float]:
 
 def fill(problem: PlanProblem, o: int, left: Sequence[int]) -> Pattern:
     """Return the pods that an empty node takes, the largest first."""
-    free = dict(problem.room[o])
-    size = shares(problem)
+    return _filled(problem, problem.room[o], problem.fits[o], left, 1)
+
+
+def _filled(problem: PlanProblem, room: Mapping[str, int], fits: Sequence[bool], left: Sequence[int], nodes: int) -> Pattern:
+    """Return the pods that room on so many nodes takes, the largest first."""
+    free, size = dict(room), shares(problem)
     taken = [0] * len(problem.shapes)
     for s in sorted(range(len(problem.shapes)), key=lambda at: -size[at]):
         shape = problem.shapes[s]
-        if not left[s] or not problem.fits[o][s]:
+        if not left[s] or not fits[s]:
             continue
         most = min([left[s], *(free.get(name, 0) // need for name, need in shape.needs.items() if need)])
-        taken[s] = max(0, min(most, 1) if shape.alone else most)
+        taken[s] = max(0, min(most, nodes) if shape.alone else most)
         for name, need in shape.needs.items():
             free[name] = free.get(name, 0) - need * taken[s]
     return tuple(taken)
@@ -204,17 +208,9 @@ def best_offer(
 def _after_existing(problem: PlanProblem) -> list[int]:
     """Return how many pods of each shape are left after existing nodes took as many as their summed room allows."""
     left = [shape.count for shape in problem.shapes]
-    size = shares(problem)
     for held in problem.held:
-        free = dict(held.free)
-        for s in sorted(range(len(left)), key=lambda at: -size[at]):
-            shape = problem.shapes[s]
-            if held.fits[s] and left[s]:
-                most = min([left[s], *(free.get(name, 0) // need for name, need in shape.needs.items() if need)])
-                taken = max(0, min(most, held.nodes) if shape.alone else most)
-                left[s] -= taken
-                for name, need in shape.needs.items():
-                    free[name] = free.get(name, 0) - need * taken
+        taken = _filled(problem, held.free, held.fits, left, held.nodes)
+        left = [count - some for count, some in zip(left, taken, strict=True)]
     return left
 
 

@@ -19,7 +19,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -86,6 +86,10 @@ def read_grid(given: Mapping[str, Any] | str | os.PathLike[str], defaults: Mappi
     return _Reader(GridField(read, (), source), Path(where).parent).grid()
 
 
+ClusterSource = ClusterFiles | PackedCluster
+_Source = ClusterSource | TraceSource | QueueFile | ConfigText
+
+
 class _Reader:
     def __init__(self, root: GridField, folder: Path) -> None:
         self._root = root
@@ -94,8 +98,7 @@ class _Reader:
 
     def grid(self) -> ClusterGrid:
         function = self._function()
-        found = (self._clusters(), self._traces(), self._queues(), self._configs(), self._releases(), *self._parameters())
-        axes = [axis for axis in found if axis is not None]
+        axes = [*self._sources(), *self._releases(), *self._parameters()]
         self._check(function, axes)
         seeds = axis_of(SEED, self._seeds())
         metrics = self._fields.get("metrics")
@@ -143,67 +146,51 @@ class _Reader:
 
     # -- axes ------------------------------------------------------------------------------------------------------------
 
-    def _clusters(self) -> SweepAxis | None:
-        clusters = self._fields.get("clusters")
-        if clusters is None and "traces" in self._fields:
-            return None
-        if clusters is None:
+    def _sources(self) -> Iterator[SweepAxis]:
+        """Yield the axes whose values are read from files or from objects of the program."""
+        if not {"clusters", "traces"} & self._fields.keys():
             raise self._root.fault("clusters or traces: required; for example clusters: {now: dump.json}")
-        return SweepAxis("cluster", tuple(self._cluster(name, one) for name, one in clusters.fields().items()))
+        readers: Mapping[str, tuple[str, Callable[[GridField], _Source]]] = {
+            "clusters": ("cluster", self._cluster), "traces": ("trace", lambda one: read_trace_source(one, self._path)),
+            "queues": ("queues", self._queue), "configs": ("config", self._config),
+        }  # fmt: skip
+        for field, (name, read) in readers.items():
+            if field in self._fields:
+                sources = {label: read(one) for label, one in self._fields[field].fields().items()}
+                yield SweepAxis(name, tuple(AxisValue(label, one, one.digest) for label, one in sources.items()))
 
-    def _cluster(self, name: str, given: GridField) -> AxisValue:
-        if isinstance(given.value, Cluster):
-            packed = PackedCluster.of(given.value)
-            return AxisValue(name, packed, packed.digest)
+    def _cluster(self, given: GridField) -> ClusterSource:
+        return PackedCluster.of(given.value) if isinstance(given.value, Cluster) else self._files(given)
+
+    def _files(self, given: GridField) -> ClusterFiles:
+        paths = [self._path(text) for text in given.texts()]
         try:
-            files = ClusterFiles.of([self._path(text) for text in given.texts()])
+            return ClusterFiles.of(paths)
         except MoorageError as error:
             raise given.fault(str(error)) from None
-        return AxisValue(name, files, files.digest)
 
-    def _traces(self) -> SweepAxis | None:
-        traces = self._fields.get("traces")
-        if traces is None:
-            return None
-        sources = {name: read_trace_source(one, self._path) for name, one in traces.fields().items()}
-        return SweepAxis("trace", tuple(AxisValue(name, source, source.digest) for name, source in sources.items()))
+    def _queue(self, given: GridField) -> QueueFile:
+        file = QueueFile(self._files(given))
+        try:
+            file.read()
+        except MoorageError as error:
+            raise given.fault(str(error)) from None
+        return file
 
-    def _queues(self) -> SweepAxis | None:
-        queues = self._fields.get("queues")
-        if queues is None:
-            return None
-        found = []
-        for name, one in queues.fields().items():
-            try:
-                file = QueueFile(ClusterFiles.of([self._path(text) for text in one.texts()]))
-                file.read()
-            except MoorageError as error:
-                raise one.fault(str(error)) from None
-            found.append(AxisValue(name, file, file.digest))
-        return SweepAxis("queues", tuple(found))
-
-    def _configs(self) -> SweepAxis | None:
-        configs = self._fields.get("configs")
-        if configs is None:
-            return None
-        return SweepAxis("config", tuple(self._config(name, one) for name, one in configs.fields().items()))
-
-    def _config(self, name: str, given: GridField) -> AxisValue:
+    def _config(self, given: GridField) -> ConfigText:
         if given.value is None:
-            found = ConfigText()
-        elif isinstance(given.value, bytes):
-            found = ConfigText(given.value, name)
-        else:
-            path = self._path(given.text())
-            try:
-                found = ConfigText(read_file(path, _MOST_BYTES), given.text())
-            except InputError as error:
-                raise given.fault(str(error)) from None
-        return AxisValue(name, found, found.digest)
+            return ConfigText()
+        if isinstance(given.value, bytes):
+            return ConfigText(given.value, str(given.path[-1]))
+        where = given.text()
+        try:
+            return ConfigText(read_file(self._path(where), _MOST_BYTES), where)
+        except InputError as error:
+            raise given.fault(str(error)) from None
 
-    def _releases(self) -> SweepAxis | None:
+    def _releases(self) -> list[SweepAxis]:
         releases = self._fields.get("releases")
-        return None if releases is None else axis_of("release", releases.texts())
+        return [] if releases is None else [axis_of("release", releases.texts())]
 
     def _parameters(self) -> list[SweepAxis]:
         parameters = self._fields.get("parameters")
@@ -332,7 +319,6 @@ def _mapping(value: Any, name: str) -> dict[str, Any]:
 # -- cluster runs ------------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = ConfigText()
-ClusterSource = ClusterFiles | PackedCluster
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from time import process_time
 from typing import Any, Final
 
 from benchmarks.loop_time import loop_us
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.pod_books import State
+from moorage.simulator.pod_records import State
 from moorage.simulator.simulate import Options, prepare
 
 __all__ = ["GANG_SHAPES", "measure_gangs"]

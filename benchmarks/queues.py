@@ -8,7 +8,7 @@ from time import process_time
 from typing import Any, Final
 
 from benchmarks.what_ifs import loop_us
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, QueuedCluster, queued_cluster
 from moorage.simulator.kueue.cycle import QueueAdmission

@@ -8,12 +8,12 @@ import pytest
 
 import moorage
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.drain.drain_rules import DrainFlags
+from moorage.laboratory.cluster_objects import read_given
+from moorage.laboratory.drain.kubectl_filters import DrainFlags
 from moorage.laboratory.plan.autoscaled_types import AutoscaledTypes, of_cluster_autoscaler, of_karpenter
 from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of, types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, TypeLimit, limits_of, offers_of_types, types_of_offerings
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
-from moorage.laboratory.present import read_given
 from moorage.report.answer import AnswerRequest
 from moorage.report.plan import NodePlan
 from moorage.simulator.autoscalers import KINDS

@@ -13,10 +13,10 @@ import moorage
 from moorage.errors import InputError
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, results_of, usual_limit_s
 from moorage.laboratory.capacity.capacity import CapacityQuestion, capacity_of
+from moorage.laboratory.cluster_questions import templates_of
 from moorage.laboratory.drain.drain_question import drain_report
-from moorage.laboratory.drain.drain_rules import DrainFlags
-from moorage.laboratory.drain.draining import DrainPlan
-from moorage.laboratory.questions import templates_of
+from moorage.laboratory.drain.kubectl_filters import DrainFlags
+from moorage.laboratory.drain.virtual_drain import DrainPlan
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
 from tests.laboratory.random_world import World

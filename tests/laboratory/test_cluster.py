@@ -9,8 +9,8 @@ import pytest
 import moorage
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.cluster_objects import key_of
 from moorage.laboratory.edit import object_edits
-from moorage.laboratory.present import key_of
 from moorage.testing.builders import a_node, a_pod
 
 NODES = [

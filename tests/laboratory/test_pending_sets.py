@@ -19,7 +19,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.pending import PendingSearch
+from moorage.laboratory.pending_search import PendingSearch
 from moorage.laboratory.trial.trials import in_order
 from moorage.testing.builders import a_node, a_pod
 from tests.laboratory.brute_force import OWNERS, every_change, random_node, random_pod, random_rules

@@ -10,7 +10,7 @@ import yaml
 import moorage
 from moorage.errors import ConfigError
 from moorage.interfaces.cli.main import main
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import redact
 from moorage.laboratory.redact.redaction_tokens import check_redacted
 from moorage.simulator.simulate import Options

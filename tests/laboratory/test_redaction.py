@@ -13,7 +13,7 @@ import yaml
 import moorage
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import redact, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import Tokens, check_redacted
 from moorage.simulator.simulate import Options

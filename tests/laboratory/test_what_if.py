@@ -9,10 +9,10 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled, scale
 from moorage.laboratory.edit.what_if import InputChanges
-from moorage.laboratory.present import read_given
 from moorage.simulator.pod_creation import create_pods
 
 CREATED = "2025-01-01T00:00:00Z"

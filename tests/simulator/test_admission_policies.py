@@ -14,8 +14,8 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.edit.object_edits import replaced
-from moorage.laboratory.present import read_given
 from moorage.simulator.cluster_reader import ReadRules, read_objects
 from moorage.simulator.pod_creation import create_pods
 

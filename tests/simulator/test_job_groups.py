@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.releases import find_release
 from moorage.errors import InputError
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.cluster_reader import ReadRules
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options

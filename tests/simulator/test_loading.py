@@ -13,7 +13,7 @@ from moorage.laboratory.trial.history import Digests
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.pod_books import ArrivalKind, arrival_of
+from moorage.simulator.pod_records import ArrivalKind, arrival_of
 from moorage.simulator.simulate import Options, prepare
 from tests.laboratory.random_world import OTHERS, World
 

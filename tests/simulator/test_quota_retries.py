@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moorage.laboratory.change.least_change import ChangeLimits
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster
-from moorage.laboratory.present import read_given
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options
 

@@ -15,7 +15,7 @@ from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quotas import QuotaLedger, QuotaRoom, without_usage
 

@@ -25,7 +25,9 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits, Remedy, find_least_change
+from moorage.laboratory.cluster_objects import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
+from moorage.laboratory.cluster_questions import ClusterQuestions
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.dump.live_cache import take_dump
 from moorage.laboratory.dump.live_dump import endpoint_of
@@ -36,8 +38,6 @@ from moorage.laboratory.explain.pod_state import may_starve, starved, state_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
 from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
-from moorage.laboratory.present import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
-from moorage.laboratory.questions import ClusterQuestions
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.dry_run import quick_placements
@@ -52,7 +52,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import create_for, input_notes, objects_of, workload_names
 from moorage.simulator.outcome_collector import collect, refused_outcomes
-from moorage.simulator.pod_books import in_turn
+from moorage.simulator.pod_records import in_turn
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import SimulatedAttempt, State
 from moorage.state.view import PodInfo, Snapshot

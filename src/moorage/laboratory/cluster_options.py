@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 from moorage.api.releases import find_release
 from moorage.errors import CopyError, InputError
 from moorage.framework.effects import Question
-from moorage.laboratory.present import text_of
+from moorage.laboratory.cluster_objects import text_of
 from moorage.simulator.cluster_reader import ReadRules
 from moorage.simulator.simulate import Options
 

@@ -12,7 +12,7 @@ from moorage.basis.printable import close_to
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
-from moorage.laboratory.present import key_of
+from moorage.laboratory.cluster_objects import key_of
 from moorage.simulator.simulation import SimulatedCluster
 
 

@@ -18,8 +18,8 @@ from moorage.plugins.devices.group_claims import GROUPS
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, RefusedPods, Run
 from moorage.simulator.owners import controller_title, is_active
-from moorage.simulator.pod_books import PodRecord
 from moorage.simulator.pod_creation import NotCreated
+from moorage.simulator.pod_records import PodRecord
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo

@@ -14,8 +14,8 @@ from moorage.basis.printable import counted, some
 from moorage.core.engine.facts import Seen
 from moorage.report.outcome import InputNote, RefusedPods
 from moorage.simulator.outcome_collector import refused_outcomes
-from moorage.simulator.pod_books import PodRecord, in_turn
 from moorage.simulator.pod_creation import PodCreation
+from moorage.simulator.pod_records import PodRecord, in_turn
 from moorage.simulator.simulation import SimulatedCluster
 
 

@@ -27,7 +27,7 @@ from moorage.plugins import builtin_registry
 from moorage.report.obstacles import ScoreLog, scoring_of
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome_collector import closed_gate_notes, collect
-from moorage.simulator.pod_books import SimulatedAttempt, in_turn
+from moorage.simulator.pod_records import SimulatedAttempt, in_turn
 from moorage.simulator.simulation import PodRecord, SimulatedCluster, wants_a_node
 
 #: kube-scheduler retries every unschedulable pod after five minutes, in case it missed an event. A simulation misses no

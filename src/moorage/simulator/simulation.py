@@ -41,7 +41,7 @@ from moorage.framework.effects import (
 )  # fmt: skip
 from moorage.simulator.claim_controller import NOTED, ClaimController, DeviceDrivers, StorageController
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
-from moorage.simulator.pod_books import (
+from moorage.simulator.pod_records import (
     Event,
     LastAttempt,
     Messages,

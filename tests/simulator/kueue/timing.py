@@ -1,6 +1,6 @@
 """Small clusters with queues in virtual time, for tests."""
 
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluster
 from moorage.simulator.simulate import Options, prepare

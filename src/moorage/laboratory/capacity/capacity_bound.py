@@ -18,8 +18,8 @@ from moorage.api.core import Object, Pod
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.facts import Seen
 from moorage.framework.profile import Profile
+from moorage.laboratory.cluster_objects import cluster_input
 from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount
-from moorage.laboratory.present import cluster_input
 from moorage.laboratory.trial.dry_run import rests
 from moorage.plugins.node_resources_fit import RequestedResource
 from moorage.plugins.spread.spread_scores import Spread

@@ -22,8 +22,8 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
 from moorage.cluster.controllers.workloads.missing_pods import content_hash
 from moorage.errors import InputError
+from moorage.laboratory.cluster_objects import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS
-from moorage.laboratory.present import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of, owner_reference
 from moorage.simulator.workloads import PodFactory, expand

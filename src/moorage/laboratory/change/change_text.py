@@ -21,9 +21,9 @@ from moorage.basis.printable import one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import people_quantity
+from moorage.laboratory.cluster_objects import NOTHING_AROUND, Surroundings
 from moorage.laboratory.costs import CHANGES
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
-from moorage.laboratory.present import NOTHING_AROUND, Surroundings
 from moorage.simulator.owners import controller_of
 
 #: Workloads whose template can be changed.

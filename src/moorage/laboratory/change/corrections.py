@@ -23,7 +23,7 @@ from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.framework.changes import Change, term_text
-from moorage.laboratory.present import Surroundings
+from moorage.laboratory.cluster_objects import Surroundings
 from moorage.plugins.volumes.pod_claims import class_of_claim
 
 #: The least similarity of two names, and how much more similar the closest name must be than the next one.

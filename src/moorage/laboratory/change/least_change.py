@@ -35,8 +35,8 @@ from moorage.laboratory.change.change_text import command_of, describe
 from moorage.laboratory.change.combinations import NodeChoices, combinations
 from moorage.laboratory.change.effects import all_who_make, effects_of
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
+from moorage.laboratory.cluster_objects import ListedObjects, Surroundings
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.present import ListedObjects, Surroundings
 from moorage.laboratory.trial.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
 

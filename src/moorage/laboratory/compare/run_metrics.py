@@ -25,7 +25,7 @@ from moorage.laboratory.metrics import (
 from moorage.laboratory.node_groups import over_time, time_weighted, use_of_nodes
 from moorage.report.gates import MeasuredRun, UnplacedPod
 from moorage.report.outcome import PodOutcome, Run
-from moorage.simulator.pod_books import PodRecord, State
+from moorage.simulator.pod_records import PodRecord, State
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo
 

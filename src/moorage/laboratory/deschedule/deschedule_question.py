@@ -21,7 +21,7 @@ from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.drain_question import course_of
-from moorage.laboratory.drain.draining import DrainCourse, DrainPlan, EvictionApi, EvictionRules, NodeDrain
+from moorage.laboratory.drain.virtual_drain import DrainCourse, DrainPlan, EvictionApi, EvictionRules, NodeDrain
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report import moves
@@ -30,7 +30,7 @@ from moorage.simulator.descheduler.cycle import run_cycle
 from moorage.simulator.descheduler.policy import DefaultEvictor, DeschedulerPolicy, DeschedulerProfile, Evictor
 from moorage.simulator.descheduler.scene import PodReport, Scene
 from moorage.simulator.owners import is_owned_by
-from moorage.simulator.pod_books import State
+from moorage.simulator.pod_records import State
 
 _TERMINATING = "1970-01-01T00:00:00Z"
 

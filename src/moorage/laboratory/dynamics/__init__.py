@@ -3,8 +3,8 @@
 Arrivals and lifetimes of pods, nodes that fail and come back, an autoscaler over node pools, consolidation, and recorders.
 """
 
-from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
-from moorage.laboratory.dynamics.consolidation import Consolidation
+from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
+from moorage.laboratory.dynamics.consolidation_process import Consolidation
 from moorage.laboratory.dynamics.failing_nodes import FailingNodes
 from moorage.laboratory.dynamics.karpenter_process import KarpenterProcess
 from moorage.laboratory.dynamics.node_pools import NodePool

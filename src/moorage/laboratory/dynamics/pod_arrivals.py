@@ -16,8 +16,8 @@ from msgspec.structs import force_setattr, replace
 from moorage.api.core import OwnerReference, Pod
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
+from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.present import ObjectLike, read_given
 from moorage.simulator.admission import admit
 from moorage.simulator.trace import Arrival
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.errors import InputError
+from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.compare.typical_mix import PodShape, eligible_shapes, typical_mix
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.frames import ColumnFrame
 from moorage.laboratory.metrics import NodeUse, WorkShape, mix_fragmentation
 from moorage.laboratory.node_groups import counts_for_metrics, use_of_nodes
-from moorage.laboratory.present import ObjectLike, read_given
 from moorage.simulator.admission import admit
 
 _RESOURCES: Final = ("cpu", "memory")

@@ -29,12 +29,7 @@ from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
-from moorage.laboratory.edit import scaling
-from moorage.laboratory.edit.changes import apply, apply_all
-from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
-from moorage.laboratory.inventory import Inventory, served_as
-from moorage.laboratory.plan.node_types import daemon_pods, policies_of
-from moorage.laboratory.present import (
+from moorage.laboratory.cluster_objects import (
     ASIDE,
     ObjectLike,
     cluster_input,
@@ -44,6 +39,11 @@ from moorage.laboratory.present import (
     present_objects,
     read_given,
 )
+from moorage.laboratory.edit import scaling
+from moorage.laboratory.edit.changes import apply, apply_all
+from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
+from moorage.laboratory.inventory import Inventory, served_as
+from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenObjects

@@ -21,13 +21,13 @@ from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import quantity_of
 from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.cluster_objects import aside_of
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.edits import pods_asked_for
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, with_changes
 from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, find_now, find_pending
 from moorage.laboratory.explain.pod_state import state_of
-from moorage.laboratory.pending import PendingSearch, grouped
-from moorage.laboratory.present import aside_of
+from moorage.laboratory.pending_search import PendingSearch, grouped
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.explanation import Explanation, PodStanding

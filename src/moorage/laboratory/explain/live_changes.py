@@ -28,10 +28,10 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.cluster_objects import cluster_input, is_simulated
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, with_changes
 from moorage.laboratory.explain.explanation import Findings, Subject, find_now
 from moorage.laboratory.explain.pod_state import ExplainedState
-from moorage.laboratory.present import cluster_input, is_simulated
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.simulator.simulate import Options

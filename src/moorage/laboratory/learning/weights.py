@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from moorage.api.core import Node
 from moorage.errors import InputError
+from moorage.laboratory.cluster_objects import ObjectLike, flat_objects, read_given
 from moorage.laboratory.cluster_options import ClusterOptions
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.learning.placement import ArrivalsOfEpisode
-from moorage.laboratory.present import ObjectLike, flat_objects, read_given
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.trace import Arrival

@@ -18,7 +18,7 @@ from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
 from moorage.laboratory.dynamics.node_pools import pool_states
 from moorage.laboratory.plan.node_types import NodeType, TypeLimit, types_of_offerings
 from moorage.report.plan import BlockingPod
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainContext, pods_to_move, unremovable_reason
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DrainContext, pods_to_move, unremovable_reason
 from moorage.simulator.autoscalers.instance_types import PriceList
 from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
 from moorage.simulator.cluster_input import ClusterInput

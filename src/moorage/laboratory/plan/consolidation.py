@@ -21,10 +21,10 @@ from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, silent
-from moorage.laboratory.drain.budget_figures import BudgetFigures, WatchedBudget, pods_by_namespace
+from moorage.laboratory.drain.allowed_disruptions import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain.drain_question import course_of, drain_report
-from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
-from moorage.laboratory.drain.draining import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
+from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pods
+from moorage.laboratory.drain.virtual_drain import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
 from moorage.laboratory.explain.verdicts import free_amount, verdicts_now
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, daemon_pods, offers_of_types, policies_of

@@ -16,9 +16,9 @@ from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.cluster_objects import ASIDE, ObjectLike, Surroundings, cluster_input, read_given, text_of
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
-from moorage.laboratory.present import ASIDE, ObjectLike, Surroundings, cluster_input, read_given, text_of
 from moorage.simulator.admission import admit
 from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, launched, read_price_list
 from moorage.simulator.autoscalers.key_requirements import Requirements

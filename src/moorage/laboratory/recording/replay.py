@@ -27,8 +27,8 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
 from moorage.simulator.outcome_collector import refused_outcomes
-from moorage.simulator.pod_books import SimulatedAttempt, in_turn
 from moorage.simulator.pod_creation import NotCreated
+from moorage.simulator.pod_records import SimulatedAttempt, in_turn
 from moorage.simulator.quotas import QuotaLedger
 from moorage.simulator.simulate import Options
 from moorage.simulator.simulation import SimulatedCluster

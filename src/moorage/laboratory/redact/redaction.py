@@ -22,7 +22,7 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.config.decoder import read_text
 from moorage.errors import InputError
-from moorage.laboratory.present import ObjectLike, read_given
+from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.simulator.cluster_input import ClusterInput

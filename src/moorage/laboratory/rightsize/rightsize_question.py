@@ -18,7 +18,7 @@ from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pods
+from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pods
 from moorage.laboratory.plan.consolidation import types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types
 from moorage.laboratory.trial.history import Ran

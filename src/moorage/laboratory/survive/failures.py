@@ -25,7 +25,7 @@ from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.plan import MovedPod
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_mirror, replacement
-from moorage.simulator.pod_books import PodRecord, State
+from moorage.simulator.pod_records import PodRecord, State
 from moorage.state.pod_info import PodInfo
 
 FailureMode: TypeAlias = Literal["deleted", "unreachable"]

@@ -22,7 +22,7 @@ from moorage.simulator.kueue.settings import ResourceRules, Settings, read_setti
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.validation import with_defaults
 from moorage.simulator.kueue.workloads import read_workload
-from moorage.simulator.pod_books import SimulatedAttempt
+from moorage.simulator.pod_records import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 

@@ -27,7 +27,7 @@ from moorage.simulator.kueue.settings import Settings
 from moorage.simulator.kueue.topology import FreeNode
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement
-from moorage.simulator.pod_books import PodRecord, State, in_turn
+from moorage.simulator.pod_records import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_requests import add_amounts
 from moorage.state.pod_requests import amount as amount_of

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.laboratory.present import objects_of, read_given
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED
+from moorage.laboratory.cluster_objects import objects_of, read_given
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DELETED
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, Templates
 from moorage.simulator.simulate import Options, prepare
 

@@ -16,13 +16,6 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Pod, Taint
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import InputError
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import (
-    RULES,
-    DrainContext,
-    pods_to_move,
-    unremovable_reason,
-    utilisation,
-)
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
     EXPANDERS,
     AutoscalerFlags,
@@ -31,6 +24,13 @@ from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
     priority_expander,
     read_expander,
     read_flags,
+)
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import (
+    RULES,
+    DrainContext,
+    pods_to_move,
+    unremovable_reason,
+    utilisation,
 )
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.autoscalers import KINDS, InstanceType, Karpenter, KeyRequirement, Offering, PriceList
 from moorage.simulator.autoscalers.karpenter import solve as solving
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand

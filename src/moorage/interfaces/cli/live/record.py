@@ -32,8 +32,8 @@ from moorage.interfaces.cli.option_tables import AUTO, described
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.dump.live_dump import endpoint_of
-from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.redaction import redact

@@ -18,8 +18,8 @@ from moorage.interfaces.cli.questions.question_options import named_nodes, seldo
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_question import drain_report
-from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
-from moorage.laboratory.drain.draining import DrainPlan, EvictionRules
+from moorage.laboratory.drain.kubectl_filters import DrainFlags, leaving_for
+from moorage.laboratory.drain.virtual_drain import DrainPlan, EvictionRules
 from moorage.report.drain_report import DrainReport
 
 

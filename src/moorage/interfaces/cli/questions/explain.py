@@ -24,7 +24,7 @@ from moorage.interfaces.cli.terminal import Progress, output_style, print_styled
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
-from moorage.laboratory.pending import grouped
+from moorage.laboratory.pending_search import grouped
 from moorage.laboratory.plan.node_types import read_types
 from moorage.report.answer import Answer
 from moorage.report.explanation import Explanation

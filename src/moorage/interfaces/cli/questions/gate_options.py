@@ -28,7 +28,7 @@ from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
-from moorage.simulator.pod_books import SimulatedAttempt, in_turn
+from moorage.simulator.pod_records import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace

@@ -19,12 +19,12 @@ from moorage.interfaces.cli.questions.question_options import executor_of
 from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.drain.drain_rules import DrainFlags
+from moorage.laboratory.cluster_questions import planned_pods
+from moorage.laboratory.drain.kubectl_filters import DrainFlags
 from moorage.laboratory.plan.autoscaled_types import AutoscaledTypes, of_cluster_autoscaler, of_karpenter
 from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of
 from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
-from moorage.laboratory.questions import planned_pods
 from moorage.report.answer import Assumption
 from moorage.report.plan import NodePlan
 from moorage.simulator.autoscalers.instance_types import read_price_list

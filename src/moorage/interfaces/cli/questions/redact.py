@@ -22,7 +22,7 @@ from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
-from moorage.laboratory.present import read_given
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
 from moorage.simulator.simulate import Options, load_options

@@ -12,13 +12,13 @@ from moorage.api.reading.manifests import read_first_yaml
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
-from moorage.laboratory.dynamics.autoscaler import ClusterAutoscaler
+from moorage.laboratory.cluster_objects import read_given
+from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
 from moorage.laboratory.dynamics.cluster_pools import AUTOSCALER_KINDS, pools_of_cluster
 from moorage.laboratory.dynamics.karpenter_process import MONDAY_S, KarpenterProcess
 from moorage.laboratory.dynamics.node_pools import read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.present import read_given
 from moorage.laboratory.recording.replay import LogEvents
 from moorage.laboratory.recording.run_recorder import RunRecorder
 from moorage.report.outcome import InputNote, Run
@@ -27,7 +27,7 @@ from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.autoscalers.karpenter.scene import KINDS
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
-from moorage.simulator.pod_books import SimulatedAttempt, in_turn
+from moorage.simulator.pod_records import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 

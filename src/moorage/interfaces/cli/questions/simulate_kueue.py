@@ -14,7 +14,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, queued_cluster, read_queues
 from moorage.simulator.kueue.integrations import works_of_trace
-from moorage.simulator.pod_books import SimulatedAttempt
+from moorage.simulator.pod_records import SimulatedAttempt
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
 

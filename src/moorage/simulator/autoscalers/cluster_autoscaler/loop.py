@@ -24,16 +24,16 @@ from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.core.preemption.disruption_budgets import covers
-from moorage.simulator.autoscalers.cluster_autoscaler import drain_rules
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import Replicas, is_daemon_pod
+from moorage.simulator.autoscalers.cluster_autoscaler import removal_rules
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_expander
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import AGAIN, Packer, PackingSnapshot, unplaced
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import Replicas, is_daemon_pod
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import ResourceBounds, RoundView, ScaleUp, least_sizes, scale_up
 from moorage.simulator.owners import is_mirror
 
 # -- scale-down --------------------------------------------------------------------------------------------------------
 
-_TAINT: Final = Taint(key=drain_rules.DELETED, effect="NoSchedule")
+_TAINT: Final = Taint(key=removal_rules.DELETED, effect="NoSchedule")
 
 
 class Unremovable(Struct, frozen=True):
@@ -102,7 +102,7 @@ class ScaleDownPlanner:
                 continue
             why, text = "RecentlyUnremovable", ""
             if node.name not in self._until:
-                why, text = drain_rules.unremovable_reason(node, packed.pods(node.name), flags, now_s)
+                why, text = removal_rules.unremovable_reason(node, packed.pods(node.name), flags, now_s)
             if why:
                 self.reasons[node.name] = Unremovable(why, text)
             else:
@@ -128,10 +128,10 @@ class ScaleDownPlanner:
     def _candidates(self, view: RoundView, now_s: float) -> list[Node]:
         """Return the nodes of groups above their minimum: empty ones first, then those that were unneeded before."""
         open_ = [node for node in view.nodes if (group := view.group(node.name)) is not None and group.target > group.least]
-        context = drain_rules.DrainContext(now_s, flags=self.flags)
+        context = removal_rules.DrainContext(now_s, flags=self.flags)
 
         def rank(node: Node) -> tuple[bool, bool, bool]:
-            moves = drain_rules.pods_to_move(view.packed.pods(node.name), context)
+            moves = removal_rules.pods_to_move(view.packed.pods(node.name), context)
             is_empty = moves.blocking is None and not moves.pods
             return not is_empty, is_empty and bool(moves.waiting), node.name not in self.unneeded
 
@@ -141,8 +141,8 @@ class ScaleDownPlanner:
         self, packed: PackingSnapshot, node: Node, names: Collection[str], budgets: Sequence[PodDisruptionBudget], now_s: float
     ) -> NodeRemoval | Unremovable:
         """Move the pods of a node elsewhere, and keep that if all find a place."""
-        moves = drain_rules.pods_to_move(
-            packed.pods(node.name), drain_rules.DrainContext(now_s, budgets, self._replicas, self.flags)
+        moves = removal_rules.pods_to_move(
+            packed.pods(node.name), removal_rules.DrainContext(now_s, budgets, self._replicas, self.flags)
         )
         if moves.blocking is not None:
             pod, status = moves.blocking
@@ -167,7 +167,7 @@ class ScaleDownPlanner:
         """Return whether a node alone could be removed, with the pods that would move, or why not. Delays do not count."""
         packed, group = view.packed, view.group(name)
         node = packed.node(name)
-        why, text = drain_rules.unremovable_reason(node, packed.pods(name), self.flags, now_s, autoscaled=group is not None)
+        why, text = removal_rules.unremovable_reason(node, packed.pods(name), self.flags, now_s, autoscaled=group is not None)
         if why or group is None:
             return Unremovable(why, text)
         if group.target <= group.least:

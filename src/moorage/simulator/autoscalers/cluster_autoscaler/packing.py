@@ -18,7 +18,7 @@ from msgspec import json
 
 from moorage.api.core import Node, Pod, Volume
 from moorage.core.engine.facts import Gone, Seen
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import is_daemon_pod
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import is_daemon_pod
 from moorage.simulator.filtering import fitting_rows, refusal
 from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster

@@ -21,9 +21,9 @@ from msgspec import Struct
 from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.cluster.controllers.workloads.daemon_set import runs_on
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED, is_daemon_pod
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, Expander, ExpansionOption, chosen, size_of
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DELETED, is_daemon_pod
 from moorage.simulator.autoscalers.instance_types import amounts
 from moorage.simulator.owners import controller_of, daemon_of, is_mirror
 from moorage.state.pod_info import PodInfo

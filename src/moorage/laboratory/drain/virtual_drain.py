@@ -23,14 +23,14 @@ from moorage.api.selectors import EVERYTHING, Selector
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.drain.budget_figures import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
-from moorage.laboratory.drain.drain_rules import DrainFlags, DrainVerdict, judge_pods
+from moorage.laboratory.drain.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
+from moorage.laboratory.drain.kubectl_filters import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.simulator.owners import controller_of, replacement
-from moorage.simulator.pod_books import State
+from moorage.simulator.pod_records import State
 
 #: Seconds that kubectl waits before it retries an eviction.
 RETRY_S: Final = 5.0

@@ -19,7 +19,7 @@ from moorage.api.core import Pod
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.present import ObjectLike
+from moorage.laboratory.cluster_objects import ObjectLike
 from moorage.laboratory.trial.asked_cluster import AskedCluster, request_of
 
 if TYPE_CHECKING:
@@ -211,8 +211,8 @@ class ClusterQuestions:
 
         Raises  InputError
         """
-        from moorage.laboratory.drain.drain_rules import DrainFlags
-        from moorage.laboratory.drain.draining import EvictionRules
+        from moorage.laboratory.drain.kubectl_filters import DrainFlags
+        from moorage.laboratory.drain.virtual_drain import EvictionRules
         from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of
         from moorage.laboratory.plan.node_types import read_types
 
@@ -259,8 +259,8 @@ class ClusterQuestions:
         Raises  InputError for a node that is not there, or a selector that cannot be read
         """
         from moorage.laboratory.drain.drain_question import drain_report
-        from moorage.laboratory.drain.drain_rules import DrainFlags, leaving_for
-        from moorage.laboratory.drain.draining import DrainPlan, EvictionRules
+        from moorage.laboratory.drain.kubectl_filters import DrainFlags, leaving_for
+        from moorage.laboratory.drain.virtual_drain import DrainPlan, EvictionRules
 
         try:
             pods = parse_selector(pod_selector)

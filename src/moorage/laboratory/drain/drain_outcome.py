@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES, Object, ReplicationController
 from moorage.api.workloads import ReplicaSet, StatefulSet
-from moorage.laboratory.drain.drain_rules import DrainVerdict, refusals_as_kubectl
-from moorage.laboratory.drain.draining import DENIED, TWO_BUDGETS, DrainRun, Evicting, NodeTurn
+from moorage.laboratory.drain.kubectl_filters import DrainVerdict, refusals_as_kubectl
+from moorage.laboratory.drain.virtual_drain import DENIED, TWO_BUDGETS, DrainRun, Evicting, NodeTurn
 from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
 from moorage.simulator.owners import controller_of
-from moorage.simulator.pod_books import PodRecord, State
+from moorage.simulator.pod_records import PodRecord, State
 
 _OWNERS: Final[Mapping[str, type[Object]]] = {
     "ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet,

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.core import Pod, PodSpec, PodStatus, Volume
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.laboratory.drain.drain_rules import DrainFlags, judge_pod, judge_pods, refusals_as_kubectl
+from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pod, judge_pods, refusals_as_kubectl
 
 DAEMONS = {"default/agent"}
 NOTHING, ALL = DrainFlags(), DrainFlags(ignore_daemonsets=True, delete_emptydir_data=True, force=True)

@@ -26,7 +26,6 @@ from moorage.laboratory.dynamics.pod_arrivals import distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DELETED
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
     EXPANDERS,
     AutoscalerFlags,
@@ -36,6 +35,7 @@ from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
 )
 from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, NodeRemoval, Unremovable
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DELETED
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, ScaleUp, Templates, scale_up
 from moorage.simulator.simulate import prepare
 from moorage.state.pod_info import PodInfo

@@ -14,11 +14,11 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES, Taint
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.cluster_objects import cluster_input
 from moorage.laboratory.dynamics.node_pools import delete_node, empty_node
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.plan.node_types import NodeType
-from moorage.laboratory.present import cluster_input
-from moorage.simulator.autoscalers.cluster_autoscaler.drain_rules import DrainContext, pods_to_move
+from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DrainContext, pods_to_move
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 

@@ -14,7 +14,7 @@ from moorage.api.validation import validate
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
 from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU
-from moorage.simulator.traces.openb import QOS, read_openb, read_openb_sources
+from moorage.simulator.traces.openb import QOS, read_openb
 from moorage.simulator.traces.recorded_pods import GPU_MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ LONG = f"{SHORT},gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_ti
 
 def trace(nodes: str | bytes = NODE_HEADER, pods: str | bytes = SHORT, **more):
     files = [text if isinstance(text, bytes) else text.encode() for text in (nodes, pods)]
-    return read_openb_sources(InputFile("nodes.csv", files[0]), InputFile("pods.csv", files[1]), **more)
+    return read_openb(InputFile("nodes.csv", files[0]), InputFile("pods.csv", files[1]), **more)
 
 
 def node(line: str, **more):

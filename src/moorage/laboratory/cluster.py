@@ -25,7 +25,16 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits, Remedy, find_least_change
-from moorage.laboratory.cluster_objects import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
+from moorage.laboratory.cluster_objects import (
+    Inventory,
+    ObjectLike,
+    PresentObjects,
+    aside_of,
+    cluster_input,
+    flat_objects,
+    present_objects,
+    read_given,
+)
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.cluster_questions import ClusterQuestions
 from moorage.laboratory.costs import Costs
@@ -36,7 +45,6 @@ from moorage.laboratory.explain.explained_changes import with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
 from moorage.laboratory.explain.pod_state import may_starve, starved, state_of
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
-from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials

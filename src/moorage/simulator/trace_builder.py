@@ -142,9 +142,10 @@ class TraceBuilder:
         """Set when a pod arrives."""
         self._time_s[row] = time_s
 
-    def finish(self, nodes: Sequence[Node], notes: Sequence[str] = (), *, origin_s: float = 0.0) -> Trace:
-        """Return the trace. ``origin_s`` is the time that becomes 0; earlier arrivals are moved to 0."""
+    def finish(self, nodes: Sequence[Node], notes: Sequence[str] = (), *, origin_s: float | None = 0.0) -> Trace:
+        """Return the trace. ``origin_s`` is the time that becomes 0, None: the first; earlier arrivals are moved to 0."""
         times = np.array(self._time_s, dtype=np.float64)
+        origin_s = times.min(initial=np.inf) if origin_s is None else origin_s
         np.maximum(np.subtract(times, origin_s, out=times), 0.0, out=times)
         names = RowNames(self._names, repeats(self._names, self._hashes))
         self._hashes = array("q")

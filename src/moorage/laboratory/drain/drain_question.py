@@ -13,11 +13,11 @@ from moorage.basis.printable import one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
+from moorage.laboratory.cluster_objects import Inventory
 from moorage.laboratory.drain.allowed_disruptions import BudgetBook
 from moorage.laboratory.drain.drain_outcome import DrainFindings, DrainOutcome
 from moorage.laboratory.drain.virtual_drain import DrainCourse, DrainPlan, DrainRun
 from moorage.laboratory.edit.edits import no_such_node
-from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.survive.failures import NodeFailures
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran

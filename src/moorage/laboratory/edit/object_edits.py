@@ -31,6 +31,7 @@ from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
 from moorage.laboratory.cluster_objects import (
     ASIDE,
+    Inventory,
     ObjectLike,
     cluster_input,
     documents,
@@ -38,11 +39,11 @@ from moorage.laboratory.cluster_objects import (
     key_of,
     present_objects,
     read_given,
+    served_as,
 )
 from moorage.laboratory.edit import scaling
 from moorage.laboratory.edit.changes import apply, apply_all
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
-from moorage.laboratory.inventory import Inventory, served_as
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit

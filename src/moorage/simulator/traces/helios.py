@@ -31,13 +31,12 @@ def read_helios(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    table, first = TaskTable(), float("inf")
+    table = TaskTable()
     for row in table_rows(pods, _JOBS, required=_NEEDED):
         count = max(row.integer("node_num"), 1)
         if count > _MOST:
             raise row.fault("node_num", f"expected at most {_MOST}")
         submitted = _seconds(row, "submit_time")
-        first = min(first, submitted)
         gpus, cpus = row.integer("gpu_num"), row.integer("cpu_num")
         for part in range(count):
             table.add(
@@ -49,7 +48,7 @@ def read_helios(pods: str, nodes: str | None = None) -> Trace:
         "GPUs and cpus of a job are spread evenly over its nodes",
         "queues of virtual clusters are labels alone",
     ]
-    return table.builder.finish([] if nodes is None else _machines(nodes), notes, origin_s=first if len(table.builder) else 0.0)
+    return table.builder.finish([] if nodes is None else _machines(nodes), notes, origin_s=None)
 
 
 def _part(whole: int, count: int, part: int) -> int:

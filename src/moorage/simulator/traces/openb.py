@@ -34,16 +34,11 @@ _SHORT: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _LONG: Final = (*_SHORT, "gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
 
 
-def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
-    """Return the trace of a node list and a pod list, from files that may be compressed.
+def read_openb(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+    """Return the trace of a node list and a pod list, from files that may be compressed, given by path or content.
 
     Raises  InputError, naming file and line, for lines that do not match the layouts
     """
-    return read_openb_sources(nodes_path, pods_path, whole_gpus=whole_gpus, max_pods=max_pods)
-
-
-def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
-    """Return the trace of two files, given by path or content; see ``read_openb``."""
     machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
     return _read_pods(pods, whole_gpus).finish(machines)
 

@@ -45,13 +45,12 @@ def read_philly(pods: str, nodes: str | None = None) -> Trace:
 
     Raises  InputError
     """
-    table, left_out, first = TaskTable(), 0, float("inf")
+    table, left_out = TaskTable(), 0
     for job in _jobs(pods):
         submitted, attempt = _seconds(job.submitted_time, pods), next((one for one in job.attempts if one.detail), None)
         if submitted is None or attempt is None:
             left_out += 1
             continue
-        first = min(first, submitted)
         duration = _duration_s(job, pods)
         for server in attempt.detail:
             gpus = len(server.get("gpus") or ())
@@ -64,7 +63,7 @@ def read_philly(pods: str, nodes: str | None = None) -> Trace:
     if left_out:
         notes.append(f"{left_out} jobs that were never placed left out")
     found = [] if nodes is None else machines_in(nodes, _MACHINES, _machine)
-    return table.builder.finish(found, notes, origin_s=first if len(table.builder) else 0.0)
+    return table.builder.finish(found, notes, origin_s=None)
 
 
 def _jobs(path: str) -> Iterator[_Job]:

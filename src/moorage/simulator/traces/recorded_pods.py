@@ -73,13 +73,9 @@ class RecordedPods:
         if row is not None:
             self._end(row, time_s)
 
-    def lasts(self, row: int, duration_s: float) -> None:
-        """Set how long a pod ran."""
-        self.builder.end(row, duration_s)
-
     def _end(self, row: int, time_s: float) -> None:
         if not self.builder.has_end(row):
-            self.lasts(row, time_s - self.builder.time_of(row))
+            self.builder.end(row, time_s - self.builder.time_of(row))
 
     def _shape(self, pod: core.Pod) -> int:
         """Return the number of the pod's template: its spec without a node, labels, annotations and namespace."""

@@ -86,7 +86,7 @@ class _Reading:
             self._held.see(obj, where, time_s)
             row = self._held.row_of(key[1], key[2]) if kind == "Pod" and runs else None
             if row is not None and runs[0].end is not None:
-                self._held.lasts(row, runs[0].end - runs[0].start)
+                self._held.builder.end(row, runs[0].end - runs[0].start)
             return
         if kind == "CronJob" and runs and key in self._owners:
             return  # applied before: all its runs have been added
@@ -107,7 +107,7 @@ class _Reading:
             time_s = max(run.start - self._origin, 0.0)
             row = self._held.see_pod(replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}-{number}")), time_s)
             if run.end is not None:
-                self._held.lasts(row, run.end - run.start)
+                self._held.builder.end(row, run.end - run.start)
 
     def finish(self) -> Trace:
         notes = [
@@ -213,7 +213,7 @@ def _fill(owner: _Owner, pods: Sequence[Pod], key: _Key, held: RecordedPods, tim
         row = held.see_pod(pod, time_s)
         if runs:
             run = runs[owner.made % len(runs)]
-            held.lasts(row, (run.end or run.start) - run.start)
+            held.builder.end(row, (run.end or run.start) - run.start)
         owner.rows.append((pod.name, row))
         owner.made += 1
 

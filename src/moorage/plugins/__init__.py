@@ -1,4 +1,4 @@
-"""The built-in plugins, one module each. To add a plugin, write its module and list its class in ``BUILTIN``."""
+"""The built-in plugins, one module each. To add a plugin, write its module and list its class in ``shared/variants.toml``."""
 
 from __future__ import annotations
 
@@ -7,59 +7,12 @@ from typing import Any
 
 from moorage.api.releases import RELEASES, TODAY, Release
 from moorage.framework.registry import Registry
-from moorage.plugins.default_binder import DefaultBinder
-from moorage.plugins.default_preemption import DefaultPreemption
-from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.plugins.gang_scheduling import GangScheduling
-from moorage.plugins.image_locality import ImageLocality
-from moorage.plugins.inter_pod_affinity import InterPodAffinity
-from moorage.plugins.node_affinity import NodeAffinity
-from moorage.plugins.node_declared_features import NodeDeclaredFeatures
-from moorage.plugins.node_name import NodeName
-from moorage.plugins.node_ports import NodePorts
-from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.plugins.node_unschedulable import NodeUnschedulable
-from moorage.plugins.node_volume_limits import NodeVolumeLimits
-from moorage.plugins.pod_group_pods_count import PodGroupPodsCount
-from moorage.plugins.pod_topology_spread import PodTopologySpread
-from moorage.plugins.priority_sort import PrioritySort
-from moorage.plugins.scheduling_gates import SchedulingGates
-from moorage.plugins.shared.releases import PLUGINS_1_21, VARIANTS
-from moorage.plugins.taint_toleration import TaintToleration
-from moorage.plugins.topology_placement_generator import TopologyPlacementGenerator
-from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volume_restrictions import VolumeRestrictions
-from moorage.plugins.volume_zone import VolumeZone
+from moorage.plugins.shared.releases import PLUGINS_1_21, PLUGINS_TODAY, VARIANTS
 
 __all__ = ["BUILTIN", "builtin_registry"]
 
 #: Every built-in plugin class, sorted by name. The order has no effect on scheduling.
-BUILTIN: tuple[Any, ...] = (
-    DefaultBinder,
-    DefaultPreemption,
-    DynamicResources,
-    GangScheduling,
-    ImageLocality,
-    InterPodAffinity,
-    NodeAffinity,
-    NodeDeclaredFeatures,
-    NodeName,
-    NodePorts,
-    NodeResourcesBalancedAllocation,
-    NodeResourcesFit,
-    NodeUnschedulable,
-    NodeVolumeLimits,
-    PodGroupPodsCount,
-    PodTopologySpread,
-    PrioritySort,
-    SchedulingGates,
-    TaintToleration,
-    TopologyPlacementGenerator,
-    VolumeBinding,
-    VolumeRestrictions,
-    VolumeZone,
-)
+BUILTIN: tuple[Any, ...] = tuple(PLUGINS_TODAY.values())
 
 
 def builtin_registry(release: str = TODAY) -> Registry:

@@ -164,7 +164,7 @@ def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str
     for directory, inside, names in os.walk(top, onerror=_refuse):
         inside.sort()
         below = below or bool(inside)
-        skipped += (f"{os.path.join(directory, name)} (a link)" for name in inside if _is_link(directory, name))
+        skipped += (f"{one} (a link)" for name in inside if os.path.islink(one := os.path.join(directory, name)))
         if not recursive:
             inside.clear()
         for name in sorted(set(names) - {PROJECT_FILE}):
@@ -177,10 +177,6 @@ def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str
     if not found:
         hint = "; -R looks into the directories below" if below and not recursive else ""
         raise InputError(f"{top}: no .yaml, .yml or .json file in this directory{hint}")
-
-
-def _is_link(directory: str, name: str) -> bool:
-    return os.path.islink(os.path.join(directory, name))
 
 
 def _refuse(error: OSError) -> None:

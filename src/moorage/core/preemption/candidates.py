@@ -223,32 +223,12 @@ def harm_key(victims: Victims) -> Hashable:
     return victims.violations, tuple([(pod.priority, pod.status.start_time) for pod in victims.pods])
 
 
-def _budgets_exceeded(victims: Victims) -> int:
-    return victims.violations
-
-
-def _highest_priority(victims: Victims) -> int:
-    return victims.pods[0].priority
-
-
-def _sum_of_priorities(victims: Victims) -> int:
-    return sum(pod.priority + _LIFT for pod in victims.pods)
-
-
-def _number(victims: Victims) -> int:
-    return len(victims.pods)
-
-
-def _time_run(victims: Victims) -> int:
-    """Return how long the most important victims have run, up to a constant; less is better."""
-    return -earliest_start(victims.pods)
-
-
 #: The measures of harm, the most important first: what distinguishes the best candidate, and the number to minimize.
 HARMS: Final[tuple[tuple[str, Callable[[Victims], int]], ...]] = (
-    ("fewest budget violations", _budgets_exceeded),
-    ("lowest highest victim priority", _highest_priority),
-    ("lowest sum of priorities", _sum_of_priorities),
-    ("fewest victims", _number),
-    ("latest start of the most important victim", _time_run),
+    ("fewest budget violations", lambda victims: victims.violations),
+    ("lowest highest victim priority", lambda victims: victims.pods[0].priority),
+    ("lowest sum of priorities", lambda victims: sum(pod.priority + _LIFT for pod in victims.pods)),
+    ("fewest victims", lambda victims: len(victims.pods)),
+    # How long the most important victims have run, up to a constant; less is better.
+    ("latest start of the most important victim", lambda victims: -earliest_start(victims.pods)),
 )

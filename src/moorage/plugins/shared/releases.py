@@ -36,16 +36,19 @@ class _Classes(Mapping[_K, Any], Generic[_K]):
 _TABLE: Final = table_of("moorage.plugins.shared", "variants.toml")
 _IN_TREE: Final = "moorage.plugins.v1_21.in_tree_limits"
 
-#: Plugin → its class in 1.21.
-PLUGINS_1_21: Final = _Classes(
-    dict(
-        sorted(
-            (name.removesuffix("V121"), (module, name))
-            for module, names in _TABLE["classes_1_21"].items()
-            for name in names.split()
-        )
+
+def _by_name(table: Mapping[str, str], ending: str = "") -> dict[str, tuple[str, str]]:
+    """Return plugin → the module and the name of its class, which may have an ending."""
+    return dict(
+        sorted((name.removesuffix(ending), (module, name)) for module, names in table.items() for name in names.split())
     )
-)
+
+
+#: Plugin → its class in the newest release.
+PLUGINS_TODAY: Final = _Classes(_by_name(_TABLE["classes_today"]))
+
+#: Plugin → its class in 1.21.
+PLUGINS_1_21: Final = _Classes(_by_name(_TABLE["classes_1_21"], "V121"))
 
 #: Plugin, and the release in which its rule ended → the class with that rule. ``Release.variants`` names them.
 VARIANTS: Final = _Classes(

@@ -98,3 +98,14 @@ def test_the_cluster_is_unchanged_and_a_spent_budget_says_what_is_left():
     assert cluster.digest() == before
     assert found.stopped is not None
     assert found.holds is None
+
+
+def test_a_replica_set_of_a_deployment_has_the_name_that_people_change():
+    owner = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop", "uid": "d", "controller": True}]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+    made = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    metadata = {"name": "web", "namespace": "default", "uid": "web", "ownerReferences": owner}
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": made}
+    found = ask(used(web_1=(100, 500)), node("a"), replica_set, sized("web-1", "a", "1", "1Gi"))
+    assert {one.workload for one in found.changes} == {"default/Deployment/shop"}
+    assert ask(used(), node("a"), replica_set, sized("web-1", "a", "1", "1Gi")).unmeasured == ("default/Deployment/shop",)

@@ -12,11 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from moorage.api.core import Container, Pod
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pods
 from moorage.laboratory.plan.consolidation import types_of_nodes
@@ -64,7 +67,9 @@ def rightsize_report(
         named: dict[str, list[Pod]] = {}
         for pod in filter(is_active, cluster.simulation.pods.values()):
             named.setdefault(_name_of(pod), []).append(pod)
-        workloads = sorted(named.items())
+        around, workloads = cluster.present(), sorted(named.items())
+        owners = {name: workload_of(pods[0], around) for name, pods in workloads}  # of ReplicaSets, what people change
+        shown = {name: "/".join((named[name][0].namespace, *owner)) if owner else name for name, owner in owners.items()}
         changes = [change for one in workloads for change in _changes(*one, options)]
         for number in range(len(_STEPS)):
             chosen = [one for one in changes if one.step <= number]
@@ -77,9 +82,10 @@ def rightsize_report(
     changes.sort(key=lambda one: (one.step, -one.pods * abs(one.after - one.before) / _LEAST[one.resource]))
     return RightsizeReport(
         request=request, summary=rightsize_summary(steps, options.unit), proof=Proof("run", runs=len(steps)),
-        stopped=budget.stopped, assumptions=_assumptions(options), changes=tuple(changes), steps=tuple(steps),
+        stopped=budget.stopped, assumptions=_assumptions(options), steps=tuple(steps),
+        changes=tuple(replace(one, workload=shown[one.workload]) for one in changes),
         unmeasured=tuple(
-            name for name, pods in workloads
+            shown[name] for name, pods in workloads
             if not any(_amount_for(name, pods, held.name, one, options) for held in pods[0].spec.containers for one in _LEAST)
         ),
         unit=options.unit if options.types else "",

@@ -6,7 +6,13 @@ import json
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from moorage import Cluster
+from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.compare.policy import CheckPolicy, SurvivesRule, _Checks, _Side
+from moorage.report.answer import AnswerRequest
+from moorage.simulator.simulate import Options
 from tests.interfaces.cli.conftest import ROOT
 from tests.interfaces.cli.test_simulate_output import violations
 
@@ -43,13 +49,13 @@ def written(path, *objects):
 def check(moorage, tmp_path):
     """Check rules for a cluster of three nodes and an app, and a change; return the run."""
 
-    def run(rules, *change, output="json", types=(), **rest):
+    def run(rules, *change, output="json", types=(), options=(), **rest):
         policy = tmp_path / "policy.yaml"
         whole = {"apiVersion": "moorage.dev/v1", "kind": "CheckPolicy", "rules": rules, **rest}
         policy.write_text(yaml.safe_dump({**whole, **({"types": list(types)} if types else {})}))
         base = written(tmp_path / "cluster.json", *map(node, ZONES), app("web", 2, "1"))
         files = ["-f", written(tmp_path / "change.json", *change)] if change else []
-        return moorage("check", "--policy", policy, "-f", base, *files, "-o", output)
+        return moorage("check", "--policy", policy, "-f", base, *files, "-o", output, *options)
 
     return run
 
@@ -85,6 +91,27 @@ def test_a_rule(check, rule, change, holds, says):
     [found] = document["answer"]["rules"]
     assert (found["holds"], document["answer"]["holds"], ran.status) == (holds, holds, 0 if holds else 2)
     assert says in "; ".join([found["text"], *found["findings"]])
+
+
+@pytest.mark.parametrize("rule", [{"cost": {"atMost": "+5%"}}, {"cost": {"atMost": 3}}, {"survives": {"newOnly": True}}])
+def test_a_rule_is_open_if_the_time_is_over(check, rule):
+    types = TYPES if "cost" in rule else ()
+    ran = check([rule], app("new", 4, "3"), types=types, options=["--time-limit", "0.000001"])
+    [found] = json.loads(ran.out)["answer"]["rules"]
+    assert ("holds" in found, ran.status) == (False, 3), found
+
+
+@pytest.mark.parametrize(("run_before", "holds"), [(True, True), (False, None)])
+def test_a_loss_that_was_not_run_before_is_not_a_new_one(run_before, holds):
+    """Losing a zone leaves a pod pending. It did before the change, or no one knows whether it did."""
+    objects = [*map(node, ZONES), app("new", 3, "3")]
+    sides = [_Side(Cluster.from_objects(*objects).input(), Options()) for _ in range(2)]
+    checks = _Checks(CheckPolicy("moorage.dev/v1", "CheckPolicy", ()), *sides, AnswerRequest(release="1.36"), TimeBudget())
+    if not run_before:
+        now = sides[1].survival("zone", checks.request, TimeBudget())
+        sides[1].survivals["zone"] = replace(now, failures=(), not_run=len(now.failures), survives=None)
+    found, text, _ = checks.survives(SurvivesRule(over="zone", new_only=True))
+    assert (found, "3 losses not run" in text) == (holds, holds is None)
 
 
 @pytest.mark.parametrize(

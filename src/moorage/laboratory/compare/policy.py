@@ -31,7 +31,7 @@ from moorage.laboratory.plan.consolidation import types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types, read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
-from moorage.report.answer import AnswerRequest
+from moorage.report.answer import AnswerRequest, Stopped
 from moorage.report.gates import MeasuredRun, UnplacedPod, evaluate, parse_gate
 from moorage.report.outcome import RefusedPods
 from moorage.report.policy_report import PolicyReport, RuleResult, policy_summary
@@ -210,7 +210,7 @@ def check_policy(
             raise InputError(f"{where}: rules[{at}] ({name}): {error}") from None
         results.append(RuleResult(name, _camel(rule.kind), holds, text, tuple(findings), rule.level))
     rules = tuple(results)
-    stopped = next((one.stopped for one in now.survivals.values() if one.stopped is not None), None)
+    stopped = next((one.stopped for one in now.survivals.values() if one.stopped is not None), checks.stopped)
     pending = now.pending
     new = new_pending(earlier.pending, pending)
     return PolicyReport(
@@ -243,6 +243,8 @@ class _Checks:
     earlier: _Side
     request: AnswerRequest
     budget: TimeBudget
+    #: How a search for nodes to buy ended early.
+    stopped: Stopped | None = None
 
     def no_pending(self, asked: NoPendingRule) -> tuple[bool | None, str, Sequence[str]]:
         """Check that no pod stays pending."""
@@ -274,13 +276,15 @@ class _Checks:
         """Check that every loss is survived, or every one that was survived before."""
         found = self.now.survival(asked.over, self.request, self.budget.part(_SHARE))
         bad = {loss.lost: loss for loss in found.failures if loss.pending}
+        unknown = found.not_run
         if asked.new_only:
             earlier = self.earlier.survival(asked.over, self.request, self.budget.part(_SHARE))
-            known = {loss.lost for loss in earlier.failures if loss.pending}
-            bad = {name: loss for name, loss in bad.items() if name not in known}
+            before = {loss.lost: loss.pending for loss in earlier.failures}
+            unknown += sum(name not in before for name in bad)
+            bad = {name: loss for name, loss in bad.items() if not before.get(name, True)}
         lines = [f"{name}: {counted(len(loss.pending), 'pod')} pending: {some(loss.pending)}" for name, loss in bad.items()]
-        holds = False if bad else None if found.survives is None else True
-        left = f"; {counted(found.not_run, 'loss', 'losses')} not run" if found.not_run else ""
+        holds = False if bad else None if unknown else True
+        left = f"; {counted(unknown, 'loss', 'losses')} not run" if unknown else ""
         return holds, f"{counted(len(bad), 'loss', 'losses')} of {len(found.failures):,} leave pods pending{left}", lines
 
     def spread(self, asked: SpreadRule) -> tuple[bool | None, str, Sequence[str]]:
@@ -302,13 +306,15 @@ class _Checks:
     def cost(self, asked: CostLimit) -> tuple[bool | None, str, Sequence[str]]:
         """Check what the nodes cost, with those to buy for pending pods as far as these types can place them."""
         after, findings = self._cost_of(self.now)
-        if not isinstance(asked.at_most, str):
-            return after <= asked.at_most, f"{after:g}, at most {asked.at_most:g}", findings
-        found = _AT_MOST.fullmatch(asked.at_most)
-        assert found is not None
-        before, _ = self._cost_of(self.earlier)
-        limit = before * (1 + float(found[1]) / 100)
-        return after <= limit + _ROUNDING, f"{before:g} before, {after:g} after, at most {limit:g}", findings
+        limit, text = asked.at_most, f"{after:g}"
+        if isinstance(limit, str):
+            found = _AT_MOST.fullmatch(limit)
+            assert found is not None
+            before, _ = self._cost_of(self.earlier)
+            limit, text = before * (1 + float(found[1]) / 100), f"{before:g} before, {after:g} after"
+        if self.stopped is not None:
+            return None, f"{text}, at most {limit:g}; the search for nodes to buy ended at the time limit", findings
+        return after <= limit + _ROUNDING, f"{text}, at most {limit:g}", findings
 
     def _cost_of(self, side: _Side) -> tuple[float, list[str]]:
         types = self._types
@@ -320,6 +326,7 @@ class _Checks:
         if not pods:
             return held, findings
         plan = plan_of(side.cluster, self.request, PlanQuestion(pods, types, self.budget.part()))
+        self.stopped = self.stopped or plan.stopped
         if plan.staying:
             findings.append(f"{counted(plan.staying, 'pod')} pending with any number of these nodes")
         bought = ", ".join(f"{count} {name}" for name, count in plan.nodes.items() if count)

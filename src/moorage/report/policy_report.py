@@ -65,7 +65,7 @@ class PolicyReport(Answer, frozen=True, kw_only=True):
         return found
 
     def _text(self, *, wide: bool) -> str:
-        lines = [one_line(self.summary), ""]
+        lines = [self._first_block(), ""]
         for rule in self.rules:
             warned = " (warning)" if rule.level == "warning" and rule.holds is not True else ""
             first = one_line(f"{_SIGNS[rule.holds]} {rule.name}{warned}: {rule.text}")

@@ -288,7 +288,7 @@ def test_parses_json(text, expected):
 
 REFUSED_JSON = {
     "truncated": ('{"a":\n', "f:1: unexpected end of JSON input"),
-    "truncated in a string": ('{"a":"x', 'f:1: unterminated string starting at at "\\"x"'),
+    "truncated in a string": ('{"a":"x', 'f:1: unterminated string starting at "\\"x"'),
     # Python 3.13 reports the position of the comma, earlier versions that of the token after it.
     "a trailing comma": ("[\n1,\n]", "f:2: illegal trailing comma" if sys.version_info >= (3, 13) else "f:3: "),
     "bare words": ("{a: 1}", 'f:1: expecting property name enclosed in double quotes at "a: 1}"'),

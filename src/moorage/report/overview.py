@@ -157,7 +157,8 @@ def overview_summary(found: Overview) -> str:
     used = ", ".join(f"{name} {_percent(_of(found.whole, name).utilisation)}" for name in _MAIN)
     room = next((shape for shape in found.mix if shape.arithmetic), None)
     full = "" if room is not None or not found.mix else "; no pod of the typical mix fits any more"
-    return f"{pending}; {found.whole.counted} of {counted(found.whole.nodes, 'node')} take pods: {used} used{full}."
+    nodes = f"{counted(found.whole.nodes, 'node')} take{'s' * (found.whole.nodes == 1)}"
+    return f"{pending}; {found.whole.counted} of {nodes} pods: {used} used{full}."
 
 
 def _pending_pods(number: int) -> str:

@@ -84,13 +84,15 @@ function Used({ resource, use }: { resource: string; use: Use | undefined }) {
         ]}
       />
       <Small>
-        {amount(resource, round(used))} of {amount(resource, quota)}
+        {mean(resource, used)} of {amount(resource, quota)}
       </Small>
     </div>
   );
 }
 
-const round = (value: number) => Math.round(value * 10) / 10;
+/** Return an amount that may be a mean: as the text of the command has it, cores then have one decimal. */
+const mean = (resource: string, value: number) =>
+  resource === "cpu" && !Number.isInteger(value) ? (value / 1000).toFixed(1) : amount(resource, Math.round(value * 10) / 10);
 
 /** Return cohorts and queues in the order of a tree, each with what is used below it. */
 function tree(queues: Queues, timed: boolean): Row[] {

@@ -124,7 +124,7 @@ def _skip_blank(text: str, start: int) -> int:
 def _syntax_fault(error: json.JSONDecodeError) -> str:
     if error.pos >= len(error.doc.rstrip()):
         return "unexpected end of JSON input"
-    message = error.msg[0].lower() + error.msg[1:]
+    message = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
     return f"{message} at {json.dumps(error.doc[error.pos : error.pos + 12], ensure_ascii=False)}"
 
 

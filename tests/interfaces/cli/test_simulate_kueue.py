@@ -175,6 +175,7 @@ def test_explain_says_why_a_job_waits(moorage):
 NOT_QUEUED = {
     "no queue": ("workload/sweep", ("jobs.yaml", "nodes.yaml"), "has no ClusterQueue"),
     "no job": ("workload/nothing", ("",), "workload/nothing: no queue has or had a job of this name"),
+    "a similar job": ("workload/sweap", ("",), "no queue has or had a job of this name; close: job/sweep"),
 }
 
 

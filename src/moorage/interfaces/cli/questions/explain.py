@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import replace as with_fields
 
-from moorage.basis.printable import counted, one_line
+from moorage.basis.printable import close_to, counted, one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead
@@ -105,7 +105,9 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
     numbers = [names_work(queued, name, given["namespace"]) for name in names]
     if missing := [name for name, number in zip(names, numbers, strict=True) if number is None]:
         if any(number is not None for number in numbers) or missing[0].partition("/")[0].lower() in _WORKLOADS:
-            raise InputError(f"{missing[0]}: no queue has or had a job of this name; moorage simulate lists them")
+            titles = {one.title.partition("/")[2]: one.title.lower() for one in queued.works}
+            close = close_to(missing[0].partition("/")[2], titles) or "; moorage simulate lists them"
+            raise InputError(f"{missing[0]}: no queue has or had a job of this name{close}")
         return None
     if given["output"] == "html":
         raise click.UsageError("workloads are explained as text, JSON or YAML")

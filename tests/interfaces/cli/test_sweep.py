@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage.interfaces.cli.questions import sweep
+from moorage.report.style import Style
 from tests.interfaces.cli.test_simulate_output import violations
 
 pytestmark = pytest.mark.slow
@@ -16,7 +18,7 @@ SCHEMA = json.loads((ROOT / "docs/reference/sweep.schema.json").read_text())
 GRID = ROOT / "examples/sweep/grid.yaml"
 
 
-def test_documents_keep_to_their_schema(moorage, tmp_path):
+def test_documents_keep_to_their_schema(moorage, tmp_path, monkeypatch):
     asked = [
         "sweep",
         GRID,
@@ -36,6 +38,10 @@ def test_documents_keep_to_their_schema(moorage, tmp_path):
     assert document["groups"][2]["metrics"]["nodesUsed"]["difference"]["mean"] < 0
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 21
     assert (tmp_path / "balance.cpu.svg").read_text().startswith("<?xml")
+    monkeypatch.setattr(sweep, "output_style", lambda **_: Style(width=70, fits=True))
+    text = moorage("sweep", GRID, "--store", tmp_path / "store").out
+    assert "  CHANGE: against " in text
+    assert max(map(len, text.splitlines())) <= 70
     again = moorage(*asked, "-o", "yaml")
     assert yaml.safe_load(again.out) == {
         **document,
@@ -47,9 +53,12 @@ def test_an_unknown_metric_is_an_error(moorage, tmp_path):
     (tmp_path / "plain.yaml").write_text(
         "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: 2, pods: 9}}\n"
     )
-    (tmp_path / "grid.yaml").write_text("clusters: {a: plain.yaml}\nseeds: 2\nmetrics: [nope]\n")
+    (tmp_path / "grid.yaml").write_text("clusters: {a: plain.yaml}\nseeds: 2\nmetrics: [pendng]\n")
     ran = moorage("sweep", tmp_path / "grid.yaml", "--store", tmp_path / "store", "--processes", "1")
-    assert (ran.status, ran.err) == (1, "error: nope: no run has this metric; runs have " + ran.err.partition("runs have ")[2])
+    assert (ran.status, ran.err) == (
+        1,
+        "error: pendng: no run has this metric; close: pending; runs have " + ran.err.partition("runs have ")[2],
+    )
 
 
 REFUSED = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from moorage.basis.printable import counted, one_line
+from moorage.basis.printable import close_to, counted, one_line
 from moorage.errors import InputError
 from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
 from moorage.laboratory.frames import ColumnFrame, frame_of
@@ -99,7 +99,8 @@ def summarise(
     names = metrics or _common(runs)
     known = {name for run in runs for name in run.metrics}
     if runs and (unknown := [name for name in names if name not in known]):
-        raise InputError(f"{unknown[0]}: no run has this metric; runs have {', '.join(sorted(known))}")
+        close, some = close_to(unknown[0], known), ", ".join(sorted(known))
+        raise InputError(f"{unknown[0]}: no run has this metric{close}; runs have {some}")
     draws = Draws(digest)
     return [
         SweepGroup(_without_seed(held[0]), _group(held, _compared_with(held[0], groups, baseline), names, draws))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,13 +13,13 @@ from moorage.interfaces.cli.cluster_files import simulation_options
 from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question, print_document
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, output_style, print_styled, say
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor
 from moorage.laboratory.sweeps.results import SweepResult, baseline_of, sweep_document, sweep_text
 from moorage.laboratory.sweeps.store import open_store
 from moorage.laboratory.sweeps.sweep import SweepPlan, run_sweep
-from moorage.report.style import Style
+from moorage.report.style import lines_of
 
 #: About how many bytes of a cluster's file are one node or pod.
 _BYTES = 6_000
@@ -50,7 +49,9 @@ def sweep(**given: Any) -> int:
     if given["plot_directory"] is not None:
         _draw(result, given["plot_directory"])
     if given["output"] == "text":
-        sys.stdout.write(Style(ascii_only=given["ascii_only"]).finished(sweep_text(result)))
+        style = output_style(ascii_only=given["ascii_only"])
+        with lines_of(style.width if style.fits else None):
+            print_styled(style.finished(sweep_text(result)))
     else:
         print_document(sweep_document(result), given["output"])
     if result.stopped is not None:

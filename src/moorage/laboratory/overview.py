@@ -172,14 +172,8 @@ def _counts(
         if budget.is_over():
             budget.leave("how many more pods of the other shapes fit, counted by the engine")
             return
-        yield at, _by_engine(cluster, mix[at], setting.most)
-
-
-def _by_engine(cluster: AskedCluster, shape: PodShape, most: int) -> tuple[int, bool]:
-    """Place copies of a shape's pod one after the other, and return how many found a node, and whether one found none."""
-    with cluster.transaction():
-        counter = InstanceCounter(cluster.simulation)
-        for number in range(most):
-            if not isinstance(counter.place(unplaced_copy(shape.pod, f"more-{number}")), Placed):
-                return number, True
-    return most, False
+        with cluster.transaction():  # place copies until one finds no node
+            counter = InstanceCounter(cluster.simulation)
+            copies = (unplaced_copy(mix[at].pod, f"more-{number}") for number in range(setting.most))
+            full = next((number for number, pod in enumerate(copies) if not isinstance(counter.place(pod), Placed)), None)
+        yield at, (setting.most, False) if full is None else (full, True)

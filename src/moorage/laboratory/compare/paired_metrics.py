@@ -54,18 +54,13 @@ def mean_difference(differences: Sequence[float], rows: BootstrapRows) -> MeanDi
     values = np.asarray(differences, dtype=np.float64)
     exact = bool((values == values[0]).all())
     if not np.isfinite(values).all():
-        mean = float(values[0]) if exact else _infinite_mean(values)
-        return MeanDifference(mean, exact)
+        signs = set(np.sign(values[np.isinf(values)]).tolist())
+        return MeanDifference(float(values[0]) if exact else signs.pop() * math.inf if len(signs) == 1 else None, exact)
     mean = float(values[0]) if exact else float(values.mean())
     p = sign_flip_p(values) if len(values) <= MOST_FLIPPED else None
     if exact or len(values) < LEAST_PAIRS:
         return MeanDifference(mean, exact, p=p)
     return MeanDifference(mean, exact, bca_interval(values, rows), p)
-
-
-def _infinite_mean(values: Floats) -> float | None:
-    up, down = bool((values == math.inf).any()), bool((values == -math.inf).any())
-    return None if up and down else math.inf if up else -math.inf
 
 
 def bca_interval(values: Floats, rows: BootstrapRows, level: float = 0.95) -> tuple[float, float]:

@@ -41,7 +41,10 @@ _GROUPS: Final = ("podgroup/", "compositepodgroup/")
 
 
 def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds to read because of the names of jobs; none if another object is named."""
+    """Return the kinds to read because of the names of jobs; none if another object is named.
+
+    Raises  InputError for pod groups among names of other objects
+    """
     kinds = {name.partition("/")[0].lower() for name in names if "/" in name}
     if kinds and all("/" in name for name in names):
         from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
@@ -50,17 +53,9 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
         of_queues = {*_WORKLOADS, "job", "podgroup", "compositepodgroup"}
         if kinds <= of_queues | {name.partition(".")[0].removesuffix("s") for name in PLACES}:
             return KINDS
-    _refuse_groups(names)
-    return ()
-
-
-def _refuse_groups(names: Iterable[str]) -> None:
-    """Refuse pod groups among names of other objects.
-
-    Raises  InputError
-    """
     if group := next((name for name in names if name.lower().startswith(_GROUPS)), None):
         raise InputError(f"{group}: a pod group is explained alone, or with other groups; ask for the pods separately")
+    return ()
 
 
 def explain_groups(given: Mapping[str, Any], asked: Asked) -> list[GangExplanation] | None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage import __version__
-from moorage.api.core import PodCondition
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import FileLine, ObjectKey, find_positions
 from moorage.basis.printable import counted
@@ -201,9 +200,6 @@ class SimulationGates:
 
 def _known_to_be_pending(cluster: ClusterInput) -> frozenset[str]:
     """Return the keys of the pods whose condition PodScheduled says that the cluster's scheduler could not place them."""
-    waiting = (pod for pod in cluster.pods if not pod.spec.node_name)
-    return frozenset(pod.key for pod in waiting if any(map(_is_unschedulable, pod.status.conditions)))
-
-
-def _is_unschedulable(condition: PodCondition) -> bool:
-    return (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
+    found, waiting = ("PodScheduled", "False", "Unschedulable"), (pod for pod in cluster.pods if not pod.spec.node_name)
+    there = ((pod.key, one) for pod in waiting for one in pod.status.conditions)
+    return frozenset(key for key, one in there if (one.type, one.status, one.reason) == found)

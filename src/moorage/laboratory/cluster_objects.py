@@ -127,9 +127,7 @@ def aside_of(cluster: ClusterInput) -> dict[str, Object]:
 def present_objects(aside: Mapping[str, Object], simulation: SimulatedCluster) -> list[Object]:
     """Return all objects: those that the scheduler does not read, then nodes, placed pods and pending pods."""
     cluster = simulation.scheduler.cluster
-    table = cluster.table
-    arrival = table.arrival.view.tolist()
-    nodes: list[Node] = [table.nodes[row] for row in sorted(range(len(table)), key=arrival.__getitem__)]
+    nodes: list[Node] = simulation.nodes_in_order()
     pods: list[Pod] = simulation.pods_in_order()
     others = [obj for kind in cluster.kinds if kind is not Namespace for obj in cluster.objects(kind).values()]
     placed = [pod for pod in pods if pod.spec.node_name]

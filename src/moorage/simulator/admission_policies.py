@@ -29,7 +29,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenKey, WrittenObjects
-from moorage.simulator.owners import controller_of, without_owners
+from moorage.simulator.owners import controller_of, is_made_for
 from moorage.simulator.quotas import Refused, is_new
 
 _KINDS: Final = {kind.slot: kind for kind in KINDS}
@@ -148,8 +148,8 @@ class PolicyAdmission:
         )
         notes = map(one_line, (*self.notes, *warnings))
         report = with_fields(cluster.report, notes=(*cluster.report.notes, *notes))
-        claims = tuple(without_owners(cluster.persistent_volume_claims, gone))
-        devices = tuple(without_owners(cluster.resource_claims, gone))
+        claims = tuple([one for one in cluster.persistent_volume_claims if not is_made_for(one, gone)])
+        devices = tuple([one for one in cluster.resource_claims if not is_made_for(one, gone)])
         cluster = with_fields(
             cluster, pods=tuple(kept), persistent_volume_claims=claims, resource_claims=devices, report=report
         )

@@ -19,7 +19,7 @@ from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.binding import without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, replacement, without_owners
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, is_made_for, replacement
 from moorage.simulator.simulation import PodRecord, State
 
 #: Kind, namespace and name of the workload that people name.
@@ -127,11 +127,12 @@ def without_pods(cluster: ClusterInput, gone: Collection[str]) -> ClusterInput:
     return with_fields(
         cluster,
         pods=tuple([pod for pod in cluster.pods if pod.metadata.uid not in gone]),
-        persistent_volume_claims=tuple(without_owners(cluster.persistent_volume_claims, gone)),
+        persistent_volume_claims=tuple([one for one in cluster.persistent_volume_claims if not is_made_for(one, gone)]),
         resource_claims=tuple(
             [
                 without_stale_consumers(claim, lambda user: user.uid not in gone)
-                for claim in without_owners(cluster.resource_claims, gone)
+                for claim in cluster.resource_claims
+                if not is_made_for(claim, gone)
             ]
         ),
     )

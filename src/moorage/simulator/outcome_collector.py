@@ -24,6 +24,7 @@ from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import is_plain, pod_requests
+from moorage.state.pod_volumes import claims_used
 from moorage.state.table import NodeTable
 
 # -- claim outcomes ----------------------------------------------------------------------------------------------------
@@ -36,8 +37,8 @@ def volumes_bound(simulation: SimulatedCluster) -> Iterator[VolumeOutcome]:
         return
     users: dict[str, list[PodRecord]] = {}
     for record in _placed(simulation):
-        for key in _volume_claims(record.pod):
-            users.setdefault(key, []).append(record)
+        for use in claims_used(record.pod):
+            users.setdefault(use.key, []).append(record)
     for key, one in sorted(bound.items()):
         records = users.get(key, [])
         yield VolumeOutcome(
@@ -82,11 +83,6 @@ def _users(user: ClaimConsumer, claim: ResourceClaim, simulation: SimulatedClust
 
 def _placed(simulation: SimulatedCluster) -> Iterator[PodRecord]:
     return (record for record in simulation.records.values() if record.placed_s is not None)
-
-
-def _volume_claims(pod: Pod) -> tuple[str, ...]:
-    volumes = PodInfo(pod).volumes if pod.spec.volumes else None
-    return () if volumes is None else tuple([use.key for use in volumes.claims])
 
 
 # -- group outcomes ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ Source  kubernetes, pkg/controller/controller_ref_manager.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
@@ -22,7 +22,6 @@ from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 
 T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
-Owned = TypeVar("Owned", bound=Object)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -65,9 +64,9 @@ def is_owned_by(pod: Pod, kind: str) -> bool:
     return any(owner.kind == kind for owner in pod.metadata.owner_references)
 
 
-def without_owners(objects: Iterable[Owned], gone: Collection[str]) -> Iterator[Owned]:
-    """Yield the objects, such as claims, that are not made for one of the pods or groups with these UIDs, which are gone."""
-    return (one for one in objects if not any(owner.uid in gone for owner in one.metadata.owner_references))
+def is_made_for(obj: Object, uids: Collection[str]) -> bool:
+    """Return True for an object, such as a claim, that was made for one of the pods or groups with these UIDs."""
+    return any(owner.uid in uids for owner in obj.metadata.owner_references)
 
 
 def is_mirror(pod: Pod) -> bool:

@@ -22,9 +22,10 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.simulator.admission import Admittance, admit, admit_strictly
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import LostPods, lose_pods
-from moorage.simulator.owners import controller_of, without_owners
+from moorage.simulator.owners import controller_of, is_made_for
 from moorage.simulator.quotas import QuotaLedger, Refused, is_new, without_usage
 from moorage.simulator.workloads import expand
+from moorage.state.pod_volumes import claims_used
 
 if TYPE_CHECKING:
     from moorage.simulator.admission_policies import PolicyAdmission
@@ -161,17 +162,14 @@ class PodCreation:
 
     def _withheld(self, pod: Pod) -> Iterator[PersistentVolumeClaim | ResourceClaim]:
         """Yield the claims that the pod owns, which were left out when it was refused."""
-        every: Iterable[PersistentVolumeClaim | ResourceClaim] = (
+        every: tuple[PersistentVolumeClaim | ResourceClaim, ...] = (
             *self._cluster.persistent_volume_claims,
             *self._cluster.resource_claims,
         )
-        for claim in every:
-            owner = controller_of(claim.metadata)
-            if owner is not None and owner.uid == pod.uid and claim.key not in self._no_claims:
-                yield claim
+        return (claim for claim in every if claim.key not in self._no_claims and is_made_for(claim, {pod.uid}))
 
     def _kept(self, claims: Iterable[_Claim], gone: set[str]) -> Iterator[_Claim]:
-        return (claim for claim in without_owners(claims, gone) if claim.key not in self._no_claims)
+        return (claim for claim in claims if claim.key not in self._no_claims and not is_made_for(claim, gone))
 
     def _created(self, pods: list[Pod]) -> Iterator[Pod]:
         """Create pods of one spec and yield those that are created: all together if they have no claims, else one by one."""
@@ -205,19 +203,13 @@ class PodCreation:
             if controller_of(claim.metadata) is not None:
                 self._claim(claim)
         for device in self._devices:
-            owner = controller_of(device.metadata)
-            if owner is not None and owner.uid == pod.uid and self._ledger.charge(device) is not None:
+            if is_made_for(device, {pod.uid}) and self._ledger.charge(device) is not None:
                 self._no_claims.add(device.key)
         return True
 
     def _claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
         """Yield the new claims of a pod's volumes: of a stateful set, or of ephemeral volumes."""
-        for volume in pod.spec.volumes:
-            source = volume.persistent_volume_claim
-            name = source.claim_name if source is not None else f"{pod.name}-{volume.name}" if volume.ephemeral else ""
-            claim = self._fresh.get(f"{pod.namespace}/{name}")
-            if claim is not None:
-                yield claim
+        return (claim for use in claims_used(pod) if (claim := self._fresh.get(use.key)) is not None)
 
     def _claim(self, claim: PersistentVolumeClaim) -> Refused | None:
         """Create a new claim; return why it is refused, None if it is created."""

@@ -167,6 +167,11 @@ class PodBooks:
         """All pods that exist, by UID."""
         return self._pods
 
+    def nodes_in_order(self) -> list[Node]:
+        """Return the nodes in the order in which they were added."""
+        table = self.scheduler.cluster.table
+        return [table.nodes[row] for row in table.arrival.view.argsort(kind="stable").tolist()]
+
     def pods_in_order(self) -> list[Pod]:
         """Return all pods that exist, in order of arrival."""
         return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]

@@ -46,10 +46,15 @@ def pod_volumes(pod: Pod) -> PodVolumes | None:
     volumes = pod.spec.volumes
     if not volumes:
         return None
-    claims = tuple(use for volume in volumes if (use := _claim_use(pod, volume)) is not None)
+    claims = claims_used(pod)
     disks = tuple(disk for volume in volumes for disk in _disks(volume))
     inline = tuple(volume for volume in volumes if _is_inline(volume))
     return PodVolumes(claims, disks, inline) if claims or disks or inline else None
+
+
+def claims_used(pod: Pod) -> tuple[ClaimUse, ...]:
+    """Return the claims that the pod's volumes use, in their order."""
+    return tuple([use for volume in pod.spec.volumes if (use := _claim_use(pod, volume)) is not None])
 
 
 def _claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:

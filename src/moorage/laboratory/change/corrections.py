@@ -259,10 +259,10 @@ class Corrections:
     def _claims(self) -> Iterator[Change]:
         """Yield a change for each claim that the pod names and that does not exist."""
         space = self._pod.namespace
-        used = [one for one in self._pod.spec.volumes if one.persistent_volume_claim is not None]
-        names = {one.persistent_volume_claim.claim_name for one in used if one.persistent_volume_claim is not None}
-        for volume in used:
-            name = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim is not None else ""
+        held = ((one.name, one.persistent_volume_claim) for one in self._pod.spec.volumes)
+        used = {volume: source.claim_name for volume, source in held if source is not None}
+        names = set(used.values())
+        for volume, name in used.items():
             if self._around.find(PersistentVolumeClaim, space, name) is not None:
                 continue
             known = {
@@ -270,7 +270,7 @@ class Corrections:
             } - names  # fmt: skip
             meant = closest(name, known)
             if meant is not None:
-                yield self._correct(f"volumes.{volume.name}", name, meant)
+                yield self._correct(f"volumes.{volume}", name, meant)
             yield Change("cluster", "create", f"persistentvolumeclaim/{space}/{name}", "", None, self._class("") or "")
         for name in names:
             yield from self._classes(f"{space}/{name}")

@@ -87,8 +87,7 @@ class ClusterAutoscaler(NodeScaler):
             self.flags = replace(self.flags, expander=read_flags([f"--expander={expander}"]).expander)
 
     def start(self, simulation: Simulation) -> None:
-        table = simulation.table
-        self._pools = node_pools.pool_states(self._given, [table.nodes[row] for row in table.arrival.view.argsort().tolist()])
+        self._pools = node_pools.pool_states(self._given, simulation.engine.nodes_in_order())
         self._random = simulation.random(self._name)
         self._loop = AutoscalerLoop(self.flags, self._random, self._priorities)
         self._delays = {pool.name: distribution_of(pool.provision_s) for pool in self._given}

@@ -55,9 +55,8 @@ class FailingNodes:
         self._simulation = simulation
         simulation.endless += 1
         simulation.on_new_node(self._watch)
-        table = simulation.table
-        for row in table.arrival.view.argsort(kind="stable").tolist():
-            self._watch(table.nodes[row])
+        for node in simulation.engine.nodes_in_order():
+            self._watch(node)
 
     def _watch(self, node: Node) -> None:
         if node.name not in self.down and (self._where is None or self._where(node)):

@@ -104,9 +104,8 @@ class KarpenterProcess(NodeScaler):
         self._told: tuple[int, Mapping[str, str]] = (-1, {})
         self._busy = False
         self._idle_at: tuple[Any, ...] = ()
-        table = simulation.table
-        for row in table.arrival.view.argsort(kind="stable").tolist():
-            self._adopt(table.nodes[row])
+        for node in simulation.engine.nodes_in_order():
+            self._adopt(node)
         self._virtual, unknown = judgement.buffer_pods(self._documents, tuple(simulation.aside.values()))
         self._lost = bool(self._virtual)
         self.missing = (*self._judge().missing, *self._overlaid, *unknown)

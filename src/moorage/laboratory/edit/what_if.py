@@ -16,7 +16,6 @@ from functools import partial, reduce
 from moorage.api.core import Node
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.basis.printable import close_to, one_line
-from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import describe
@@ -126,7 +125,7 @@ class InputChanges:
         if not self.config_edits:
             return options
         changes = tuple(map(parse_edit, self.config_edits))
-        return with_fields(options, reconfigure=partial(_reconfigured, changes))
+        return with_fields(options, reconfigure=partial(reduce, reconfigure, changes))
 
 
 def _is_atom(edit: str) -> bool:
@@ -136,10 +135,6 @@ def _is_atom(edit: str) -> bool:
 
 def _is_of_configuration(edit: str) -> bool:
     return parse_edit(edit).owner == "config" if _is_atom(edit) else edit.lstrip().startswith("config/")
-
-
-def _reconfigured(changes: Iterable[Change], loaded: Loaded) -> Loaded:
-    return reduce(reconfigure, changes, loaded)
 
 
 def selected_nodes(nodes: Iterable[Node], selector: str, option: str) -> list[Node]:

@@ -29,6 +29,7 @@ from moorage.plugins.affinity.affinity_scores import AffinityCounts
 from moorage.plugins.spread.spread_scores import Spread
 from moorage.report.survival_report import NodeLoss
 from moorage.state.pod_info import PodInfo
+from moorage.state.pod_volumes import claims_used
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _UNSCHEDULABLE: Final = frozenset(["", "node.kubernetes.io/unschedulable"])
@@ -151,14 +152,8 @@ class CertainLosses:
 
     def _claims_are_bound(self, pod: Pod) -> bool:
         claims = self.cluster.simulation.scheduler.cluster.objects(PersistentVolumeClaim)
-        for volume in pod.spec.volumes:
-            if volume.ephemeral:
-                return False
-            if volume.persistent_volume_claim:
-                claim = claims.get(f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}")
-                if claim is None or not claim.spec.volume_name:
-                    return False
-        return True
+        held = ((use, claims.get(use.key)) for use in claims_used(pod))
+        return all(not use.ephemeral and claim is not None and claim.spec.volume_name for use, claim in held)
 
 
 def _counts_no_companion(spreads: object, pod: Pod, made: Sequence[tuple[Pod, Pod]]) -> bool:

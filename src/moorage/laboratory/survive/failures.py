@@ -234,24 +234,19 @@ def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
 
 def unreachable_node(node: Node) -> Node:
     """Return a node as the node lifecycle controller marks it when its kubelet stops reporting."""
-    others = tuple(taint for taint in node.spec.taints if taint.key != UNREACHABLE)
-    unknown = NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
-    conditions = tuple(one for one in node.status.conditions if one.type != "Ready")
-    return replace(
-        node,
-        spec=replace(node.spec, taints=(*others, *_TAINTS)),
-        status=replace(node.status, conditions=(*conditions, unknown)),
-    )
+    return _marked(node, _TAINTS, NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown"))
 
 
 def reachable_node(node: Node) -> Node:
     """Return a node as the node lifecycle controller marks it when its kubelet reports again."""
-    ready = NodeCondition(type="Ready", status="True", reason="KubeletReady")
-    return replace(
-        node,
-        spec=replace(node.spec, taints=tuple(taint for taint in node.spec.taints if taint.key != UNREACHABLE)),
-        status=replace(node.status, conditions=(*(one for one in node.status.conditions if one.type != "Ready"), ready)),
-    )
+    return _marked(node, (), NodeCondition(type="Ready", status="True", reason="KubeletReady"))
+
+
+def _marked(node: Node, taints: tuple[Taint, ...], ready: NodeCondition) -> Node:
+    others = (taint for taint in node.spec.taints if taint.key != UNREACHABLE)
+    conditions = (one for one in node.status.conditions if one.type != "Ready")
+    spec, status = replace(node.spec, taints=(*others, *taints)), replace(node.status, conditions=(*conditions, ready))
+    return replace(node, spec=spec, status=status)
 
 
 def tolerated_s(pod: Pod) -> float | None:

@@ -205,16 +205,10 @@ class SurvivalRun:
         """Let time pass until no more pending pods are placed."""
         self.cluster._step(Ran(None))
 
-    def nodes(self) -> list[Node]:
-        """Return the nodes in the order in which they were added."""
-        table = self.cluster.simulation.scheduler.cluster.table
-        arrival = table.arrival.view.tolist()
-        return [table.nodes[row] for row in sorted(range(len(table)), key=arrival.__getitem__)]
-
     def losses(self) -> Losses:
         """Compute every loss; the cluster is at rest."""
         failures = NodeFailures(self.cluster)
-        domains, without = failure_domains(self.nodes(), self.over)
+        domains, without = failure_domains(self.cluster.simulation.nodes_in_order(), self.over)
         began = self.computed
         single = list(self._single(failures, domains))
         pairs = list(self._pairs(failures, domains)) if self.depth > 1 else []
@@ -229,7 +223,7 @@ class SurvivalRun:
         Raises  BudgetSpentError
         """
         failures = NodeFailures(self.cluster)
-        domains, _ = failure_domains(self.nodes(), self.over)
+        domains, _ = failure_domains(self.cluster.simulation.nodes_in_order(), self.over)
         turn = {name: at for at, name in enumerate(order)}
         twins = self._twins(failures)
         done: set[str] = set()

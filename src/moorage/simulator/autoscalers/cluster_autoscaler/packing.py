@@ -49,7 +49,7 @@ class PackingSnapshot:
 
     def __init__(self, scratch: SimulatedCluster) -> None:
         self.scratch = scratch
-        self.order = self._in_order()
+        self.order = [node.name for node in self.scratch.nodes_in_order()]
         self._undo: list[list[Callable[[], None]]] = []
         #: Where the last search ended.
         self._last = 0
@@ -58,10 +58,6 @@ class PackingSnapshot:
         self._arrivals = 0
         for name in self.order:
             self.pods(name)
-
-    def _in_order(self) -> list[str]:
-        table = self.scratch.scheduler.cluster.table
-        return [table.nodes[row].name for row in table.arrival.view.argsort(kind="stable").tolist()]
 
     # -- what there is -----------------------------------------------------------------------------------------------------
 
@@ -81,7 +77,7 @@ class PackingSnapshot:
     def tell(self, facts: Iterable[Seen | Gone]) -> None:
         """Report what changed in the cluster; this cannot be taken back."""
         self.scratch.tell(list(facts))
-        self.order = self._in_order()
+        self.order = [node.name for node in self.scratch.nodes_in_order()]
 
     # -- changes -----------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList
 from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
+from moorage.state.pod_volumes import claims_used
 
 # -- pools -------------------------------------------------------------------------------------------------------------
 # Karpenter's objects: NodePools and NodeClaims, read from plain data.
@@ -447,10 +448,8 @@ class PoolCluster:
         Source  karpenter, pkg/controllers/provisioning/scheduling/volumetopology.go
         """
         found: list[dict[str, keys.KeyRequirement]] = [{}]
-        for volume in pod.spec.volumes:
-            source = volume.persistent_volume_claim
-            name = source.claim_name if source is not None else f"{pod.name}-{volume.name}" if volume.ephemeral else ""
-            claim = self.claims.get((pod.namespace, name)) if name else None
+        for use in claims_used(pod):
+            claim = self.claims.get((pod.namespace, use.name))
             terms = [] if claim is None else self._terms(claim)
             if terms:
                 pairs = [(held, term) for held in found for term in terms]

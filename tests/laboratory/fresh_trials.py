@@ -19,10 +19,10 @@ from moorage.laboratory.trial.trials import (
     fits_of,
     in_order,
     moved_in,
-    of_daemon_set,
     unplaced,
     unscheduled,
 )
+from moorage.simulator.owners import controller_kind
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
@@ -82,7 +82,9 @@ class FreshTrials:
         before = unscheduled(pod, simulation)
         if before is not None:
             return Trial(offers=before)
-        for one in [some for some in simulation.pods.values() if of_daemon_set(some) and some.uid not in self._known]:
+        for one in [
+            some for some in simulation.pods.values() if controller_kind(some) == "DaemonSet" and some.uid not in self._known
+        ]:
             simulation.attempt(one)
         profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
         offers = None if changes is None else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
@@ -101,7 +103,7 @@ class FreshTrials:
     def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
         fresh = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
-        waiting = [pod for pod in fresh if not of_daemon_set(pod)]
+        waiting = [pod for pod in fresh if controller_kind(pod) != "DaemonSet"]
         for pod in waiting:
             simulation.attempt(pod)
         nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}

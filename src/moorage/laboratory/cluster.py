@@ -62,7 +62,7 @@ from moorage.simulator.cluster_run import create_for, input_notes, objects_of, w
 from moorage.simulator.outcome_collector import collect, refused_outcomes
 from moorage.simulator.pod_records import in_turn
 from moorage.simulator.simulate import Options, kinds_named
-from moorage.simulator.simulation import SimulatedAttempt, State
+from moorage.simulator.simulation import SimulatedAttempt
 from moorage.state.view import PodInfo, Snapshot
 
 #: A digest of the state, with the engine's revision, number of facts and time.
@@ -206,7 +206,7 @@ class Cluster(ClusterQuestions):
     @property
     def pods(self) -> ColumnFrame:
         """The pods in the order they arrived, as columns."""
-        return pods_frame([PodInfo(pod) for pod in self.simulation.pods_in_order()], self._state_of)
+        return pods_frame([PodInfo(pod) for pod in self.simulation.pods_in_order()], self.simulation.state_of)
 
     def objects(self) -> list[Object]:
         """Return the current objects: workloads and policies first, then nodes, placed pods and pending pods."""
@@ -250,12 +250,6 @@ class Cluster(ClusterQuestions):
         if self._digest is None or self._digest[0] != stamp:
             self._digest = stamp, self._digests.of(simulation, [sorted(self._aside), self._agenda])
         return self._digest[1]
-
-    def _state_of(self, pod: PodInfo) -> str:
-        record = self.simulation.records.get(pod.uid)
-        if record is not None:
-            return record.state
-        return State.PLACED if pod.spec.node_name else State.PENDING
 
     # -- changes ---------------------------------------------------------------------------------------------------------
 

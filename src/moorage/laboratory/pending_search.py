@@ -31,12 +31,12 @@ from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.pod_changes import request_of
 from moorage.laboratory.explain.explained_changes import atom_of
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
-from moorage.laboratory.trial.trials import Trial, in_order, of_daemon_set
+from moorage.laboratory.trial.trials import Trial, in_order
 from moorage.report.answer import Proof
 from moorage.report.explanation import Explanation
 from moorage.report.explanation_values import AtomReport
 from moorage.report.pending_report import PendingGroup, PendingWay
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_kind, controller_of
 
 #: How many ways are tried for a group, and as many more as it takes until one places all its pods.
 _WAYS: Final = 3
@@ -310,7 +310,7 @@ class PendingSearch:
             except MoorageError:
                 return None
             fresh = [one for one in simulation.arrived_after(before) if not one.spec.node_name]
-            self._cluster.schedule([one.uid for one in fresh if of_daemon_set(one)])
+            self._cluster.schedule([one.uid for one in fresh if controller_kind(one) == "DaemonSet"])
             with self._cluster.transaction():
                 left = [key for key in pods if not self._is_placed(key, keeps=True)]
                 if any(simulation.pod_named(key) is None for key in pods):

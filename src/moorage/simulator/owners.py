@@ -33,6 +33,12 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     return None
 
 
+def controller_kind(pod: Pod) -> str:
+    """Return the kind of a pod's controller; "" without one."""
+    owner = controller_of(pod.metadata)
+    return "" if owner is None else owner.kind
+
+
 def controller_title(metadata: ObjectMeta) -> str:
     """Return the kind and name of an object's controller: ``ReplicaSet/web-1``; "" without one."""
     owner = controller_of(metadata)

@@ -18,6 +18,7 @@ from moorage.core.engine.facts import Done, Gone, News, Work
 from moorage.core.engine.pod_run import Found, PodRun
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import CopyError
+from moorage.state.pod_info import PodInfo
 from moorage.state.pod_names import PodNames
 
 # -- pod record --------------------------------------------------------------------------------------------------------
@@ -175,6 +176,11 @@ class PodBooks:
     def pods_in_order(self) -> list[Pod]:
         """Return all pods that exist, in order of arrival."""
         return [self._pods[uid] for uid in sorted(self._pods, key=self._came.__getitem__)]
+
+    def state_of(self, pod: PodInfo) -> str:
+        """Return the state of a pod that exists; without a record, it was placed from the start or waits for no one here."""
+        record = self.records.get(pod.uid)
+        return record.state if record is not None else State.PLACED if pod.spec.node_name else State.PENDING
 
     def pending_pods(self) -> list[Pod]:
         """Return the pods that wait for a node, in the order of their records."""

@@ -27,7 +27,7 @@ from moorage.laboratory.costs import CHANGES, Costs
 from moorage.laboratory.edit.changes import AT_FIRST, GOING, is_of_start, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
 from moorage.laboratory.trial.trials import Trial
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_kind, controller_of
 
 #: What people do, in the order in which they do it: kind → verbs.
 KINDS: Final[Mapping[str, Sequence[str]]] = CHANGES["kinds"]
@@ -81,11 +81,6 @@ class Advice:
     @cached_property
     def _pod(self) -> Pod:
         return self._pods.get(self._key) or Pod()
-
-    @cached_property
-    def _is_of_daemon_set(self) -> bool:
-        owner = controller_of(self._pod.metadata)
-        return owner is not None and owner.kind == "DaemonSet"
 
     @cached_property
     def _corrections(self) -> Corrections:
@@ -215,8 +210,8 @@ class Advice:
                 return "nothing" if change.new == 0 else "used" if is_less else ""
             case "priority":
                 return "system" if isinstance(change.new, int) and change.new > _HIGHEST else ""
-        is_pinned = change.verb == "drop-expression" and "metadata.name" in str(change.old) and self._is_of_daemon_set
-        return "pinned" if is_pinned else _NEVER.get(change.verb, "")
+        of_its_node = change.verb == "drop-expression" and "metadata.name" in str(change.old)
+        return "pinned" if of_its_node and controller_kind(self._pod) == "DaemonSet" else _NEVER.get(change.verb, "")
 
     def _is_a_pool(self, change: Change) -> bool:
         """Return whether a label tells nodes apart."""
@@ -244,7 +239,7 @@ class Advice:
         key = parse_taint(taint).key
         if is_transient(key):
             return False
-        if self._is_of_daemon_set:
+        if controller_kind(self._pod) == "DaemonSet":
             return True
         every = self._nodes.values()
         wanted = (label for label in required_labels(self._pod.spec) if node.labels.get(label[0]) == label[1])

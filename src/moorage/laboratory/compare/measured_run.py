@@ -183,7 +183,7 @@ def frames_of_run(given: RunInput, options: Options) -> dict[str, ColumnFrame]:
     simulation.run()
     frames = {
         "nodes": nodes_frame(simulation.scheduler.snapshot.table),
-        "pods": pods_frame([PodInfo(pod) for pod in simulation.pods_in_order()], lambda pod: _state(simulation, pod)),
+        "pods": pods_frame([PodInfo(pod) for pod in simulation.pods_in_order()], simulation.state_of),
         "attempts": frame_of(_ATTEMPTS, rows),
         "verdicts": _verdicts(simulation),
     }
@@ -199,11 +199,6 @@ def _attempt(attempt: SimulatedAttempt) -> tuple[Any, ...]:
         attempt.time_s, decision.pod.key, attempt.number, decision.node or "", decision.evaluated, decision.feasible,
         nominated, victims, decision.message,
     )  # fmt: skip
-
-
-def _state(simulation: SimulatedCluster, pod: PodInfo) -> str:
-    record = simulation.records.get(pod.uid)
-    return record.state if record is not None else State.PLACED if pod.spec.node_name else State.PENDING
 
 
 def _verdicts(simulation: SimulatedCluster) -> ColumnFrame:

@@ -11,7 +11,7 @@ from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.laboratory.drain.kubectl_filters import DrainVerdict, refusals_as_kubectl
 from moorage.laboratory.drain.virtual_drain import DENIED, TWO_BUDGETS, DrainRun, Evicting, NodeTurn
 from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_of, controller_title
 from moorage.simulator.pod_records import PodRecord, State
 
 _OWNERS: Final[Mapping[str, type[Object]]] = {
@@ -192,10 +192,8 @@ def _waited(one: Evicting) -> bool:
 
 
 def _why_lost(one: Evicting) -> str:
-    owner = next((owner for owner in one.pod.metadata.owner_references if owner.controller), None)
-    if owner is None:
-        return "it has no controller"
-    return f"nothing is known of its controller {owner.kind}/{owner.name} that would replace it"
+    title = controller_title(one.pod.metadata)
+    return f"nothing is known of its controller {title} that would replace it" if title else "it has no controller"
 
 
 def _kept(verdict: DrainVerdict, turn: NodeTurn) -> DrainedPod:

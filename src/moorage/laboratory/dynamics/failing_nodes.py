@@ -16,7 +16,7 @@ from moorage.errors import InputError
 from moorage.laboratory.dynamics.pod_arrivals import DistributionLike, distribution_of
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.survive.failures import UNREACHABLE, FailureMode, reachable_node, tolerated_s, unreachable_node
-from moorage.simulator.owners import controller_of
+from moorage.simulator.owners import controller_kind
 
 #: kube-controller-manager's --node-monitor-grace-period: seconds without heartbeats before a node is marked unreachable.
 _GRACE_S: Final = 50.0
@@ -94,8 +94,8 @@ class FailingNodes:
         simulation.tell(Seen(unreachable_node(node)))
         due: dict[float, list[str]] = {}
         for pod in simulation.table.pods[simulation.table.row_of[name]].values():
-            owner, after_s = controller_of(pod.pod.metadata), tolerated_s(pod.pod)
-            if after_s is not None and (owner is None or owner.kind != "StatefulSet"):
+            after_s = tolerated_s(pod.pod)
+            if after_s is not None and controller_kind(pod.pod) != "StatefulSet":
                 due.setdefault(after_s, []).append(pod.uid)
         for after_s, uids in due.items():
             simulation.call_at(simulation.now_s + after_s, partial(self._evict, name, number, uids))

@@ -29,11 +29,11 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.explain.gang_moves import MadeRoom, RoomSearch
 from moorage.laboratory.explain.gang_room import Filling, GangRoom, classes_of
-from moorage.laboratory.trial.trials import of_daemon_set
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.style import some_pods
 from moorage.report.workload_explanation import GangDomain, GangExplanation, GangPart, GangWay
+from moorage.simulator.owners import controller_kind
 from moorage.state.group_trees import below, root_of
 from moorage.state.pod_groups import group_key
 from moorage.state.view import IntArray, PodInfo
@@ -417,7 +417,7 @@ class _Gang:
                 for number in range(1, count + 1):
                     self.cluster.apply(Change("cluster", "add-node", f"node/{like}-new-{number}", "", None, f"like {like}"))
                 self.cluster.schedule(
-                    [pod.uid for pod in self.cluster.simulation.arrived_after(arrivals) if of_daemon_set(pod)]
+                    [pod.uid for pod in self.cluster.simulation.arrived_after(arrivals) if controller_kind(pod) == "DaemonSet"]
                 )
                 row_of = self.cluster.snapshot.table.row_of
                 added = [row_of[f"{like}-new-{number}"] for number in range(1, count + 1)]

@@ -20,9 +20,8 @@ import numpy as np
 from moorage.framework.profile import Profile
 from moorage.laboratory.capacity.capacity_bound import FIT
 from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount, verdicts_of_all
-from moorage.laboratory.trial.trials import of_daemon_set
 from moorage.plugins.node_resources_fit import RequestedResource
-from moorage.simulator.owners import is_mirror
+from moorage.simulator.owners import controller_kind, is_mirror
 from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot
 
 #: Plugins whose verdict on a node depends on the node and its free resources alone.
@@ -90,7 +89,7 @@ def _class(profile: Profile, pods: tuple[PodInfo, ...], snapshot: Snapshot) -> M
 
 def stays(pod: PodInfo) -> bool:
     """Return whether a pod stays on its node, or comes back there, whatever others do."""
-    return of_daemon_set(pod.pod) or is_mirror(pod.pod)
+    return controller_kind(pod.pod) == "DaemonSet" or is_mirror(pod.pod)
 
 
 class PlacedPods(NamedTuple):

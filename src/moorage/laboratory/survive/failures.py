@@ -24,7 +24,7 @@ from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.plan import MovedPod
 from moorage.report.survival_report import NodeLoss
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_mirror, replacement
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_kind, is_mirror, replacement
 from moorage.simulator.pod_records import PodRecord, State
 from moorage.state.pod_info import PodInfo
 
@@ -131,8 +131,7 @@ class NodeFailures:
         if now is None or now.metadata.deletion_timestamp is not None or now.status.phase in ENDED_PHASES:
             return []
         marked = Seen(self.cluster.simulation.leaving(now))
-        owner = controller_of(pod.metadata)
-        if owner is not None and owner.kind == "StatefulSet":
+        if controller_kind(pod) == "StatefulSet":
             stuck.append(pod)
             return [marked]
         fresh = replacement_of(pod)
@@ -205,18 +204,16 @@ def replacement_of(pod: Pod) -> Pod | None:
     """Return the pod that a controller creates in place of one whose node is lost."""
     if pod.status.phase in ENDED_PHASES or is_mirror(pod):
         return None
-    owner = controller_of(pod.metadata)
-    if pod.metadata.deletion_timestamp is not None and (owner is None or owner.kind != "StatefulSet"):
+    if pod.metadata.deletion_timestamp is not None and controller_kind(pod) != "StatefulSet":
         return None  # it was replaced when its deletion began
     return replacement(pod, REPLACING_ELSEWHERE)
 
 
 def _is_bare(pod: Pod) -> bool:
     """Return True for a pod that is lost for good when it is deleted."""
-    owner = controller_of(pod.metadata)
     if pod.status.phase in ENDED_PHASES or is_mirror(pod) or pod.metadata.deletion_timestamp is not None:
         return False
-    return owner is None or owner.kind not in {*REPLACING_ELSEWHERE, "DaemonSet"}
+    return controller_kind(pod) not in {*REPLACING_ELSEWHERE, "DaemonSet"}
 
 
 def _last(simulation: RecordedSimulation, record: PodRecord) -> PodRecord:
@@ -251,8 +248,7 @@ def _marked(node: Node, taints: tuple[Taint, ...], ready: NodeCondition) -> Node
 
 def tolerated_s(pod: Pod) -> float | None:
     """Return how long a pod stays on an unreachable node, in seconds; None: for good."""
-    owner = controller_of(pod.metadata)
-    if is_mirror(pod) or (owner is not None and owner.kind == "DaemonSet"):
+    if is_mirror(pod) or controller_kind(pod) == "DaemonSet":
         return None
     found = [one for one in pod.spec.tolerations if tolerates(one, _TAINTS[-1])]
     if not found:

@@ -30,9 +30,9 @@ from moorage.laboratory.trial.trials import (
     in_order,
     moved_in,
     names_of,
-    of_daemon_set,
     unscheduled,
 )
+from moorage.simulator.owners import controller_kind
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -73,7 +73,7 @@ class ClusterTrials:
             if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
                 return Trial(offers=before)
             if any(one.verb == "add-node" for one in changes):  # the DaemonSets of a new node are there first
-                daemons = [one.uid for one in self._arrived() if of_daemon_set(one)]
+                daemons = [one.uid for one in self._arrived() if controller_kind(one) == "DaemonSet"]
                 if daemons:
                     self.cluster.schedule(daemons)
             if self.with_queue:
@@ -176,7 +176,7 @@ class ClusterTrials:
 
     def _waiting(self) -> list[Pod]:
         """Return the pods that replace evicted ones."""
-        return [pod for pod in self._arrived() if not of_daemon_set(pod)]
+        return [pod for pod in self._arrived() if controller_kind(pod) != "DaemonSet"]
 
     def _replaced(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""

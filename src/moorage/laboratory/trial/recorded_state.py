@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
-from moorage.api.core import Namespace, Node, Object, Pod, Service
+from moorage.api.core import Node, Object, Pod, Service
 from moorage.api.selectors import NOTHING, selector_from_map
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.framework.events import ClusterEvent
@@ -162,6 +162,10 @@ class RecordedGroups(PodGroups):
 _Placed = tuple[PodInfo, str]
 
 
+@saving(lambda state, one: state.record(state._undo_of_namespaces, one.metadata.name), "set_namespace")
+@saving(lambda state, name: state.record(state._undo_of_namespaces, name), "remove_namespace")
+@saving(lambda state, obj: state.record(state._undo_of_object, obj, False), "set_object")
+@saving(lambda state, obj: state.record(state._undo_of_object, obj, True), "remove_object")
 class RecordedClusterState(ClusterState):
     """A cluster state that records how to reverse its changes; see the module's description."""
 
@@ -171,6 +175,11 @@ class RecordedClusterState(ClusterState):
         super().__init__()
         if keep_groups:
             self.groups = RecordedGroups(self)
+
+    def record(self, undo_of: Callable[..., Undo], *change: Any) -> None:
+        """Add the entry that reverses a change, if a transaction is open."""
+        if self.log.is_open:
+            self.log.add(undo_of(*change))
 
     def account(self, listed: Mapping[str, Pod]) -> Iterator[Any]:
         """Yield all that decisions depend on, order included. Of pods that are ``listed`` elsewhere, by UID, only the UID.
@@ -342,16 +351,6 @@ class RecordedClusterState(ClusterState):
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
-    def set_namespace(self, namespace: Namespace) -> Namespace | None:
-        if self.log.is_open:
-            self.log.add(self._undo_of_namespaces(namespace.metadata.name))
-        return super().set_namespace(namespace)
-
-    def remove_namespace(self, name: str) -> Namespace | None:
-        if self.log.is_open:
-            self.log.add(self._undo_of_namespaces(name))
-        return super().remove_namespace(name)
-
     def _undo_of_namespaces(self, name: str) -> Callable[[], None]:
         before = self.namespaces.copy()
 
@@ -362,18 +361,8 @@ class RecordedClusterState(ClusterState):
 
         return undo
 
-    def set_object(self, obj: Object) -> Object | None:
-        if self.log.is_open:
-            self.log.add(self._undo_of_object(obj, obj.key, removes=False))
-        return super().set_object(obj)
-
-    def remove_object(self, obj: Object) -> Object | None:
-        if self.log.is_open:
-            self.log.add(self._undo_of_object(obj, obj.key, removes=True))
-        return super().remove_object(obj)
-
-    def _undo_of_object(self, obj: Object, key: str, *, removes: bool) -> Callable[[], None]:
-        kind = type(obj)
+    def _undo_of_object(self, obj: Object, removes: bool) -> Callable[[], None]:
+        kind, key = type(obj), obj.key
         held: dict[str, Any] = self.objects(kind)
         old = held.get(key)
         before = held.copy() if removes and old is not None else None

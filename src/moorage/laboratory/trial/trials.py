@@ -25,7 +25,6 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
-from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.view import BoolArray, FewRows, PodInfo, Snapshot
 
@@ -136,12 +135,6 @@ class Trials(Protocol):
 
     def moved(self, changes: ChangeSet) -> ChangeSet:
         """Return changes in which each eviction of a pod that fits on another node is replaced by a move."""
-
-
-def of_daemon_set(pod: Pod) -> bool:
-    """Return whether a DaemonSet creates the pod."""
-    owner = controller_of(pod.metadata)
-    return owner is not None and owner.kind == "DaemonSet"
 
 
 def in_order(changes: Iterable[Change]) -> list[Change]:

@@ -20,7 +20,7 @@ from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.core.preemption.disruption_budgets import covers
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
-from moorage.simulator.owners import controller_of, is_mirror
+from moorage.simulator.owners import controller_kind, controller_of, is_mirror
 from moorage.state.pod_requests import amount, pod_requests
 
 #: The taint of a node that is being deleted.
@@ -80,8 +80,7 @@ class MovesOfPods:
 
 def is_daemon_pod(pod: Pod) -> bool:
     """Return True for a pod of a DaemonSet, or one that an annotation declares to be like such."""
-    owner = controller_of(pod.metadata)
-    return (owner is not None and owner.kind == "DaemonSet") or pod.metadata.annotations.get(_DAEMON) == "true"
+    return controller_kind(pod) == "DaemonSet" or pod.metadata.annotations.get(_DAEMON) == "true"
 
 
 def is_long_terminating(pod: Pod, now_s: float) -> bool:

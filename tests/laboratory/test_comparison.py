@@ -139,7 +139,8 @@ def test_moves_by_hand():
     places = NodePlaces({"a": "g", "b": "g", "c": "h"}, {"a": "z1", "b": "z2", "c": "z2"})
     a = {"stays": "a", "within": "a", "beyond": "b", "lost": "a", "won": ""}
     b = {"stays": "a", "within": "b", "beyond": "c", "lost": "", "won": "c"}
-    assert count_moves(a, b, places) == (2, 5, 1, 1, 1)
+    found = count_moves(a, b, places)
+    assert (found.pods, found.of, found.within_group, found.to_another_group, found.to_another_zone) == (2, 5, 1, 1, 1)
 
 
 def test_new_pending_counts_the_pods_of_a_workload():

@@ -61,6 +61,22 @@ def test_existing_nodes_are_filled_first():
     assert plan(cluster_of(node("n0"), *pods(4)), [kind("small")]).text().startswith("Buy nothing: every pod has a node.\n")
 
 
+def test_what_places_almost_all_pods_for_far_less_is_named():
+    """A pod that needs a whole node comes last: with nodes of two types, one more than small pods are needed for it."""
+    large = pod("x-large", cpu="4", nodeSelector={"kind": "small"})
+    small = pods(12, name="s", cpu="1", nodeSelector={"kind": "small"})
+    status = {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "10"}}
+    types = [{"name": name, "price": 1.0, "node": {"metadata": {"labels": {"kind": name}}, "status": status}}
+             for name in ("small", "other")]  # fmt: skip
+    others = pods(4, name="o", nodeSelector={"kind": "other"})
+    found = plan(cluster_of(*small, large, *others), types)
+    assert found.status in {"gap", "optimal"}
+    assert found.nodes == {"small": 13, "other": 1}
+    assert (found.cheaper.cost, found.cheaper.left) == (5.0, ("default/x-large",))
+    assert " other place all of these but default/x-large\n" in found.text()
+    assert plan(cluster_of(*small), types).cheaper is None
+
+
 def test_daemon_pods_take_room_on_new_nodes():
     daemon = {
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"},

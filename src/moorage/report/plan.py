@@ -49,6 +49,14 @@ class NodeSet(Struct, frozen=True, rename="camel", omit_defaults=True):
     pending: Mapping[str, int] = {}
 
 
+class CheaperSet(Struct, frozen=True, rename="camel"):
+    """A set of new nodes that costs far less, and the few pods that stay pending with it and not with the set to buy."""
+
+    cost: float
+    nodes: Mapping[str, int]
+    left: tuple[str, ...]
+
+
 class MovedPod(Struct, frozen=True, rename="camel"):
     """A pod that moves because its node is removed. ``pod`` is the name of the old one, ``to`` the node of its replacement."""
 
@@ -78,6 +86,7 @@ class NodePlan(Answer, frozen=True, kw_only=True):
     ``status``       optimal (no cheaper set works), gap, partial (some pods stay pending with any number of these nodes),
                      impossible (all do) or undecided (no set for all of them was found in time)
     ``left``         the pods that stay pending with the nodes of a partial plan
+    ``cheaper``      what places almost as many pods for far less
     ``preempted``    running pods that are evicted for pending ones and that no controller replaces
     ``used``         requested and allocatable amounts of the new nodes, by resource
     ``remove``       existing nodes that can be removed; ``blocked`` says why others cannot
@@ -104,6 +113,7 @@ class NodePlan(Answer, frozen=True, kw_only=True):
     priced: bool = True
     pods: int = 0
     left: tuple[LeftPods, ...] = ()
+    cheaper: CheaperSet | None = None
     remove: tuple[str, ...] = ()
     moved: tuple[MovedPod, ...] = ()
     lost: tuple[str, ...] = ()
@@ -133,6 +143,7 @@ class NodePlan(Answer, frozen=True, kw_only=True):
         found["verified"] = dict(self.verified)  # also those without a cost
         if self.consolidates:
             return found | self._shown("saved", "lost")
+        found |= self._shown("cheaper") if self.cheaper is not None else {}
         if self.packing is not None:
             found["packing"] = {**plain(self.packing), "proven": self.packing_proven}
         used = {name: {"requested": used, "allocatable": there} for name, (used, there) in self.used.items()}
@@ -145,6 +156,9 @@ class NodePlan(Answer, frozen=True, kw_only=True):
         if self.consolidates:
             yield "\n".join(_removal(self, wide=wide))
         else:
+            if (less := self.cheaper) is not None:
+                price = f" for {_money(less.cost)} {self.unit}".rstrip() if self.priced else ""
+                yield item(f"! {_bought(less.nodes)}{price} place all of these but {some_pods(less.left)}")
             yield "\n".join(_missing(self, wide=wide))
             yield _table(self)
         yield "\n".join(_endings(self, wide=wide))

@@ -72,7 +72,9 @@ class CapacityTemplate:
 
     def _numbered(self, number: int) -> tuple[Pod, tuple[Object, ...]]:
         assert self.numbered is not None
-        made = expand(ClusterInput(stateful_sets=(_ordinal(self.numbered, number),)))
+        metadata = replace(self.numbered.metadata, deletion_timestamp=None)
+        one = replace(self.numbered.spec, replicas=1, ordinals=StatefulSetOrdinals(start=number))
+        made = expand(ClusterInput(stateful_sets=(replace(self.numbered, metadata=metadata, spec=one),)))
         (pod,) = made.pods
         spec = replace(pod.spec, **{name: getattr(self.pod.spec, name) for name in _ADMITTED})
         return replace(pod, spec=spec), made.persistent_volume_claims
@@ -189,9 +191,3 @@ def _one_pod(spec: Any) -> Any:
 def _owns(workload: Object, obj: Object) -> bool:
     owner, mine = controller_of(obj.metadata), workload.metadata
     return owner is not None and obj.metadata.namespace == mine.namespace and (owner.uid == mine.uid or owner.name == mine.name)
-
-
-def _ordinal(stateful_set: StatefulSet, number: int) -> StatefulSet:
-    spec = stateful_set.spec
-    metadata = replace(stateful_set.metadata, deletion_timestamp=None)
-    return replace(stateful_set, metadata=metadata, spec=replace(spec, replicas=1, ordinals=StatefulSetOrdinals(start=number)))

@@ -187,7 +187,9 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
             f"{asked} is in {counted(len(spaces), 'namespace')} ({some(spaces)}); give NAMESPACE/POD or --namespace"
         )
     if not found:
-        raise InputError(_not_found(asked, among, workloads, namespace))
+        known = [*(pod.name for pod in among), *(pod.key for pod in among), *workloads.values()]
+        where = f" of namespace {namespace}" if namespace else ""
+        raise InputError(f"no pod or workload {asked} among {counted(len(among), 'pod')}{where}{close_to(asked, known)}")
     return found
 
 
@@ -198,12 +200,6 @@ def _owned(kind: str, name: str, pods: Iterable[Pod], workloads: Mapping[str, st
         owner = next((one for one in pod.metadata.owner_references if one.controller), None)
         if wanted == workloads.get(pod.uid) or (owner is not None and wanted == f"{owner.kind}/{owner.name}"):
             yield pod
-
-
-def _not_found(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str], namespace: str) -> str:
-    known = [*(pod.name for pod in pods), *(pod.key for pod in pods), *workloads.values()]
-    where = f" of namespace {namespace}" if namespace else ""
-    return f"no pod or workload {asked} among {counted(len(pods), 'pod')}{where}{close_to(asked, known)}"
 
 
 def whole_name(name: str, known: Collection[str]) -> str:

@@ -247,7 +247,9 @@ class _Consolidation:
         self.free = self._free(nodes)
         names = dict.fromkeys(name for free in self.free.values() for name in free)
         self.free_in_all = {name: sum(free[name] for free in self.free.values()) for name in names}
-        self.evicts_bare_pods = self._evicts_bare_pods()
+        highest = max((pod.spec.priority or 0 for one in self.candidates for pod in one.pods), default=0)
+        lower = (one for pods in self.cluster.simulation.scheduler.cluster.table.pods for one in pods.values())
+        self.evicts_bare_pods = any(one.priority < highest and replacement(one.pod) is None for one in lower)
         self.runs = 0
         self.complete = True
         self.tried: dict[tuple[tuple[str, ...], str], tuple[BlockingPod, ...]] = {}
@@ -364,13 +366,6 @@ class _Consolidation:
             if need > free:
                 return False
         return True
-
-    def _evicts_bare_pods(self) -> bool:
-        highest = max((pod.spec.priority or 0 for one in self.candidates for pod in one.pods), default=0)
-        table = self.cluster.simulation.scheduler.cluster.table
-        return any(
-            other.priority < highest and replacement(other.pod) is None for pods in table.pods for other in pods.values()
-        )
 
     def _fails(self, removal: Removal) -> tuple[BlockingPod, ...]:
         """Return the pods that prevent a removal; empty if it works."""

@@ -24,7 +24,7 @@ from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof
-from moorage.report.plan import LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot
+from moorage.report.plan import CheaperSet, LeftPods, NodePlan, NodeSet, UnplaceablePods, WhyNot
 
 _EPSILON: Final = 1e-9
 _OTHERS: Final = "pods of the new nodes' DaemonSets, or evicted for pods of higher priority"
@@ -76,7 +76,11 @@ class _Planning:
         offers = list(offers_of_types(question.types, nodes))
         limits = (*limits_of(question.types), *question.limits)
         whole = state_problem(cluster, question.pods, offers, self.policies, limits)
-        self.unplaceable = [_unplaceable(whole, s) for s in whole.impossible]
+        self.unplaceable: list[UnplaceablePods] = []
+        for s in whole.impossible:
+            requests = {name: need for name, need in whole.shapes[s].needs.items() if name != "pods"}
+            why = tuple(WhyNot(one.offer, one.plugin, one.reason) for one in whole.misfits if one.shape == s)
+            self.unplaceable.append(UnplaceablePods(tuple(pod.key for pod in whole.shapes[s].pods), requests, why))
         self.problem = _without(whole, whole.impossible)
         self.prices = [1.0 if question.objective == "nodes" else offer.type.price for offer in self.problem.offers]
 
@@ -154,8 +158,18 @@ class _Planning:
             "nodes": sets["asGiven"].nodes, "per_zone": self._zones(found.counts), "cost": found.cost, "sets": sets,
             "verified": {order: sets[order].cost if order in sets else None for order in ORDERS},
             "gap": None if found.left else _gap(found.cost, bound.cost or 0.0),
-            "left": left, "used": used, "preempted": evicted,
+            "left": left, "used": used, "preempted": evicted, "cheaper": self._cheaper(found, search),
         }  # fmt: skip
+
+    def _cheaper(self, found: FoundSet, search: SetSearch) -> CheaperSet | None:
+        """Return the set that costs far less for almost as many pods, of those that were tried; None if there is none."""
+        few = max(len(search.asked) // 20, len(search.asked) >= _MANY)
+        tried = [(search.asked.intersection(left) - set(found.left), counts) for (counts, order), left in search.tried.items()
+                 if order == "asGiven" and search.cost(counts) <= _FAR_LESS * found.cost]  # fmt: skip
+        left, counts = min(tried, key=lambda one: (len(one[0]), search.cost(one[1]), one[1]), default=(search.asked, ()))
+        if not 0 < len(left) <= few:
+            return None
+        return CheaperSet(search.cost(counts), {name: n for name, n in self._by_type(counts).items() if n}, tuple(sorted(left)))
 
     def _left(self, found: FoundSet, search: SetSearch) -> tuple[LeftPods, ...]:
         """Return the pods that stay pending with a set, by what prevents more nodes from placing them."""
@@ -223,13 +237,6 @@ def _gap(cost: float, least: float) -> float | None:
     return 0.0 if cost <= _EPSILON else None
 
 
-def _unplaceable(problem: PlanProblem, s: int) -> UnplaceablePods:
-    shape = problem.shapes[s]
-    why = tuple(WhyNot(one.offer, one.plugin, one.reason) for one in problem.misfits if one.shape == s)
-    requests = {name: need for name, need in shape.needs.items() if name != "pods"}
-    return UnplaceablePods(tuple(pod.key for pod in shape.pods), requests, why)
-
-
 def _without(problem: PlanProblem, shapes: Sequence[int]) -> PlanProblem:
     """Return the problem without shapes that fit nowhere, and without offers that none of the remaining shapes fits."""
     kept = [s for s in range(len(problem.shapes)) if s not in shapes]
@@ -255,6 +262,9 @@ Counts = tuple[int, ...]
 _MOST: Final = 200_000
 #: How often nodes are added without more placed pods before they count as useless for the pending pods.
 _IDLE: Final = 3
+#: A set that costs at most this share is far cheaper: it is named if it leaves a twentieth of the pods, or one of so many.
+_FAR_LESS: Final = 0.7
+_MANY: Final = 10
 #: How many sets a search looks ahead.
 _AHEAD: Final = 256
 
@@ -378,10 +388,11 @@ class SetSearch:
 
     def _missed(self, left: Iterable[str]) -> int:
         """Return how many of the pods to place are among those that stay pending."""
-        return len(self._asked.intersection(left))
+        return len(self.asked.intersection(left))
 
     @cached_property
-    def _asked(self) -> frozenset[str]:
+    def asked(self) -> frozenset[str]:
+        """The keys of the pods to place."""
         return frozenset([pod.key for shape in self.problem.shapes for pod in shape.pods])
 
     # -- one type --------------------------------------------------------------------------------------------------------

@@ -169,21 +169,15 @@ def _program(problem: PlanProblem, prices: Sequence[float]) -> tuple[LinearProgr
     placed: list[dict[int, float]] = [{} for _ in problem.shapes]
     for o in range(len(problem.offers)):
         _add_room(program, problem, placed, problem.fits[o], problem.room[o], nodes[o])
-    _add_sums(program, problem, nodes)
+    for name in problem.resources:  # all requests that do not fit into really free room: evicted pods need room as well
+        if (need := _lacking(problem, name)) > 0:
+            rooms = {nodes[o]: room.get(name, 0) / need for o, room in enumerate(problem.room) if room.get(name, 0) > 0}
+            program.row(rooms, least=1.0)
     add_limits(program, problem, list(enumerate(nodes)))
     add_existing_nodes(program, problem, placed)
     for s, shape in enumerate(problem.shapes):
         program.row(placed[s], least=float(shape.count))
     return program, nodes
-
-
-def _add_sums(program: LinearProgram, problem: PlanProblem, nodes: Sequence[int]) -> None:
-    """Require new nodes for all requests that do not fit into really free room: evicted pods need room as well."""
-    for name in problem.resources:
-        need = _lacking(problem, name)
-        if need > 0:
-            rooms = {nodes[o]: room.get(name, 0) / need for o, room in enumerate(problem.room) if room.get(name, 0) > 0}
-            program.row(rooms, least=1.0)
 
 
 def _lacking(problem: PlanProblem, name: str) -> int:

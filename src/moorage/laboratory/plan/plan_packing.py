@@ -239,7 +239,11 @@ class NodeTrials:
         self._problem = problem
         self._policies = policies
         self._whole_queue = whole_queue
-        self._pods = {"asGiven": list(pods)} | dict(zip(ORDERS[1:], _by_size(problem, pods), strict=True))
+        size = {pod.metadata.uid: one for shape, one in zip(problem.shapes, shares(problem), strict=True) for pod in shape.pods}
+        # pods of higher priority stay before others
+        largest = sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), -size[pod.metadata.uid]))
+        smallest = sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), size[pod.metadata.uid]))
+        self._pods = {"asGiven": list(pods), "largestFirst": largest, "smallestFirst": smallest}
         self._taken = {node.name for node in cluster.simulation.scheduler.snapshot.table.nodes}
         self._made: dict[tuple[int, int], tuple[Node, list[Pod]]] = {}
         self._quick = _is_quick(cluster.simulation, pods)
@@ -315,13 +319,6 @@ class NodeTrials:
             self.used = _usage(simulation, [node.name for node, _ in self.nodes(counts)])
             self.evicted = tuple(one.pod.key for one in simulation.victims.values() if not one.replaced)
         return tuple(self.messages)
-
-
-def _by_size(problem: PlanProblem, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods with the largest first, and with the smallest first; those of higher priority stay before others."""
-    size = {pod.metadata.uid: share for shape, share in zip(problem.shapes, shares(problem), strict=True) for pod in shape.pods}
-    largest = sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), -size[pod.metadata.uid]))
-    return largest, sorted(pods, key=lambda pod: (-(pod.spec.priority or 0), size[pod.metadata.uid]))
 
 
 def _is_quick(simulation: SimulatedCluster, pods: Sequence[Pod]) -> bool:

@@ -141,10 +141,12 @@ class BoundVolumes(
         bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
         selected = tuple(claim for claim in claims.delayed if pod_claims.SELECTED_NODE in claim.metadata.annotations)
         free = [claim for claim in claims.delayed if pod_claims.SELECTED_NODE not in claim.metadata.annotations]
+        search, fault = None, ""
         try:
-            return ClaimsToBind(bound, selected, snapshot.index(VolumeIndex).search(free) if free else None)
+            search = snapshot.index(VolumeIndex).search(free) if free else None
         except MatchingError as error:
-            return ClaimsToBind(bound, selected, fault=str(error))
+            fault = str(error)
+        return ClaimsToBind(bound, selected, search, fault, self._migration, self._counted)
 
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
@@ -160,9 +162,7 @@ class BoundVolumes(
             raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
-        return VolumeBindingState(
-            snapshot, self.claims_to_bind(claims, snapshot)._replace(migration=self._migration, counted=self._counted)
-        )
+        return VolumeBindingState(snapshot, self.claims_to_bind(claims, snapshot))
 
     def filter(self, state: VolumeBindingState, nodes: NodeView) -> Iterator[Reject]:
         found = find(state.wanted, nodes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -52,6 +53,8 @@ _PLUGIN_OF: Final[Mapping[str, str]] = {
     "portworx_volume": PORTWORX,
 }
 _FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
+_sources_of: Final = attrgetter(*_PLUGIN_OF)
+_NO_SOURCES: Final = (None,) * len(_PLUGIN_OF)
 #: In-tree plugin → the CSI driver that serves its volumes.
 _DRIVER_OF: Final[Mapping[str, str]] = {
     GCE_PD: "pd.csi.storage.gke.io",
@@ -80,7 +83,10 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 def in_tree_plugin(source: PersistentVolumeSpec | Volume) -> str | None:
     """Return the in-tree plugin of a volume, if it is of a kind that may migrate."""
-    return next((plugin for field, plugin in _PLUGIN_OF.items() if getattr(source, field) is not None), None)
+    held = _sources_of(source)
+    if held == _NO_SOURCES:
+        return None
+    return next(plugin for plugin, one in zip(_PLUGIN_OF.values(), held, strict=True) if one is not None)
 
 
 def in_tree_plugins() -> frozenset[str]:

@@ -9,6 +9,7 @@ Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, filterAttachableVo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -249,15 +250,15 @@ class CsiNodes:
 # Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, Filter and getNodeVolumeAttachmentInfo
 
 
-class RowVolumes(NamedTuple):
-    """The volumes of one node: those of its pods, and other attachments. ``fault``: why they cannot be counted."""
+@dataclass(slots=True)
+class RowVolumes:
+    """The volumes of one node: those of its ``pods`` (by UID), and other attachments. There are none if a pod has a fault."""
 
-    of_pods: frozenset[CsiVolume] = frozenset()
-    unneeded: frozenset[CsiVolume] = frozenset()
-    fault: str = ""
+    pods: set[str] = field(default_factory=set)
+    of_pods: set[CsiVolume] = field(default_factory=set)
+    unneeded: set[CsiVolume] = field(default_factory=set)
 
 
-_NOTHING = RowVolumes()
 _ALL = csi_migration.in_tree_plugins()
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttachment)
 
@@ -280,8 +281,10 @@ class AttachedVolumes:
 
     def _clear(self) -> None:
         self._counts: dict[str, Column] = {}
+        #: The rows that are counted.
         self._rows: dict[int, RowVolumes] = {}
         self._holders: dict[CsiVolume, set[int]] = {}
+        #: Why the volumes of a row cannot be counted.
         self.faults: dict[int, str] = {}
         #: name of a volume → rows whose count depends on that volume
         self._looked_up: dict[str, set[int]] = {}
@@ -290,8 +293,6 @@ class AttachedVolumes:
         self._node_of: dict[str, str] = {}
         self._stale: dict[int, None] = {}
         self._counted = 0
-        #: The UIDs of the pods for which each row was counted; a row without is counted from the beginning.
-        self._pods: dict[int, set[str]] = {}
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
@@ -337,7 +338,10 @@ class AttachedVolumes:
             self._moved = self._table.changes.moved
             gone = [row for row in self._rows if row >= len(self._table)]  # the last row went where another was removed
             for row in dict.fromkeys([*moved, *gone]):
-                self._forget_row(row)
+                self._forget(row)  # its node may be another: the columns have moved with the nodes
+                for column in self._counts.values() if row < len(self._table) else ():
+                    column.cells[row] = 0
+                self._stale[row] = None
         self._stale |= dict.fromkeys(came)
         self._count_again([*left, *range(self._counted, len(self._table))])
         return self._snapshot.objects_changed == self._objects_changed or self._note_objects()
@@ -365,24 +369,21 @@ class AttachedVolumes:
     def _count_again(self, rows: Iterable[int]) -> None:
         """Count rows from the beginning."""
         for row in rows:
-            self._pods.pop(row, None)
+            for volume in self._forget(row):
+                self._tally(row, volume, -1)
             self._stale[row] = None
 
-    def _forget_row(self, row: int) -> None:
-        """Forget what is known of a row whose node may be another: the columns have moved with the nodes."""
-        self._pods.pop(row, None)
-        for volume in self._rows.pop(row, _NOTHING).of_pods:
-            self._drop_holder(volume, row)
+    def _forget(self, row: int) -> Iterable[CsiVolume]:
+        """Forget what is known of a row but its counts. Return the volumes that it held."""
         self.faults.pop(row, None)
-        if row < len(self._table):
-            for column in self._counts.values():
-                column.cells[row] = 0
-            self._stale[row] = None
-
-    def _drop_holder(self, volume: CsiVolume, row: int) -> None:
-        self._holders[volume].discard(row)
-        if not self._holders[volume]:
-            del self._holders[volume]
+        held = self._rows.pop(row, None)
+        if held is None:
+            return ()
+        for volume in held.of_pods:
+            self._holders[volume].discard(row)
+            if not self._holders[volume]:
+                del self._holders[volume]
+        return held.of_pods | held.unneeded
 
     def _rebuild(self) -> None:
         self._clear()
@@ -410,39 +411,33 @@ class AttachedVolumes:
                 self._count_again([row_of[node]])
 
     def _recount(self, row: int) -> None:
-        pods, known, old = self._table.volume_use.pods_on(row), self._pods.get(row), self._rows.pop(row, _NOTHING)
-        if known is None or old.fault:
-            added, of_pods = list(pods.values()), _NOTHING.of_pods
-            attached = frozenset(self._attached_to(self._table.nodes[row].name))
-        else:
-            added, of_pods, attached = [pod for uid, pod in pods.items() if uid not in known], old.of_pods, old.unneeded
-        self._pods[row] = set(pods)
-        new = self._volumes_on(row, added, of_pods, attached)
-        held, before = new.of_pods | new.unneeded, old.of_pods | old.unneeded
-        self._tally(row, before - held, -1)
-        self._tally(row, held - before, 1)
-        for volume in old.of_pods - new.of_pods:
-            self._drop_holder(volume, row)
-        for volume in new.of_pods - old.of_pods:
-            self._holders.setdefault(volume, set()).add(row)
-        self.faults.pop(row, None)
-        if new.fault:
-            self.faults[row] = new.fault
-        if new != _NOTHING:
-            self._rows[row] = new
-        self._note_lookups(row, added)
-
-    def _volumes_on(
-        self, row: int, added: Iterable[PodInfo], of_pods: frozenset[CsiVolume], attached: frozenset[CsiVolume]
-    ) -> RowVolumes:
-        """Return the volumes of one row: those of its pods, to which some are ``added``, and of its attachments."""
-        migrated = self._migrated_on(row)
-        for pod in added:
+        """Add the volumes of pods that came to a row; those of all, if it is not counted or could not be."""
+        if row in self.faults:
+            self._count_again([row])
+        held = self._rows.get(row)
+        if held is None:
+            held = self._rows[row] = RowVolumes()
+            self._note_attached(row, held)
+        migrated, fault = self._migrated_on(row), ""
+        for uid, pod in self._table.volume_use.pods_on(row).items():
+            if uid in held.pods:
+                continue
+            held.pods.add(uid)
+            self._note_lookups(row, pod)
             needed = self._needed(pod, migrated)
-            if needed.fault:
-                return RowVolumes(fault=needed.fault)
-            of_pods = of_pods.union(needed.volumes)
-        return RowVolumes(of_pods, attached - of_pods)
+            fault = fault or needed.fault
+            for volume in needed.volumes:
+                if volume in held.of_pods:
+                    continue
+                held.of_pods.add(volume)
+                self._holders.setdefault(volume, set()).add(row)
+                if volume in held.unneeded:
+                    held.unneeded.remove(volume)
+                else:
+                    self._tally(row, volume, 1)
+        if fault:
+            self._count_again([row])
+            self._rows[row], self.faults[row] = RowVolumes(), fault
 
     def _needed(self, pod: PodInfo, migrated: frozenset[str]) -> PodCsiVolumes:
         """Return the volumes of a pod on a node."""
@@ -459,19 +454,23 @@ class AttachedVolumes:
             if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
                 yield CsiVolume(attachment.spec.attacher, volume.spec.csi.volume_handle)
 
-    def _tally(self, row: int, volumes: Iterable[CsiVolume], by: int) -> None:
-        for volume in volumes:
-            column = self._counts.get(volume.driver)
-            if column is None:
-                column = self._counts[volume.driver] = self._table.space.column()
-            column.cells[row] += by
+    def _tally(self, row: int, volume: CsiVolume, by: int) -> None:
+        column = self._counts.get(volume.driver)
+        if column is None:
+            column = self._counts[volume.driver] = self._table.space.column()
+        column.cells[row] += by
 
-    def _note_lookups(self, row: int, added: Iterable[PodInfo]) -> None:
-        claims = self._snapshot.objects(PersistentVolumeClaim)
-        for pod in added:
-            for use in pod.volumes.claims if pod.volumes is not None else ():
-                claim = claims.get(use.key)
-                if claim is not None and claim.spec.volume_name:
-                    self._looked_up.setdefault(claim.spec.volume_name, set()).add(row)
-        for attachment in self._attachments.get(self._table.nodes[row].name, {}).values():
+    def _note_attached(self, row: int, held: RowVolumes) -> None:
+        node = self._table.nodes[row].name
+        held.unneeded.update(self._attached_to(node))
+        for volume in held.unneeded:
+            self._tally(row, volume, 1)
+        for attachment in self._attachments.get(node, {}).values():
             self._looked_up.setdefault(attachment.spec.source.persistent_volume_name or "", set()).add(row)
+
+    def _note_lookups(self, row: int, pod: PodInfo) -> None:
+        claims = self._snapshot.objects(PersistentVolumeClaim)
+        for use in pod.volumes.claims if pod.volumes is not None else ():
+            claim = claims.get(use.key)
+            if claim is not None and claim.spec.volume_name:
+                self._looked_up.setdefault(claim.spec.volume_name, set()).add(row)

@@ -395,7 +395,6 @@ class AttachedVolumes:
 
     def _file_attachment(self, key: str) -> None:
         """File an attachment under its node, or remove it, and mark the affected rows."""
-        row_of = self._table.row_of
         before = self._node_of.pop(key, None)
         if before is not None:
             on_node = self._attachments[before]
@@ -407,8 +406,8 @@ class AttachedVolumes:
             self._node_of[key] = attachment.spec.node_name
             self._attachments.setdefault(attachment.spec.node_name, {})[key] = attachment
         for node in (before, attachment.spec.node_name if attachment is not None else None):
-            if node is not None and node in row_of:
-                self._count_again([row_of[node]])
+            if node is not None and (row := self._table.row_of.get(node)) is not None:
+                self._count_again([row])
 
     def _recount(self, row: int) -> None:
         """Add the volumes of pods that came to a row; those of all, if it is not counted or could not be."""
@@ -416,8 +415,12 @@ class AttachedVolumes:
             self._count_again([row])
         held = self._rows.get(row)
         if held is None:
-            held = self._rows[row] = RowVolumes()
-            self._note_attached(row, held)
+            node = self._table.nodes[row].name
+            held = self._rows[row] = RowVolumes(unneeded=set(self._attached_to(node)))
+            for volume in held.unneeded:
+                self._tally(row, volume, 1)
+            for attachment in self._attachments.get(node, {}).values():
+                self._looked_up.setdefault(attachment.spec.source.persistent_volume_name or "", set()).add(row)
         migrated, fault = self._migrated_on(row), ""
         for uid, pod in self._table.volume_use.pods_on(row).items():
             if uid in held.pods:
@@ -459,14 +462,6 @@ class AttachedVolumes:
         if column is None:
             column = self._counts[volume.driver] = self._table.space.column()
         column.cells[row] += by
-
-    def _note_attached(self, row: int, held: RowVolumes) -> None:
-        node = self._table.nodes[row].name
-        held.unneeded.update(self._attached_to(node))
-        for volume in held.unneeded:
-            self._tally(row, volume, 1)
-        for attachment in self._attachments.get(node, {}).values():
-            self._looked_up.setdefault(attachment.spec.source.persistent_volume_name or "", set()).add(row)
 
     def _note_lookups(self, row: int, pod: PodInfo) -> None:
         claims = self._snapshot.objects(PersistentVolumeClaim)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Set
-from operator import attrgetter, is_
+from operator import is_
 from typing import Final, TypeAlias
 
 import msgspec
@@ -85,12 +85,6 @@ def _amounts(given: ResourceList) -> _Sums:
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PORT_NAME = re.compile("[-a-z0-9]+")
-#: The parts of a spec that are known to be valid for themselves: its containers, and where the pod may run.
-_CONTAINERS: Final = attrgetter("containers", "init_containers", "resources", "resource_claims", "host_network")
-_PLACEMENT: Final = attrgetter(
-    "affinity", "tolerations", "topology_spread_constraints", "node_selector", "overhead", "scheduling_gates", "priority",
-    "priority_class_name", "preemption_policy", "restart_policy", "runtime_class_name", "scheduling_group",
-)  # fmt: skip
 
 
 def pod_faults(pod: core.Pod, *, placement: bool = True) -> Faults:
@@ -127,8 +121,14 @@ class PodValidator:
         if all(map(is_, parts, self._last_valid)) and self.has_plain_fields(pod):
             return iter(())
         about = self._encode(parts[1:])
-        containers = self._encode(_CONTAINERS(spec))
-        placement = self._encode(_PLACEMENT(spec))
+        containers = self._encode(
+            (spec.containers, spec.init_containers, spec.resources, spec.resource_claims, spec.host_network)
+        )
+        placement = self._encode((
+            spec.affinity, spec.tolerations, spec.topology_spread_constraints, spec.node_selector, spec.overhead,
+            spec.scheduling_gates, spec.priority, spec.priority_class_name, spec.preemption_policy, spec.restart_policy,
+            spec.runtime_class_name, spec.scheduling_group,
+        ))  # fmt: skip
         if {about, containers, placement} <= self._valid:
             self._last_valid = parts
             return iter(()) if self.has_plain_fields(pod) else self._own_faults(pod)

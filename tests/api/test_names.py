@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from itertools import product
+
 import pytest
 
 from moorage.api import names
@@ -115,3 +118,11 @@ def test_classifies_resource_names(name, families):
         names.is_attachable_volume_resource(name),
         names.is_scalar_resource_name(name),
     )
+
+
+def test_fast_patterns_match_what_those_of_the_messages_match():
+    patterns = {names._is_dns_label: names._DNS_LABEL, names._is_dns1035_label: names._DNS1035_LABEL}
+    patterns |= {names._is_dns_subdomain: names._DNS_SUBDOMAIN}
+    texts = ["".join(letters) for length in range(6) for letters in product("a1-.A", repeat=length)]
+    for fast, pattern in patterns.items():
+        assert [text for text in texts if bool(fast(text)) != bool(re.fullmatch(pattern, text))] == []

@@ -73,6 +73,8 @@ FOUND = {
     "double of many digits with a unit": lambda: ("double(given)", "1" + "0" * (MAX_PARSED - 3) + "Ei"),
     "search in a list of maps": lambda: ("given.lastIndexOf(50000)", nested_maps()),
     "format of many percent signs": lambda: ("given.format([1])", "%" * 30_000),
+    "a long name that is no label": lambda: ("format.dns1123Label().validate(given)", "1" + "0" * 3_000_000 + "Ei"),
+    "a missing key of many bytes": lambda: ("{'a': 1}[given]", b"\xf0\x9f" * 3_500_000),
 }
 
 

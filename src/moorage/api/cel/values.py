@@ -234,12 +234,13 @@ def go_type(value: Value) -> str:
 
 
 def show(value: Value) -> str:
-    """Return a value as messages show it."""
+    """Return a value as messages show it, of texts and bytes the first 65,536."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return "null"
-    return type_name(value) if isinstance(value, (tuple, list, Map)) else str(value)
+    shown = value[:65_536] if isinstance(value, (str, bytes)) else value
+    return type_name(value) if isinstance(value, (tuple, list, Map)) else str(shown)
 
 
 def size_of(value: Value) -> int | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, Container, Pod, PodStatus
 from moorage.laboratory.metrics import WorkShape
 from moorage.laboratory.trial.feasibility import feasibility_of
-from moorage.simulator.owners import is_mirror
+from moorage.simulator.owners import controller_kind, is_mirror
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo, infos_of, parts_of
 
@@ -34,8 +34,7 @@ class PodShape(NamedTuple):
 
 def is_bound_to_its_node(pod: Pod) -> bool:
     """Return True for a pod that exists because of its node: of a DaemonSet, or made by the kubelet."""
-    owners = (owner for owner in pod.metadata.owner_references if owner.controller)
-    return is_mirror(pod) or any(owner.kind in {"DaemonSet", "Node"} for owner in owners)
+    return is_mirror(pod) or controller_kind(pod) in {"DaemonSet", "Node"}
 
 
 def typical_mix(pods: Iterable[Pod], rare: float = RARE) -> list[PodShape]:

@@ -20,7 +20,7 @@ A change in the document of an explanation is an edit, too: a JSON object with `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,6 +31,7 @@ from moorage.basis.printable import close_to, counted, one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
 from moorage.laboratory.costs import UNDONE
+from moorage.simulator.owners import controller_title
 from moorage.state.pod_requests import amount
 
 #: The fields that edits set, and the kinds of workloads.
@@ -172,7 +173,8 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
     named = [pod for pod in among if pod.name == name and (pod.namespace == first if slash else True)]
     if slash and first.lower() in _POD:
         named += [pod for pod in among if pod.name == name and pod not in named]
-    owned = list(_owned(first, name, among, workloads)) if slash else []
+    workload = f"{WORKLOAD_KINDS.get(first.lower(), first)}/{name}"  # as people name it, or the pod's own controller
+    owned = [pod for pod in among if slash and workload in (workloads.get(pod.uid), controller_title(pod.metadata))]
     if named and owned:
         raise InputError(f"{asked} is both a pod and a {WORKLOAD_KINDS[first.lower()]}; give --namespace, or pod/{name}")
     found = named or owned
@@ -191,15 +193,6 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
         where = f" of namespace {namespace}" if namespace else ""
         raise InputError(f"no pod or workload {asked} among {counted(len(among), 'pod')}{where}{close_to(asked, known)}")
     return found
-
-
-def _owned(kind: str, name: str, pods: Iterable[Pod], workloads: Mapping[str, str]) -> Iterator[Pod]:
-    """Yield the pods of a workload, by the workload that people name or by the pod's own controller."""
-    wanted = f"{WORKLOAD_KINDS.get(kind.lower(), kind)}/{name}"
-    for pod in pods:
-        owner = next((one for one in pod.metadata.owner_references if one.controller), None)
-        if wanted == workloads.get(pod.uid) or (owner is not None and wanted == f"{owner.kind}/{owner.name}"):
-            yield pod
 
 
 def whole_name(name: str, known: Collection[str]) -> str:

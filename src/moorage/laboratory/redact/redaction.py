@@ -26,6 +26,7 @@ from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.owners import controller_of
 
 # -- redaction config --------------------------------------------------------------------------------------------------
 # Redact a configuration of the scheduler, a KubeSchedulerConfiguration or a Policy, with the tokens of a cluster.
@@ -204,7 +205,7 @@ class _Names:
         for one in cluster.replica_sets:
             self._hashed(one.metadata.namespace, one.metadata.name, one.metadata.labels.get(POD_TEMPLATE_HASH, ""))
         for pod in cluster.pods:
-            owner = next((held for held in pod.metadata.owner_references if held.controller), None)
+            owner = controller_of(pod.metadata)
             if owner is not None and owner.kind == "ReplicaSet":
                 self._hashed(pod.namespace, owner.name, pod.labels.get(POD_TEMPLATE_HASH, ""))
             base = pod.name.rpartition("-")[0]

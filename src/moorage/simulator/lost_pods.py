@@ -15,11 +15,10 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.basis.printable import counted, some
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.plugins.devices.binding import without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, is_active, is_made_for, replacement
+from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, deployment_name, is_active, is_made_for, replacement
 from moorage.simulator.simulation import PodRecord, State
 
 #: Kind, namespace and name of the workload that people name.
@@ -49,14 +48,14 @@ class _Workloads:
 
     def of(self, pod: Pod) -> _WorkloadKey | None:
         """Return a pod's workload, whether it is in the input or not; None for a pod without a controller."""
-        owner, mark = controller_of(pod.metadata), pod.labels.get(POD_TEMPLATE_HASH)
+        owner = controller_of(pod.metadata)
         if owner is None:
             return None
         direct = (owner.kind, pod.namespace, owner.name)
         if direct in self._above:
             return self._above[direct]
-        deployment = ("Deployment", pod.namespace, owner.name.removesuffix(f"-{mark}"))
-        return deployment if owner.kind == "ReplicaSet" and mark and deployment in self.known else direct
+        deployment = ("Deployment", pod.namespace, deployment_name(pod))
+        return deployment if deployment in self.known else direct
 
 
 @dataclass(frozen=True, slots=True)

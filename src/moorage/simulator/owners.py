@@ -19,6 +19,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import DaemonSet, Job, ReplicaSet
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
 
 T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
@@ -43,6 +44,14 @@ def controller_title(metadata: ObjectMeta) -> str:
     """Return the kind and name of an object's controller: ``ReplicaSet/web-1``; "" without one."""
     owner = controller_of(metadata)
     return "" if owner is None else f"{owner.kind}/{owner.name}"
+
+
+def deployment_name(pod: Pod) -> str:
+    """Return the name of a pod's Deployment: that of its ReplicaSet without the template's hash; "" for other pods."""
+    owner, mark = controller_of(pod.metadata), pod.labels.get(POD_TEMPLATE_HASH)
+    if owner is None or owner.kind != "ReplicaSet" or not mark or not owner.name.endswith(f"-{mark}"):
+        return ""
+    return owner.name.removesuffix(f"-{mark}")
 
 
 def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerReference:

@@ -46,7 +46,7 @@ from moorage.cluster.controllers.workloads.missing_pods import (
 from moorage.errors import InputError
 from moorage.simulator.claim_controller import add_claims
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
+from moorage.simulator.owners import Claimed, compiled, controller_of, deployment_name, is_active, owner_reference
 
 # -- templates ---------------------------------------------------------------------------------------------------------
 # Pod templates: create pods with names, labels, owners and the hash of the template.
@@ -472,9 +472,9 @@ def _hashes_by_deployment(cluster: ClusterInput) -> dict[tuple[str, str], dict[s
     """Return, for deployments by namespace and name, the template hashes of active pods and their numbers of pods."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for pod in cluster.pods:
-        mark, owner = pod.labels.get(POD_TEMPLATE_HASH), controller_of(pod.metadata)
-        if mark and owner is not None and owner.kind == "ReplicaSet" and owner.name.endswith(f"-{mark}") and is_active(pod):
-            counts = found.setdefault((pod.namespace, owner.name.removesuffix(f"-{mark}")), {})
+        name = deployment_name(pod)
+        if name and is_active(pod):
+            counts, mark = found.setdefault((pod.namespace, name), {}), pod.labels[POD_TEMPLATE_HASH]
             counts[mark] = counts.get(mark, 0) + 1
     return found
 

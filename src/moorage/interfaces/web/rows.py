@@ -18,10 +18,10 @@ from msgspec import Struct
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodSpec
 from moorage.api.node_selectors import required_nodes
 from moorage.api.quantity import QuantityError
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.changes import taint_text
+from moorage.simulator.owners import controller_title, deployment_name
 from moorage.state.pod_requests import amount, pod_requests
 
 BOUND: Final = "bound"
@@ -132,13 +132,8 @@ def _state(pod: Pod, queue: QueueState) -> str:
 
 def _owner(pod: Pod) -> str:
     """Return the workload of a pod: its controller, or the Deployment of its ReplicaSet."""
-    for one in pod.metadata.owner_references:
-        if one.controller:
-            mark = pod.labels.get(POD_TEMPLATE_HASH)
-            if one.kind == "ReplicaSet" and mark and one.name.endswith(f"-{mark}"):
-                return f"Deployment/{one.name[: -len(mark) - 1]}"
-            return f"{one.kind}/{one.name}"
-    return ""
+    deployment = deployment_name(pod)
+    return f"Deployment/{deployment}" if deployment else controller_title(pod.metadata)
 
 
 def _requests(pod: Pod) -> Mapping[str, int]:

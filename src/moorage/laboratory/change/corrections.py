@@ -22,6 +22,7 @@ from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
+from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.framework.changes import Change, term_text
 from moorage.laboratory.cluster_objects import Surroundings
 from moorage.plugins.volumes.pod_claims import class_of_claim
@@ -44,7 +45,6 @@ _FACTS: Final = {
 }  # fmt: skip
 #: What else people call these values.
 _ALSO: Final = {"x86_64": "amd64", "x64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
-_HASH: Final = "pod-template-hash"
 _NAME: Final = "kubernetes.io/metadata.name"
 
 
@@ -218,14 +218,14 @@ class Corrections:
         meant = self._key(held.topology_key)
         if meant is not None:
             yield self._correct(f"{path}.topologyKey", held.topology_key, meant)
-        mine = self._pod.metadata.labels.get(_HASH)
-        if mine is not None and _HASH not in held.match_label_keys:
+        mine = self._pod.metadata.labels.get(POD_TEMPLATE_HASH)
+        if mine is not None and POD_TEMPLATE_HASH not in held.match_label_keys:
             selector = compile_label_selector(held.label_selector)
             if any(
-                one.metadata.labels.get(_HASH, mine) != mine and selector.matches(one.metadata.labels)
+                one.metadata.labels.get(POD_TEMPLATE_HASH, mine) != mine and selector.matches(one.metadata.labels)
                 for one in self._pods if one.namespace == self._pod.namespace
             ):  # fmt: skip
-                yield Change("pod", "match-label-keys", self._target, f"{path}.matchLabelKeys", None, _HASH)
+                yield Change("pod", "match-label-keys", self._target, f"{path}.matchLabelKeys", None, POD_TEMPLATE_HASH)
 
     # -- priority and devices ---------------------------------------------------------------------------------------------
 

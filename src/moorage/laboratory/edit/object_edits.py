@@ -25,7 +25,6 @@ from moorage.basis.printable import one_line
 from moorage.cluster.apiserver.fields.patches import strategic_merge
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
@@ -49,7 +48,7 @@ from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenObjects
 from moorage.simulator.cluster_run import objects_of
-from moorage.simulator.owners import Claimed, controller_of
+from moorage.simulator.owners import Claimed, controller_of, deployment_name
 from moorage.simulator.pod_creation import create_missing_pods
 
 # -- replaced objects --------------------------------------------------------------------------------------------------
@@ -144,10 +143,10 @@ def rolled_out(cluster: ClusterInput, old: Any) -> ClusterInput:
 def _pods_of(cluster: ClusterInput, deployment: Deployment, sets: Collection[str]) -> Iterator[Pod]:
     """Yield the pods of a deployment: of its replica sets, or with the names that those would have."""
     for pod in cluster.pods:
-        owner, mark = controller_of(pod.metadata), pod.labels.get(POD_TEMPLATE_HASH)
+        owner = controller_of(pod.metadata)
         if owner is None or owner.kind != "ReplicaSet" or pod.namespace != deployment.namespace:
             continue
-        if owner.uid in sets or (mark and owner.name == f"{deployment.name}-{mark}"):
+        if owner.uid in sets or deployment_name(pod) == deployment.name:
             yield pod
 
 

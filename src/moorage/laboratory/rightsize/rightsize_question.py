@@ -27,7 +27,7 @@ from moorage.laboratory.plan.node_types import NodeType, offers_of_types
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.moves import NodePressure, RequestChange, RightsizeReport, RightsizeStep, rightsize_summary
-from moorage.simulator.owners import controller_of, is_active, replacement
+from moorage.simulator.owners import controller_of, deployment_name, is_active, replacement
 from moorage.state.pod_requests import amount
 
 #: The least request that is proposed: 10 millicores, 32 MiB.
@@ -102,7 +102,8 @@ def _amount_for(
     workload: str, pods: Sequence[Pod], container: str, resource: str, options: RightsizeOptions
 ) -> tuple[int, int] | None:
     """Return the request that usage or advice asks for, and how many pods were measured; None if there is neither."""
-    for name in _names(workload, pods[0]):
+    deployment = f"{pods[0].namespace}/Deployment/{deployment_name(pods[0])}"  # as tools know a ReplicaSet
+    for name in (workload, deployment):
         advice = options.usage.advised.get((name, container), {}).get(resource)
         if advice is not None:
             return advice, len(pods)
@@ -116,15 +117,6 @@ def _amount_for(
     if not seen:
         return None
     return math.ceil(max(seen) * (1 + options.headroom)), len(seen)
-
-
-def _names(workload: str, pod: Pod) -> Iterable[str]:
-    """Return the names under which tools know a workload: a ReplicaSet also by its Deployment's."""
-    space, kind, name = workload.split("/") if workload.count("/") == 2 else ("", "", "")
-    yield workload
-    template = pod.metadata.labels.get("pod-template-hash", "")
-    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
-        yield f"{space}/Deployment/{name.removesuffix(f'-{template}')}"
 
 
 def _changes(workload: str, pods: Sequence[Pod], options: RightsizeOptions) -> Iterable[RequestChange]:

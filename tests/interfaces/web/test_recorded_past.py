@@ -9,9 +9,9 @@ from moorage.api.core import Pod
 from moorage.api.decode import decode
 from moorage.basis.recording.log_reader import log_of
 from moorage.errors import InputError
-from moorage.interfaces.web.hub import timeline_document
+from moorage.interfaces.web.history import timeline_document
 from moorage.interfaces.web.mirror import Header, View, snapshot_document
-from moorage.interfaces.web.standalone import RecordedPast
+from moorage.interfaces.web.recorded_past import RecordedPast
 from tests.live.recording.scripted_log import START_S, Script, a_node, a_pod, write_log
 
 BETWEEN = {"creationTimestamp": "2026-11-24T14:05:00Z"}

@@ -1,6 +1,7 @@
 """The web interface: the data and questions of a browser over HTTP, and reports as HTML files.
 
-``rows`` and ``mirror`` hold the cluster; ``hub`` sends its changes; ``sessions`` admits browsers; ``questions``
-answers them in other processes; ``site`` routes requests. ``commands`` is the only module that changes the cluster, if
-``--ui-write`` allows it.
+``rows`` and ``mirror`` hold the cluster, ``history`` its past; ``change_stream`` sends its changes; ``questions`` answers
+browsers in other processes; ``site`` admits them and routes requests, for a running cluster (``live_site``) and for one that
+was read from files (``report_server``). ``kubectl_commands`` is the only module that changes the cluster, if ``--ui-write``
+allows it.
 """

@@ -38,8 +38,9 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, InputError
 from moorage.framework.profile import Profile
-from moorage.interfaces.web.commands import CommandRoute
-from moorage.interfaces.web.hub import Hub, Make, Past
+from moorage.interfaces.web.change_stream import Hub, Make
+from moorage.interfaces.web.history import Past
+from moorage.interfaces.web.kubectl_commands import CommandRoute
 from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_arguments import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes

@@ -19,7 +19,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_found, t
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile
-from moorage.interfaces.web.hub import Make
+from moorage.interfaces.web.change_stream import Make
 from moorage.interfaces.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
 from moorage.interfaces.web.rows import QueueState, is_ended, pod_row, queue_state
 from moorage.interfaces.web.site import Site, Visitor, json_response

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
 from moorage.interfaces.web import question_arguments
-from moorage.interfaces.web.hub import Past
+from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.site import Site, Visitor, check_may_list, json_response, read_body
 
 _RUNNING: Final = "running"

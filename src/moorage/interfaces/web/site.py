@@ -30,7 +30,8 @@ from moorage.cluster.apiserver.http.connections import Connection
 from moorage.cluster.apiserver.http.lists import abort, limit_buffers, write
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.errors import InputError
-from moorage.interfaces.web.hub import Hub, Past
+from moorage.interfaces.web.change_stream import Hub
+from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.mirror import View
 
 if TYPE_CHECKING:

@@ -262,7 +262,7 @@ def _site(store: Store, scheduler: Scheduler | None, given: dict[str, Any], mete
 
 
 def _run_in(folder: Path) -> Any:
-    from moorage.interfaces.web.standalone import run_in  # rarely needed
+    from moorage.interfaces.web.recorded_past import run_in  # rarely needed
 
     return run_in(folder, None)
 

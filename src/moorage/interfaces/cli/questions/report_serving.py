@@ -15,7 +15,7 @@ from moorage.interfaces.cli.terminal import say
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource
 from moorage.interfaces.web.question_arguments import Answering
-from moorage.interfaces.web.standalone import serve_cluster
+from moorage.interfaces.web.report_server import serve_cluster
 from moorage.laboratory.cluster import Cluster
 
 #: Parameters of a question command → options: with paths as values, with other values, and without values.

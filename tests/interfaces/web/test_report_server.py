@@ -15,7 +15,7 @@ from moorage.interfaces.cli.question_worker import ANSWERING
 from moorage.interfaces.cli.questions.report import report
 from moorage.interfaces.cli.questions.report_serving import input_words
 from moorage.interfaces.web.pod_routes import ClusterSource
-from moorage.interfaces.web.standalone import serve_cluster
+from moorage.interfaces.web.report_server import serve_cluster
 from moorage.simulator.autoscalers.instance_types import read_price_list
 
 

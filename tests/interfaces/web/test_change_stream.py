@@ -11,8 +11,8 @@ import pytest
 
 from moorage.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
 from moorage.api.meta import ObjectMeta
-from moorage.interfaces.web import hub as hub_module
-from moorage.interfaces.web.hub import MOST_FRAMES, MOST_ROWS, Hub
+from moorage.interfaces.web import change_stream as hub_module
+from moorage.interfaces.web.change_stream import MOST_FRAMES, MOST_ROWS, Hub
 from moorage.interfaces.web.mirror import View
 from moorage.interfaces.web.rows import QueueState, pod_row
 from moorage.testing import builders

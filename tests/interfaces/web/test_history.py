@@ -6,7 +6,7 @@ import pytest
 
 from moorage.api.core import Node, NodeStatus
 from moorage.api.meta import ObjectMeta
-from moorage.interfaces.web.hub import TimelineRows, rows_at, timeline_document
+from moorage.interfaces.web.history import TimelineRows, rows_at, timeline_document
 from moorage.interfaces.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
 from moorage.interfaces.web.rows import PodRow
 

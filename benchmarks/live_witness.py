@@ -30,7 +30,7 @@ from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.live import Live, LiveSettings
+from moorage.live.server.live_scheduler import Live, LiveSettings
 from moorage.live.server.scheduler_metrics import SchedulerMetrics
 
 __all__ = ["main"]

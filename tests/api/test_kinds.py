@@ -11,7 +11,7 @@ from moorage.api import kinds
 from moorage.api.kinds import KIND_OF_TYPE, KINDS, Kind, Reader, find_kind
 from moorage.api.meta import Object
 from moorage.framework.events import Resource
-from moorage.live.client.resources import WATCHED
+from moorage.live.client.watched_resources import WATCHED
 from moorage.simulator.cluster_input import SLOTS
 
 NEW_KIND = """
@@ -25,7 +25,7 @@ kinds.KINDS = (*kinds.KINDS, kinds.Kind("example.com", "Gadget", "gadgets", Gadg
 
 import moorage
 from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.live.client.resources import WATCHED
+from moorage.live.client.watched_resources import WATCHED
 
 served = find_kind("gadgets", "example.com")
 assert (served.kind, served.struct, served.api_version) == ("Gadget", Gadget, "example.com/v1")

@@ -10,8 +10,8 @@ import yaml
 from prometheus_client import generate_latest
 
 from moorage.interfaces.cli.live.record import record
-from moorage.live.client.resources import WATCHED
-from moorage.live.recording.shadow import ComparedDecision, Match
+from moorage.live.client.watched_resources import WATCHED
+from moorage.live.recording.decision_comparison import ComparedDecision, Match
 from moorage.live.recording.status import _Metrics
 from tests.live.recording.test_status import recording
 

@@ -10,7 +10,7 @@ from moorage.testing.builders import a_node, a_pod
 
 SCHEDULING = """
 import sys
-import moorage.live.runtime.loop, moorage.core.engine.scheduler, moorage.live.server.live
+import moorage.live.runtime.loop, moorage.core.engine.scheduler, moorage.live.server.live_scheduler
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod

@@ -3,9 +3,9 @@
     python -m tools.simtest --seeds 200        many runs, each with other random faults
     python -m tools.simtest --seed 17          repeat one run and save its history
 
-``moorage.live.server.live.Live`` runs as in a real process: watches, loop, engine, binding, lease. Only time and the sockets
-are simulated: requests are served by the embedded API server's code. ``Network``, between the two, loses, delays, repeats and
-rejects requests as the seed decides. A ``Recording`` keeps everything that happens; when the faults have ended and the system
+``moorage.live.server.live_scheduler.Live`` runs as in a real process: watches, loop, engine, binding, lease. Only time and the
+sockets are simulated: requests are served by the embedded API server's code. ``Network``, between the two, loses, delays,
+repeats and rejects requests as the seed decides. A ``Recording`` keeps everything that happens; when the faults have ended and the system
 has settled, ``judge`` checks it.
 """
 

@@ -30,7 +30,7 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.loop import USUAL, LoopLimits
-from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from tools.simtest.recording import AttemptRecord, Observed, Recording
 from tools.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 

@@ -20,7 +20,7 @@ from typing import Any
 from moorage.errors import ClusterError
 from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.leader_election import Timing
-from moorage.live.server.live import LeaderSettings
+from moorage.live.server.live_scheduler import LeaderSettings
 from moorage.testing.virtual_time import run_virtually
 from tools.simtest.convergence import differences
 from tools.simtest.network import Link, Rule

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 from moorage.api.releases import find_release
 from moorage.interfaces.cli.live.release_flags import FLAGS, Era
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.live.server.api_lock import ANNOTATION
+from moorage.live.server.election_locks import ANNOTATION
 from tests.interfaces.cli.test_run import running, scheduler
 from tests.ports import reserve_port
 

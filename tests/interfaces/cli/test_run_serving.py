@@ -23,7 +23,7 @@ from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import in_cluster
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from tests.ports import reserve_port
 
 

@@ -18,7 +18,7 @@ from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
 from moorage.errors import InputError
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.live.up import _print_ready, up
-from moorage.live.server.embedded import Ready
+from moorage.live.server.embedded_cluster import Ready
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "up.md"
 DUMP = """

@@ -10,7 +10,6 @@ import threading
 import time
 
 import pytest
-from tests.interfaces.web.test_change_stream import LONG, Objects, a_node, a_pod
 
 from moorage.api.core import Pod
 from moorage.core.engine.facts import Seen
@@ -19,6 +18,7 @@ from moorage.interfaces.web.report_server import _application, _Reader
 from moorage.interfaces.web.site import Sessions, Site
 from moorage.laboratory.explain.placement_report import score_columns, verdict_columns
 from moorage.live.server.certificates import listen, serving
+from tests.interfaces.web.test_change_stream import LONG, Objects, a_node, a_pod
 from tests.live.server.test_on_embedded_server import a_scheduler
 
 pytestmark = [pytest.mark.slow, LONG]

@@ -5,7 +5,7 @@ import json
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.decode import decode
 from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.resources import RawObjects, resource_of
+from moorage.live.client.watched_resources import RawObjects, resource_of
 
 
 def a_document(name, uid="", on="", **spec):

@@ -9,7 +9,7 @@ import pytest
 from moorage.api.core import Pod
 from moorage.errors import ClusterError
 from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.resources import RawObjects, resource_of
+from moorage.live.client.watched_resources import RawObjects, resource_of
 
 POD = {
     "kind": "Pod",

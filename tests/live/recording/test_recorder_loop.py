@@ -19,9 +19,9 @@ from moorage.basis.recording.log_reader import ClusterLog
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ClusterError
+from moorage.live.recording.decision_comparison import Shadow
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import RecorderLoop
-from moorage.live.recording.shadow import Shadow
 from tests.live.server.test_on_embedded_server import a_scheduler, live_on, make_node, make_pod, until
 
 LONG = bool(os.environ.get("MOORAGE_LONG_TESTS"))

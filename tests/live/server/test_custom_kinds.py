@@ -17,7 +17,7 @@ from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.live import Live, LiveSettings
+from moorage.live.server.live_scheduler import Live, LiveSettings
 from moorage.simulator.simulate import load_options
 from tests.live.server.whole_cluster import MERGE, NAMED, RBAC, Refused, a_cluster
 

@@ -19,7 +19,7 @@ from moorage.framework.verdicts import SKIP, Hold
 from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.up import report_if_slow
 from moorage.live.server import health as patience
-from moorage.live.server.embedded import Embedded, grant_kinds
+from moorage.live.server.embedded_cluster import Embedded, grant_kinds
 from moorage.simulator.simulate import Options, load_options
 
 NODES, PODS, CONFIG_MAPS = served("nodes"), served("pods"), served("configmaps")

@@ -13,7 +13,7 @@ from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.live.server.embedded import Embedded
+from moorage.live.server.embedded_cluster import Embedded
 from tests.interfaces.cli.test_run import running
 from tests.live.server.test_on_embedded_server import a_scheduler
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.leader_election import Election, LeadershipLostError, LeaseRecord
-from moorage.live.server.api_lock import ANNOTATION, UNKNOWN, ApiPair, lock_on
+from moorage.live.server.election_locks import ANNOTATION, UNKNOWN, ApiPair, lock_on
 from moorage.testing.virtual_time import run_virtually
 from tests.live.runtime.test_leader_election import Replica, Server, overlaps
 from tests.live.server.test_written_events import events, on_server

@@ -28,7 +28,7 @@ from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
 from moorage.simulator.simulate import Options, load_options
 from tests.interfaces.cli.test_simulate_output import violations

@@ -23,7 +23,7 @@ from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.authorization import Delegate, PathAccess
-from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,7 +14,7 @@ from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.ports import EventNote, EventRecord
 from moorage.live.server.api_cluster import ApiCluster
-from moorage.live.server.api_lock import ApiLock
+from moorage.live.server.election_locks import ApiLock
 
 AT, LATER = "2026-11-21T03:00:00.000000Z", "2026-11-21T03:05:00.000000Z"
 

@@ -20,8 +20,8 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.embedded import grant_kinds
-from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.embedded_cluster import grant_kinds
+from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
 from tests.live.server.test_on_embedded_server import create, get, until, wall
 from tests.plugins.gpu_sharing.test_plugins import COUNT, INDEX, MILLI, PLUGINS, config

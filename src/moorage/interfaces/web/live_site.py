@@ -50,7 +50,7 @@ from moorage.live.client.reflector import Reflector
 from moorage.live.server.authentication import ANONYMOUS, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer, ResourceAccess
 from moorage.live.server.endpoints import Page
-from moorage.live.server.live import Live
+from moorage.live.server.live_scheduler import Live
 
 # -- setup -------------------------------------------------------------------------------------------------------------
 # The setup of the scheduler: profiles with their plugins and weights, feature gates, and how long plugins took.

@@ -23,7 +23,7 @@ from moorage.basis.inputs.objects import find_objects
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.live.client.resources import server_version
+from moorage.live.client.watched_resources import server_version
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import read_sources
 

@@ -23,7 +23,7 @@ from moorage.api.decode import decode
 from moorage.api.pod_decoding import PodDecoder, PodText
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.resources import RawObjects, WatchedResource
+from moorage.live.client.watched_resources import RawObjects, WatchedResource
 
 T = TypeVar("T", bound=Object)
 

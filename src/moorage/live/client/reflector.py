@@ -20,8 +20,8 @@ from moorage.api.meta import Object, is_older
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import UNREACHABLE, ClusterError
 from moorage.live.client.listwatch import ObjectDecoder, WatchEvent
-from moorage.live.client.resources import RawObjects, WatchedResource
 from moorage.live.client.rest import Rest
+from moorage.live.client.watched_resources import RawObjects, WatchedResource
 
 
 class Backoff:

@@ -21,8 +21,8 @@ import msgspec
 
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.errors import ClusterError, InputError, MoorageError
+from moorage.live.client.connection_pool import ConnectionPool, RequestBatch
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
-from moorage.live.client.exchange import ConnectionPool, RequestBatch
 from moorage.live.client.pooled_connection import Reply, UnsentError
 from moorage.live.client.response_stream import ServerAddress, error_text, open_stream, proxy_address
 

@@ -18,10 +18,10 @@ from moorage.basis.recording.log_writer import LogWriter
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import MoorageError
 from moorage.live.client.reflector import Reflector, Sink
-from moorage.live.client.resources import watched
 from moorage.live.client.rest import Rest
+from moorage.live.client.watched_resources import watched
+from moorage.live.recording.decision_comparison import ComparedDecision, Shadow
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
-from moorage.live.recording.shadow import ComparedDecision, Shadow
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Log, Observers
 from moorage.live.runtime.inbox import FactSource, Inbox
 

@@ -19,8 +19,8 @@ from prometheus_client.registry import Collector
 from moorage.basis.files import put_file
 from moorage.basis.recording.log_reader import ClusterLog, is_log, moment_text
 from moorage.errors import ConfigError, InputError
+from moorage.live.recording.decision_comparison import reasons_in
 from moorage.live.recording.recorder_loop import RecorderLoop
-from moorage.live.recording.shadow import reasons_in
 
 STATUS_FILE: Final = "status.json"
 #: How many reasons of pending pods have a series of their own.

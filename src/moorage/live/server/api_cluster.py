@@ -20,8 +20,8 @@ from moorage.api.decode import decode
 from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup, find_condition
 from moorage.cluster.apiserver.fields.patches import merge_patch
 from moorage.errors import ClusterError
-from moorage.live.client.resources import WatchedResource, resource_of
 from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
+from moorage.live.client.watched_resources import WatchedResource, resource_of
 from moorage.live.runtime.ports import EventRecord, RequestsEnded, StatusChange
 
 _PODS = resource_of(Pod)

@@ -39,11 +39,11 @@ from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.redaction import redact
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.listwatch import gathering_loop
-from moorage.live.client.resources import cluster_uid, server_version
 from moorage.live.client.rest import Rest, user_agent
+from moorage.live.client.watched_resources import cluster_uid, server_version
+from moorage.live.recording.decision_comparison import TOO_MANY, Match, Shadow
 from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import BEHIND_S, RecorderLoop
-from moorage.live.recording.shadow import TOO_MANY, Match, Shadow
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.certificates import listen, serving

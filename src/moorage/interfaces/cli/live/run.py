@@ -40,7 +40,7 @@ from moorage.live.client.listwatch import gathering_loop
 from moorage.live.client.rest import Rest, user_agent
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.klog import Klog, adopt_other_loggers
-from moorage.live.server.live import LeaderSettings
+from moorage.live.server.live_scheduler import LeaderSettings
 from moorage.report.style import yaml_text
 
 # -- run loading -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.profile import Profile
 from moorage.live.client.reflector import Reflector
 from moorage.live.server.endpoints import Page
-from moorage.live.server.live import Live
+from moorage.live.server.live_scheduler import Live
 
 if TYPE_CHECKING:
     from moorage.laboratory.budget import TimeBudget

@@ -48,7 +48,7 @@ from moorage.live.server.certificates import ClientCaRules, ClientCas, serving
 from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Served, make_app, make_plain_app
 from moorage.live.server.health import Check, Health, watchdog
 from moorage.live.server.klog import Klog
-from moorage.live.server.live import LeaderSettings, Live, LiveSettings
+from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from moorage.live.server.plugin_metrics import MetricRegistry
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
 

@@ -31,8 +31,8 @@ from moorage.interfaces.cli.main import ERROR
 from moorage.interfaces.cli.pflag import Given
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.live.client.resources import server_version
 from moorage.live.client.rest import Rest, user_agent
+from moorage.live.client.watched_resources import server_version
 from moorage.live.runtime.attempt_metrics import SILENT, Log
 from moorage.live.server.authorization import OpenPaths
 from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, listen, named_pair

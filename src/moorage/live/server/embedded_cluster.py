@@ -36,7 +36,7 @@ from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Measures, Observers
 from moorage.live.runtime.ports import Wall
 from moorage.live.server.health import report_delays
-from moorage.live.server.live import Live, LiveSettings
+from moorage.live.server.live_scheduler import Live, LiveSettings
 
 # -- plugin rights -----------------------------------------------------------------------------------------------------
 # Grant the embedded cluster's scheduler access to the kinds that its plugins name, and to pods if a plugin changes them.

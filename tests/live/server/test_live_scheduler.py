@@ -26,7 +26,7 @@ from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 from moorage.live.runtime.ports import EventNote, EventRecord, StatusChange
 from moorage.live.server.api_cluster import ApiCluster, change_between
-from moorage.live.server.api_lock import ApiLock
+from moorage.live.server.election_locks import ApiLock
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 

@@ -13,15 +13,15 @@ from typing import Any
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.reflector import Reflector, Sink
-from moorage.live.client.resources import RawObjects, custom_resource, groups_of, watched
 from moorage.live.client.rest import Rest
+from moorage.live.client.watched_resources import RawObjects, custom_resource, groups_of, watched
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.leader_election import Election, Timing, end_tasks, lead
 from moorage.live.runtime.loop import USUAL, Loop, LoopLimits
 from moorage.live.runtime.ports import Clocks, Extenders, WallClock
 from moorage.live.server.api_cluster import ApiCluster
-from moorage.live.server.api_lock import AnyLock, lock_on
+from moorage.live.server.election_locks import AnyLock, lock_on
 
 #: Seconds for writing the remaining events after the lease is released.
 _FLUSH_S = 1.0

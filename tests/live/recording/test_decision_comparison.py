@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.core.engine.facts import Gone, Seen
-from moorage.live.recording.shadow import _UNDER_WAY, _UNTOLD, Shadow, reasons_in
+from moorage.live.recording.decision_comparison import _UNDER_WAY, _UNTOLD, Shadow, reasons_in
 from tests.live.recording.scripted_log import a_node, a_pod
 from tests.live.server.test_on_embedded_server import a_scheduler
 
@@ -282,7 +282,7 @@ def test_reasons_are_split_at_their_counts():
 
 
 def test_the_differences_that_wait_are_limited(monkeypatch):
-    monkeypatch.setattr("moorage.live.recording.shadow._WAITING", 5)
+    monkeypatch.setattr("moorage.live.recording.decision_comparison._WAITING", 5)
     shadow = Following(a_node("n1", "16"), a_node("n2", "2"))
     for number in range(8):
         shadow.take(*waits_then(f"p{number}", "n2", cpu="150m"), settled=False)

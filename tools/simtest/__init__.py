@@ -5,8 +5,8 @@
 
 ``moorage.live.server.live_scheduler.Live`` runs as in a real process: watches, loop, engine, binding, lease. Only time and the
 sockets are simulated: requests are served by the embedded API server's code. ``Network``, between the two, loses, delays,
-repeats and rejects requests as the seed decides. A ``Recording`` keeps everything that happens; when the faults have ended and the system
-has settled, ``judge`` checks it.
+repeats and rejects requests as the seed decides. A ``Recording`` keeps everything that happens; when the faults have ended and
+the system has settled, ``judge`` checks it.
 """
 
 from __future__ import annotations

@@ -73,7 +73,10 @@ class StepExecutor:
                 document["metadata"].pop("managedFields", None)
                 self._update(kind, document, source, subresource)
             case steps.SetStatus(kind, document, status):
-                self._set_status(kind, document, status, source)
+                held = self._own(kind, document)
+                if held.get("status") != status:
+                    held["status"] = status
+                    self._update(kind, held, source, "status" if kind.has_status else "")
             case steps.DeleteStep(kind, document):
                 options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
                 self._delete(kind, document, options)
@@ -128,13 +131,6 @@ class StepExecutor:
     def _update(self, kind: ServedKind, document: Document, source: str, subresource: str = "") -> None:
         manager = _manager(source, kind, subresource)
         self._store.update(kind, namespace_of(document), name_of(document), document, subresource=subresource, manager=manager)
-
-    def _set_status(self, kind: ServedKind, document: Document, status: Document, source: str) -> None:
-        held = self._own(kind, document)
-        if held.get("status") == status:
-            return
-        held["status"] = status
-        self._update(kind, held, source, "status" if kind.has_status else "")
 
     def _delete(self, kind: ServedKind, document: Document, options: DeleteOptions) -> None:
         try:

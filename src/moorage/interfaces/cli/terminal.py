@@ -92,16 +92,11 @@ def kept_output() -> Iterator[TextIO]:
             answers = EscapingStream(own) if isinstance(answers, EscapingStream) else own
             os.dup2(2, 1)
             undo.callback(os.dup2, kept, 1)
-            undo.callback(_flush_c)
+            undo.callback(lambda: ctypes.CDLL(None).fflush(None))  # what C code has printed and still holds
             undo.callback(own.flush)
         undo.callback(setattr, sys, "stdout", sys.stdout)
         sys.stdout = sys.stderr
         yield answers
-
-
-def _flush_c() -> None:
-    """Write out what C code has printed and still holds."""
-    ctypes.CDLL(None).fflush(None)
 
 
 def bare(stream: TextIO) -> TextIO:

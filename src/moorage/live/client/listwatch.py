@@ -274,7 +274,7 @@ class GatheringSelector(selectors.DefaultSelector):
         if busy_s < _LONGEST_S:
             if timeout is not None and timeout <= 0:  # the loop has other work
                 return []
-            pause_s = self._pause_s(busy_s)
+            pause_s = 0.0 if self._much else min(max(_LEAST_S, busy_s * _TIMES_BUSY), _LONGEST_S) - busy_s
             if self._earned(now) >= _EARNED_S:
                 early_until = now + pause_s
             elif timeout is not None and timeout <= pause_s:  # it has other work soon
@@ -298,10 +298,6 @@ class GatheringSelector(selectors.DefaultSelector):
     def _earned(self, now: float) -> float:
         """Return for how many seconds wake-ups were earned that are not used."""
         return min(now - self._unused_since, self._most_earned_s)
-
-    def _pause_s(self, busy_s: float) -> float:
-        """Return how long a loop that was busy for so long waits before it takes messages."""
-        return 0.0 if self._much else min(max(_LEAST_S, busy_s * _TIMES_BUSY), _LONGEST_S) - busy_s
 
 
 def gathering_loop() -> asyncio.AbstractEventLoop:

@@ -382,7 +382,8 @@ class Reflector(Generic[T]):
             return (self._seen(key, obj),)
         if known.metadata.uid != obj.metadata.uid:
             return (self._deleted(key, known), self._seen(key, obj))
-        return (self._seen(key, obj),) if _may_be_newer(version, known.metadata.resource_version) else ()
+        held = known.metadata.resource_version
+        return (self._seen(key, obj),) if version != held and not is_older(version, held) else ()
 
     # -- delivering facts ----------------------------------------------------------------------------------------------
 
@@ -428,10 +429,6 @@ class Reflector(Generic[T]):
 
     def _params(self, **params: str) -> dict[str, str]:
         return {**params, "fieldSelector": self.resource.fields} if self.resource.fields else params
-
-
-def _may_be_newer(version: str, known: str) -> bool:
-    return version != known and not is_older(version, known)
 
 
 def _may_retry(error: ClusterError) -> bool:

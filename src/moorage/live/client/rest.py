@@ -229,8 +229,9 @@ class Rest:
         began = time.monotonic()
         if not self._post_head or began > self._identity_until:
             return False
-        if began > self._identity_until - _IDENTITY_S / 2:
-            self._renew_soon()
+        if began > self._identity_until - _IDENTITY_S / 2 and (self._renewing is None or self._renewing.done()):
+            # In the background, so that steady use need not wait for the identity.
+            self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="renew the identity")
         if not self._throttle.take_now(len(posts)):
             return False
         head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n"
@@ -346,11 +347,6 @@ class Rest:
             raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
         self._identity, self._identity_until = identity, time.monotonic() + _IDENTITY_S
         return {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
-
-    def _renew_soon(self) -> None:
-        """Ask for the identity in the background, so that steady use of ``post_soon`` need not wait for it."""
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="renew the identity")
 
     async def _renew(self) -> None:
         with suppress(ClusterError):  # the next request that needs the identity reports it

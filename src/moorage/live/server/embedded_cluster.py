@@ -24,7 +24,7 @@ from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.storage.event_apis import delete_expired_events
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.controllers.machinery.object_fields import NODES
+from moorage.cluster.controllers.machinery.object_fields import NODES, is_condition_true, name_of, status_of
 from moorage.cluster.controllers.machinery.steps import Controller
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.nodes.kubelets import is_down
@@ -149,7 +149,9 @@ class Embedded:
                 parts.append(asyncio.create_task(self._keep_scheduling(port, start), name="scheduler"))
             parts.append(asyncio.create_task(self._serve(manager, port, start), name="ready"))
             try:
-                await _first_to_fail(parts)
+                done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+                for part in done:
+                    await part
             finally:
                 for part in reversed(parts):
                     part.cancel()
@@ -220,12 +222,6 @@ class Embedded:
                 forwarding.cancel()
 
 
-async def _first_to_fail(parts: Sequence[asyncio.Task[None]]) -> None:
-    done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-    for part in done:
-        await part
-
-
 async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:
     await source.wait()
     target.set()
@@ -233,7 +229,8 @@ async def _forward(source: asyncio.Event, target: asyncio.Event) -> None:
 
 def _silent_nodes(manager: ControllerManager) -> Iterator[str]:
     """Yield the nodes that have not reported, except those that are down."""
-    return (_name(node) for node in manager.world.all(NODES) if not (_reports(node) or is_down(node)))
+    nodes = ((node, status_of(node)) for node in manager.world.all(NODES))
+    return (name_of(node) for node, status in nodes if not (is_condition_true(status, "Ready") or is_down(node)))
 
 
 def _silent(manager: ControllerManager) -> list[str]:
@@ -241,13 +238,3 @@ def _silent(manager: ControllerManager) -> list[str]:
     names = list(_silent_nodes(manager))
     shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)
     return [f"{len(names)} of {manager.world.count(NODES)} nodes to be ready: {shown}"] if names else []
-
-
-def _name(node: dict[str, Any]) -> str:
-    return str(node["metadata"]["name"])
-
-
-def _reports(node: dict[str, object]) -> bool:
-    status = node.get("status")
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())

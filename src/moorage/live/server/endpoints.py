@@ -331,7 +331,9 @@ class _Pages:
             "/metrics/resources": self._resources,
             "/metrics/slis": lambda request: _printed(request, served.slis),
             "/configz": lambda request: _json({"componentconfig": served.configuration()}),
-            "/flagz": self._flagz,
+            "/flagz": lambda request: _zpage(
+                request, "Flagz", flags_text(served.flags), {"flags": dict(sorted(served.flags.items()))}
+            ),
             "/statusz": self._statusz,
         }
         for path in served.hidden:
@@ -383,9 +385,6 @@ class _Pages:
     def _resources(self, request: web.Request) -> web.Response:
         found = self._served.pod_metrics()
         return _plain("") if found is None else _printed(request, found)
-
-    def _flagz(self, request: web.Request) -> web.Response:
-        return _zpage(request, "Flagz", flags_text(self._served.flags), {"flags": dict(sorted(self._served.flags.items()))})
 
     def _statusz(self, request: web.Request) -> web.Response:
         program, now = self._served.program, datetime.now(UTC)

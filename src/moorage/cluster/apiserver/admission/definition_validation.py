@@ -23,7 +23,7 @@ from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
 from moorage.cluster.apiserver.admission.string_formats import is_recognized
 from moorage.cluster.apiserver.admission.structural_schemas import MAX_SCHEMA_DEPTH, open_schema_faults, structural_faults
-from moorage.cluster.apiserver.schema.custom_kinds import condition_of, drop_unknown_fields
+from moorage.cluster.apiserver.schema.custom_kinds import drop_unknown_fields, is_established
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Schema
 from moorage.errors import Fault
 
@@ -58,7 +58,7 @@ def definition_faults(old: Document | None, new: Document) -> Faults:
     spec: Document = new.get("spec") or {}
     yield from _spec_faults(spec, _schemas(old or {}))
     if old is not None:
-        if (condition_of(old, "Established") or {}).get("status") == "True":
+        if is_established(old):
             yield from RULES.faults("EstablishedDefinitionChange", new, "", old)
         yield from RULES.faults("DefinitionChange", new, "", old)
     yield from definition_status_faults(new)

@@ -391,12 +391,10 @@ def _metric(path: str, metric: Document) -> Faults:
         if name != wanted and (len(given) > 1 or wanted is not None):
             yield Fault("Forbidden", f"{path}.{name}", "must populate the given metric source only")
     for name in given[:1]:
-        yield from _target_faults(f"{path}.{name}.target", metric[name].get("target") or {}, *_TARGETS[name])
-
-
-def _target_faults(path: str, target: Mapping[str, Any], names: tuple[str, ...], none: str) -> Faults:
-    given = [name for name in names if target.get(name) is not None]
-    if not given:
-        yield required(f"{path}.{names[0]}", none)
-    elif len(given) == 2 and "averageUtilization" in given:
-        yield Fault("Forbidden", f"{path}.averageValue", "may not set both a target raw value and a target utilization")
+        (names, none), target = _TARGETS[name], metric[name].get("target") or {}
+        amounts = [one for one in names if target.get(one) is not None]
+        if not amounts:
+            yield required(f"{path}.{name}.target.{names[0]}", none)
+        elif len(amounts) == 2 and "averageUtilization" in amounts:
+            why = "may not set both a target raw value and a target utilization"
+            yield Fault("Forbidden", f"{path}.{name}.target.averageValue", why)

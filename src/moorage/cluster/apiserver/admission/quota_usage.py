@@ -509,10 +509,6 @@ def _claim(claim: Document, _: Facts) -> Usage:
     return used
 
 
-def _is_of_claims(name: str, _: Facts) -> bool:
-    return name.endswith((f"{_BY_CLASS}requests.storage", f"{_BY_CLASS}persistentvolumeclaims"))
-
-
 def _is_claim_scoped(requirement: ScopedResourceSelectorRequirement, claim: Document) -> bool:
     if requirement.scope_name != "VolumeAttributesClass":
         return False
@@ -532,7 +528,8 @@ _EVALUATORS: Final = {
     ),
     served("services"): QuotaEvaluator(_SERVICES, _service, grows=lambda part, _, __: not part),
     served("persistentvolumeclaims"): QuotaEvaluator(
-        _CLAIMS, _claim, _is_of_claims, _is_claim_scoped, grows=lambda part, _, __: part in {"", "status"}
+        _CLAIMS, _claim, lambda name, _: name.endswith((f"{_BY_CLASS}requests.storage", f"{_BY_CLASS}persistentvolumeclaims")),
+        _is_claim_scoped, grows=lambda part, _, __: part in {"", "status"},
     ),
     served("resourceclaims", "resource.k8s.io"): QuotaEvaluator(
         CLAIM_NAMES, claim_usage, is_of_claims, grows=lambda part, _, __: not part

@@ -19,6 +19,7 @@ from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid,
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
+from moorage.cluster.apiserver.vocabulary.records import is_condition_true
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.errors import Bare, Fault
 
@@ -36,10 +37,6 @@ def _status(document: Document) -> Document:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def _is_true(status: Document, kind: str) -> bool:
-    return any(one.get("type") == kind and one.get("status") == "True" for one in status.get("conditions") or ())
-
-
 def _condition_fault(why: str) -> Fault:
     # kube-apiserver does not show the conditions here.
     return Fault("Invalid value", "status.conditions", why, Bare(""))
@@ -47,12 +44,12 @@ def _condition_fault(why: str) -> Fault:
 
 def _job(old: Document, new: Document) -> Faults:
     before, status = _status(old), _status(new)
-    complete, failed = _is_true(status, "Complete"), _is_true(status, "Failed")
+    complete, failed = is_condition_true(status, "Complete"), is_condition_true(status, "Failed")
     yield from _finish_faults(before, status, complete, failed)
     if status.get("ready") is not None and status["ready"] > (status.get("active") or 0):
         yield Fault("Invalid value", "status.ready", "cannot set more ready pods than active", status["ready"])
     for kind in ("Failed", "Complete", "FailureTarget"):
-        if _is_true(before, kind) and not _is_true(status, kind):
+        if is_condition_true(before, kind) and not is_condition_true(status, kind):
             yield _condition_fault(f"cannot disable the terminal {kind}=True condition")
     if (before.get("startTime") and before["startTime"] != status.get("startTime")
             and not (new.get("spec") or {}).get("suspend")):  # fmt: skip
@@ -63,7 +60,7 @@ def _job(old: Document, new: Document) -> Faults:
 def _finish_faults(before: Document, status: Document, complete: bool, failed: bool) -> Faults:
     """Yield the faults of the status of a job that finishes."""
     ended = status.get("completionTime")
-    was_complete, was_failed = _is_true(before, "Complete"), _is_true(before, "Failed")
+    was_complete, was_failed = is_condition_true(before, "Complete"), is_condition_true(before, "Failed")
     if complete and failed and not (was_complete and was_failed):
         yield _condition_fault("cannot set Complete=True and Failed=true conditions")
     if ended and not complete:
@@ -73,9 +70,9 @@ def _finish_faults(before: Document, status: Document, complete: bool, failed: b
         yield Fault("Required value", "status.completionTime", "completionTime is required for Complete jobs")
     if ended and status.get("startTime") and ended < status["startTime"]:
         yield Fault("Invalid value", "status.completionTime", "must be equal to or after `startTime`", ended)
-    if failed and not was_failed and not _is_true(status, "FailureTarget"):
+    if failed and not was_failed and not is_condition_true(status, "FailureTarget"):
         yield _condition_fault("cannot set Failed=True condition without the FailureTarget=true condition")
-    if complete and not was_complete and not _is_true(status, "SuccessCriteriaMet"):
+    if complete and not was_complete and not is_condition_true(status, "SuccessCriteriaMet"):
         yield _condition_fault("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
     if (complete or failed) and not (was_complete or was_failed):
         if (active := status.get("active") or 0) > 0:

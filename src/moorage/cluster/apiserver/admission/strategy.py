@@ -280,7 +280,9 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
             _only_status(kind, old, new)
             drop_disabled_status_fields(kind, old, new, gates)
             if kind.native == "Pod":
-                _keep_qos_class(old, new)
+                held, given = (old.get("status") or {}).get("qosClass"), new.setdefault("status", {})
+                if held and isinstance(given, dict):
+                    given["qosClass"] = given.get("qosClass") or held
         case "resize":
             _only_resources(old, new)
         case "ephemeralcontainers":
@@ -348,13 +350,6 @@ def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     new.update(copy.deepcopy(old))
     new["metadata"] = metadata
     set_or_drop(new, "status", status)
-
-
-def _keep_qos_class(old: Document, new: Document) -> None:
-    """Copy the QoS class to a pod status that leaves it out."""
-    held, status = (old.get("status") or {}).get("qosClass"), new.setdefault("status", {})
-    if held and isinstance(status, dict) and not status.get("qosClass"):
-        status["qosClass"] = held
 
 
 def _reset_but_metadata(old: Document, new: Document) -> Document:

@@ -14,6 +14,7 @@ from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.cluster.apiserver.admission.definition_validation import definition_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.schema.schemas import schema
+from moorage.cluster.apiserver.vocabulary.records import is_condition_true
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
@@ -256,8 +257,8 @@ def _job(old: Document, new: Document) -> Iterator[Fault]:
     held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
     path, shown = "spec.template", after.get("template")
     status = old.get("status") or {}
-    paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
-    if before.get("suspend") and (paused or not status.get("startTime")) and not status.get("active"):
+    has_stopped = is_condition_true(status, "Suspended") or not status.get("startTime")
+    if before.get("suspend") and has_stopped and not status.get("active"):
         # Without active pods, the scheduling directives and the resources of the template may change.
         held, given = _without_directives(held), _without_directives(given)
         path, shown = "spec.template.spec", field_of(new, "spec.template.spec")

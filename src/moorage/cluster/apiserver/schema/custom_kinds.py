@@ -14,6 +14,7 @@ import msgspec
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
 from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.vocabulary import served_kinds
+from moorage.cluster.apiserver.vocabulary.records import is_condition_true
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Document, Schema, ServedKind, version_priority
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
@@ -28,15 +29,9 @@ _CONTAINER: Final = 16
 _AGE: Final = served_kinds.PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
-def condition_of(definition: Document, name: str) -> Document | None:
-    """Return a condition of a definition, or None."""
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == name), None)
-
-
 def is_established(definition: Document) -> bool:
     """Return True if the definition's kinds are served."""
-    return (condition_of(definition, "Established") or {}).get("status") == "True"
+    return is_condition_true(definition.get("status") or {}, "Established")
 
 
 def served_state(definition: Document) -> tuple[Any, ...]:

@@ -88,14 +88,9 @@ def go_type(name: str) -> str:
     return f"{package.partition('.')[2] or 'v1'}.{own}"
 
 
-def _untyped() -> MapOf:
-    made = MapOf(Scalar("R", ""), "")
-    object.__setattr__(made, "item", made)
-    return made
-
-
 #: The type of values without a schema: an object has fields of this type, and any other value is atomic.
-UNTYPED: Final = _untyped()
+UNTYPED: Final = MapOf(Scalar("R", ""), "")
+object.__setattr__(UNTYPED, "item", UNTYPED)
 
 
 def is_leaf(shape: Type, value: Any) -> bool:
@@ -146,11 +141,10 @@ def custom_shape(name: str, schema: Schema, head: Mapping[str, Field]) -> Struct
 
 def _fields(schema: Schema) -> dict[str, Field]:
     properties: Mapping[str, Schema] = schema.get("properties", {})
-    return {name: _custom_field(name, inner) for name, inner in properties.items()}
-
-
-def _custom_field(name: str, schema: Schema) -> Field:
-    return Field(name, _custom_type(schema), is_pointer=True, omits_empty=True, default=schema.get("default"))
+    return {
+        name: Field(name, _custom_type(inner), is_pointer=True, omits_empty=True, default=inner.get("default"))
+        for name, inner in properties.items()
+    }
 
 
 def _preserves(schema: Schema) -> bool:
@@ -345,11 +339,7 @@ def check_values(document: Any, size: int) -> None:
         left -= len(values)
         if left < 0:
             raise _too_many()
-        lists.extend(map(_members, filter(_is_container, values)))
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, (dict, list))
+        lists += [_members(one) for one in values if isinstance(one, dict | list)]
 
 
 def _members(held: Any) -> list[Any]:

@@ -17,11 +17,11 @@ from moorage.cluster.apiserver.admission.admission_plugins import add_finalizer
 from moorage.cluster.apiserver.admission.definition_validation import approval_of
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, track
 from moorage.cluster.apiserver.schema import custom_kinds
-from moorage.cluster.apiserver.schema.custom_kinds import CLEANUP, condition_of, is_established
+from moorage.cluster.apiserver.schema.custom_kinds import CLEANUP, is_established
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert, is_renamed
 from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.records import Record, condition_of
 from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served, set_or_drop
 
 # -- deferral ----------------------------------------------------------------------------------------------------------

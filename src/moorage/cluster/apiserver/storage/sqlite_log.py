@@ -163,7 +163,8 @@ class SQLiteLog:
             self._pending = [*batch, *self._pending]
             self.failure = str(error) or type(error).__name__
             if isinstance(error, Exception):
-                raise _write_failed(self._path, self.failure) from None
+                why = f"the change could not be stored: {self._path.name}: {self.failure}"
+                raise ApiError(507, "InsufficientStorage", why) from None
             raise
         else:
             self._written += len(batch)
@@ -230,10 +231,6 @@ class SQLiteLog:
 def _checksum(resource: str, key: str, version: int, body: bytes) -> int:
     """Return the checksum of a row."""
     return zlib.crc32(body, zlib.crc32(f"{resource} {key} {version}".encode()))
-
-
-def _write_failed(path: Path, why: str) -> ApiError:
-    return ApiError(507, "InsufficientStorage", f"the change could not be stored: {path.name}: {why}")
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -22,7 +22,7 @@ from moorage.cluster.apiserver.storage.deletion import check_preconditions, opti
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store
 from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.records import Record, timestamp
+from moorage.cluster.apiserver.vocabulary.records import Record, is_condition_true, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.errors import Fault, InputError
 
@@ -199,11 +199,11 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
     pod = record.document()
-    phase = _mapping(pod.get("status")).get("phase")
-    is_exempt = phase in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")
+    status = _mapping(pod.get("status"))
+    is_exempt = status.get("phase") in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")
     budget = None if is_exempt else _budget_of(store, namespace, record)
     held = budget.document() if budget is not None else None
-    if held is not None and (_is_healthy(pod) or not _ignores_unhealthy(held)):
+    if held is not None and (is_condition_true(status, "Ready") or not _ignores_unhealthy(held)):
         _check_budget(held)
     else:
         held = None
@@ -232,11 +232,6 @@ def _covers(budget: Record, pod: Record) -> bool:
     found = decode_document(_BUDGETS, budget.document())
     selector: LabelSelector | None = found.spec.selector if isinstance(found, PodDisruptionBudget) else None
     return label_selector_matches(selector, pod.labels)
-
-
-def _is_healthy(pod: Document) -> bool:
-    conditions = _mapping(pod.get("status")).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _check_budget(budget: Document) -> None:

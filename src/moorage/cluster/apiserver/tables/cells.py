@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.validation.rule_tables import field_of
+from moorage.cluster.apiserver.vocabulary.records import is_condition_true
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 Cell = str | int | float | bool | None
@@ -167,7 +168,8 @@ def _summarize(found: Document) -> tuple[int, _PodSummary]:
     inits = items(found, "spec.initContainers")
     sidecars = {one.get("name") for one in inits if one.get("restartPolicy") == "Always"}
     total = len(items(found, "spec.containers")) + sum(1 for one in inits if one.get("restartPolicy") == "Always")
-    gated = any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in _conditions(found))
+    conditions = items(found, "status.conditions")
+    gated = any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in conditions)
     state = "SchedulingGated" if gated else word(found, "status.reason") or word(found, "status.phase")
     initial, of_sidecars = _PodSummary(state), _PodSummary("")
     initializing = _add_init_containers(found, len(inits), sidecars, initial, of_sidecars)
@@ -239,18 +241,14 @@ def _exit_reason(ended: Mapping[str, Any]) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode') or 0}"
 
 
-def _conditions(found: Document) -> list[Any]:
-    return items(found, "status.conditions")
-
-
 def _is_true(found: Document, condition: str) -> bool:
-    return any(one.get("type") == condition and one.get("status") == "True" for one in _conditions(found))
+    return is_condition_true(found.get("status") or {}, condition)
 
 
 def readiness_gates(found: Document, now: float) -> Cell:
     """Return how many readiness gates of a pod are passed."""
     gates = [str(one.get("conditionType")) for one in items(found, "spec.readinessGates")]
-    first = {one.get("type"): one.get("status") for one in reversed(_conditions(found))}
+    first = {one.get("type"): one.get("status") for one in reversed(items(found, "status.conditions"))}
     return f"{sum(first.get(gate) == 'True' for gate in gates)}/{len(gates)}" if gates else NONE
 
 

@@ -21,7 +21,7 @@ from moorage.api import quantity
 from moorage.api.quantity import QuantityError
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.records import Record, timestamp
+from moorage.cluster.apiserver.vocabulary.records import Record, is_condition_true, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import not_found
 
@@ -68,12 +68,8 @@ def measure(store: Store, kind: ServedKind, namespace: str, name: str) -> Record
 
 def _ready_nodes(store: Store) -> frozenset[str]:
     """Return the names of the ready nodes."""
-    return frozenset(node.name for node in store.all(_NODES) if _is_ready(node.document()))
-
-
-def _is_ready(node: Document) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    documents = ((node.name, node.document()) for node in store.all(_NODES))
+    return frozenset(name for name, node in documents if is_condition_true(node.get("status") or {}, "Ready"))
 
 
 def _used_by_node(store: Store) -> dict[str, _Usage]:

@@ -19,6 +19,17 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request,
 Confirm = Callable[[Document | None, Document], None]
 
 
+def condition_of(document: Document, name: str) -> Document | None:
+    """Return a condition of an object's status, or None."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == name), None)
+
+
+def is_condition_true(status: Mapping[str, Any], name: str) -> bool:
+    """Return True if a status has a condition that is true."""
+    return any(one.get("type") == name and one.get("status") == "True" for one in status.get("conditions") or ())
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A version of an object. ``fields`` are the values of the kind's field selectors."""
 

@@ -18,7 +18,7 @@ import msgspec
 from moorage.api.core import ENDED_PHASES, LabelSelector
 from moorage.api.decode import decode
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
-from moorage.cluster.apiserver.vocabulary.records import timestamp
+from moorage.cluster.apiserver.vocabulary import records
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
 from moorage.errors import InputError
 
@@ -85,7 +85,7 @@ def revised(document: Document, **metadata: Any) -> Document:
 # -- time ---------------------------------------------------------------------------------------------------------------
 
 
-stamp: Final = timestamp
+stamp: Final = records.timestamp
 
 
 @lru_cache(maxsize=65_536)
@@ -142,13 +142,8 @@ def selector_of(selector: Any) -> Selector:
 # -- conditions and pods ------------------------------------------------------------------------------------------------
 
 
-def condition_of(document: Document, name: str) -> dict[str, Any] | None:
-    """Return a condition of an object's status."""
-    for one in status_of(document).get("conditions") or ():
-        if one.get("type") == name:
-            found: dict[str, Any] = one
-            return found
-    return None
+condition_of: Final = records.condition_of
+is_condition_true: Final = records.is_condition_true
 
 
 def with_condition(

@@ -60,8 +60,11 @@ class NodeLifecycle:
         if taints != held or named != labels:
             metadata = {**node["metadata"], **({"labels": named} if named else {})}
             yield Update(k8s.NODES, {**node, "metadata": metadata, "spec": {**k8s.spec_of(node), "taints": taints}})
-        if (k8s.condition_of(node, "Ready") or {}).get("status") != "True":
-            yield from _not_ready(world.pods_on(key), now)
+        if not k8s.is_condition_true(k8s.status_of(node), "Ready"):
+            for pod in filter(k8s.is_ready, world.pods_on(key)):
+                conditions = k8s.with_condition(k8s.status_of(pod)["conditions"], "Ready", "False", now)
+                yield SetStatus(k8s.PODS, pod, {**k8s.status_of(pod), "conditions": conditions})
+                yield EventStep(k8s.PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
 
 
 def with_old_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +108,7 @@ def wanted_taints(node: Document) -> list[tuple[str, str]]:
     if not ready:
         wanted = [(_PREFIX + "not-ready", "NoSchedule")]
     for name, short in _TAINTED_BY.items():
-        if (k8s.condition_of(node, name) or {}).get("status") == "True":
+        if k8s.is_condition_true(k8s.status_of(node), name):
             wanted.append((_PREFIX + short, "NoSchedule"))
     if k8s.spec_of(node).get("unschedulable"):
         wanted.append((_PREFIX + "unschedulable", "NoSchedule"))
@@ -120,14 +123,6 @@ def _with_ours(held: list[dict[str, Any]], wanted: list[tuple[str, str]], now: f
         {"key": key, "effect": effect, "timeAdded": k8s.stamp(now)} for key, effect in wanted if (key, effect) not in there
     ]
     return [*kept, *added]
-
-
-def _not_ready(pods: Iterable[Document], now: float) -> Iterator[Step]:
-    for pod in pods:
-        if k8s.is_ready(pod):
-            conditions = k8s.with_condition(k8s.status_of(pod)["conditions"], "Ready", "False", now)
-            yield SetStatus(k8s.PODS, pod, {**k8s.status_of(pod), "conditions": conditions})
-            yield EventStep(k8s.PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
 
 
 # -- taint eviction ----------------------------------------------------------------------------------------------------

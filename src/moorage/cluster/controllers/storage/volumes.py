@@ -118,7 +118,10 @@ class Volumes:
                 yield f"volume:/{name}"
         elif event.kind is k8s.VOLUMES:
             yield f"volume:{k8s.key_of(event.latest)}"
-            yield from _claims_concerned(event.latest, world)
+            if ref := k8s.spec_of(event.latest).get("claimRef"):
+                yield f"claim:{ref.get('namespace')}/{ref.get('name')}"
+            elif k8s.phase_of(event.latest) == "Available":
+                yield from _waiting(world)
         elif event.kind is k8s.STORAGE_CLASSES:
             yield from _waiting(world)
         elif event.kind is k8s.PODS and (event.new is None or _is_over(event.new)):
@@ -135,14 +138,6 @@ class Volumes:
         volume = world.find(k8s.VOLUMES, place)
         if volume is not None:
             yield from _sync_volume(volume, world)
-
-
-def _claims_concerned(volume: Document, world: ObjectIndex) -> Iterator[str]:
-    ref = k8s.spec_of(volume).get("claimRef")
-    if ref:
-        yield f"claim:{ref.get('namespace')}/{ref.get('name')}"
-    elif k8s.phase_of(volume) == "Available":
-        yield from _waiting(world)
 
 
 def _waiting(world: ObjectIndex) -> Iterator[str]:
@@ -235,7 +230,9 @@ class _UnboundClaim:
         """Return the volume that is already bound to the claim or, unless the claim waits for its pod, the smallest match."""
         free: list[tuple[int, str, Document]] = []
         for found in self.world.all(k8s.VOLUMES):
-            if k8s.is_ending(found) or not self._may_have(found):
+            ref = k8s.spec_of(found).get("claimRef")
+            is_of_other = ref and f"{ref.get('namespace')}/{ref.get('name')}" != k8s.key_of(self.document)
+            if k8s.is_ending(found) or is_of_other:
                 continue
             volume = decode(found, storage.PersistentVolume, "")
             if is_bound_to(volume, self.claim):
@@ -243,10 +240,6 @@ class _UnboundClaim:
             if volume.spec.claim_ref is None and volume.status.phase == "Available" and self._suits(volume):
                 free.append((parse(volume.spec.capacity.get("storage", 0)), volume.name, found))
         return min(free, key=lambda one: one[:2])[2] if free and not self._waits_for_pod() else None
-
-    def _may_have(self, found: Document) -> bool:
-        ref = k8s.spec_of(found).get("claimRef")
-        return not ref or f"{ref.get('namespace')}/{ref.get('name')}" == k8s.key_of(self.document)
 
     def _suits(self, volume: storage.PersistentVolume) -> bool:
         if not suits(volume, self.claim):

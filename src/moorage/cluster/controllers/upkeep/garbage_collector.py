@@ -215,8 +215,7 @@ class PodGarbageCollector:
 def _from_broken(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
     """Yield the deletion of terminating pods on a node with the out-of-service taint."""
     out = any(one.get("key") == _OUT for one in k8s.spec_of(node).get("taints") or ())
-    ready = k8s.condition_of(node, "Ready")
-    if not out or (ready is not None and ready.get("status") == "True"):
+    if not out or k8s.is_condition_true(k8s.status_of(node), "Ready"):
         return
     for pod in world.pods_on(k8s.name_of(node)):
         if k8s.is_ending(pod):

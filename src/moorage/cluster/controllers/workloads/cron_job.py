@@ -156,7 +156,7 @@ class _Sync:
         """Delete the oldest finished jobs beyond the history limits."""
         for name, usual, wanted in (("successfulJobsHistoryLimit", 3, "Complete"), ("failedJobsHistoryLimit", 1, "Failed")):
             limit = self.spec.get(name, usual)
-            over = [job for job in self.jobs if _has(job, wanted) and not k8s.is_ending(job)]
+            over = [job for job in self.jobs if k8s.is_condition_true(k8s.status_of(job), wanted) and not k8s.is_ending(job)]
             for job in over[: max(0, len(over) - int(limit))]:
                 yield DeleteStep(k8s.JOBS, job, propagation="Background")
                 yield self._note("Normal", "SuccessfulDelete", f"Deleted job {k8s.name_of(job)}")
@@ -165,15 +165,11 @@ class _Sync:
         """Record events about jobs of the active list that have finished."""
         for job in self.jobs:
             if is_finished(job) and k8s.uid_of(job) in self.before:
-                ended = "Complete" if _has(job, "Complete") else "Failed"
+                ended = "Complete" if k8s.is_condition_true(k8s.status_of(job), "Complete") else "Failed"
                 yield self._note("Normal", "SawCompletedJob", f"Saw completed job: {k8s.name_of(job)}, condition: {ended}")
             done, last = k8s.status_of(job).get("completionTime"), self.status.get("lastSuccessfulTime")
             if done and k8s.seconds(done) > k8s.seconds(last):
                 self.status["lastSuccessfulTime"] = done
-
-
-def _has(job: Document, name: str) -> bool:
-    return (k8s.condition_of(job, name) or {}).get("status") == "True"
 
 
 def _own(template: Document) -> Document:

@@ -182,8 +182,7 @@ _LONGEST_WAIT_S: Final = 600.0
 
 def is_finished(job: Document) -> bool:
     """Return True for a job that is complete or has failed."""
-    conditions = k8s.status_of(job).get("conditions") or ()
-    return any(one.get("type") in {"Complete", "Failed"} and one.get("status") == "True" for one in conditions)
+    return any(k8s.is_condition_true(k8s.status_of(job), name) for name in ("Complete", "Failed"))
 
 
 class Jobs:
@@ -202,7 +201,10 @@ class Jobs:
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         job = world.find(k8s.JOBS, key)
         if job is None:
-            yield from _release_orphans(key, world)
+            # Pods of a deleted job lose the finalizer.
+            namespace, _, name = key.partition("/")
+            pods = world.all(k8s.PODS, namespace)
+            yield from _released(one for one in pods if k8s.labels_of(one).get("batch.kubernetes.io/job-name") == name)
             return
         if not is_ours_to_run(k8s.spec_of(job).get("managedBy")):
             return
@@ -214,14 +216,6 @@ class Jobs:
         elif not k8s.is_ending(job):
             grouping = group_for(job, claimed.held, world, self._by_spec) if self._with_groups else JobGrouping()
             yield from grouping.steps or _Sync(job, claimed.held, now, grouping.group).steps()
-
-
-def _release_orphans(key: str, world: ObjectIndex) -> Iterator[Step]:
-    """Remove the finalizer from pods whose job was deleted."""
-    namespace, _, name = key.partition("/")
-    for pod in world.all(k8s.PODS, namespace):
-        if k8s.labels_of(pod).get("batch.kubernetes.io/job-name") == name:
-            yield from _released([pod])
 
 
 def _released(pods: Iterable[Document]) -> Iterator[Step]:
@@ -297,7 +291,9 @@ class _Sync:
             for pod in deletion_order(self.active, self.active, self.now)[: len(self.active) - wanted]:
                 yield from self._withdrawn(pod)
             return
-        yield from self._resumed()
+        if self._is_suspended:
+            self.status["startTime"] = k8s.stamp(self.now)
+            yield self._set_suspended("False", "Resumed")
         missing = wanted - len(taken)
         if missing <= 0:
             return
@@ -377,14 +373,9 @@ class _Sync:
         if not self._is_suspended:
             yield self._set_suspended("True", "Suspended")
 
-    def _resumed(self) -> Iterator[Step]:
-        if self._is_suspended:
-            self.status["startTime"] = k8s.stamp(self.now)
-            yield self._set_suspended("False", "Resumed")
-
     @property
     def _is_suspended(self) -> bool:
-        return any(one["type"] == "Suspended" and one["status"] == "True" for one in self.status.get("conditions") or ())
+        return k8s.is_condition_true(self.status, "Suspended")
 
     def _set_suspended(self, truth: str, word: str) -> EventStep:
         self.status["conditions"] = self._with_condition("Suspended", truth, f"Job{word}", f"Job {word.lower()}")

@@ -184,13 +184,14 @@ def judge(job: Document, status: dict[str, Any], pods: list[Document], now: floa
 
 def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> JobOutcome | None:
     spec = k8s.spec_of(job)
-    for pod in pods:
-        if k8s.phase_of(pod) == "Failed" and (why := _policy_failure(job, pod)):
+    for action, why in (_matched(job, pod) for pod in pods if k8s.phase_of(pod) == "Failed"):
+        if action == "FailJob":
             return JobOutcome(False, "PodFailurePolicy", why)
     if (lost := _failed_indexes(spec, status)) is not None:
         return lost
     limit = int(spec.get("backoffLimit", 6))
-    restarts = sum(_restarts(pod) for pod in pods if k8s.is_active(pod)) if _restarts_in_place(spec) else 0
+    in_place = k8s.spec_of(spec.get("template") or {}).get("restartPolicy") == "OnFailure"
+    restarts = sum(_restarts(pod) for pod in pods if k8s.is_active(pod)) if in_place else 0
     if int(status.get("failed") or 0) > limit or (restarts and restarts >= max(limit, 1)):
         return JobOutcome(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     lasts_s = spec.get("activeDeadlineSeconds")
@@ -213,10 +214,6 @@ def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> JobOutcome 
     if lost.spans and len(lost) + int(status.get("succeeded") or 0) >= completions:
         return JobOutcome(False, "FailedIndexes", "Job has failed indexes")
     return None
-
-
-def _restarts_in_place(spec: dict[str, Any]) -> bool:
-    return bool(k8s.spec_of(spec.get("template") or {}).get("restartPolicy") == "OnFailure")
 
 
 def _restarts(pod: Document) -> int:
@@ -257,12 +254,6 @@ def _meets(rule: dict[str, Any], done: Indexes, completions: int) -> bool:
 
 def _action(job: Document, pod: Document) -> str:
     return _matched(job, pod)[0]
-
-
-def _policy_failure(job: Document, pod: Document) -> str:
-    """Return why a pod's failure fails the job; "" if it does not."""
-    action, why = _matched(job, pod)
-    return why if action == "FailJob" else ""
 
 
 def _matched(job: Document, pod: Document) -> tuple[str, str]:

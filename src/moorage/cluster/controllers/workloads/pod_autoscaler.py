@@ -178,8 +178,7 @@ def _target(world: ObjectIndex, namespace: str, reference: Mapping[str, Any]) ->
 
 def _is_measured(pod: Document, world: ObjectIndex) -> bool:
     node = world.get(k8s.NODES, "", k8s.spec_of(pod).get("nodeName") or "")
-    ready = None if node is None else k8s.condition_of(node, "Ready")
-    return ready is not None and ready.get("status") == "True"
+    return node is not None and k8s.is_condition_true(k8s.status_of(node), "Ready")
 
 
 def _tolerances(autoscaler: Document) -> Tolerances:

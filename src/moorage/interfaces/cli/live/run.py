@@ -193,7 +193,11 @@ def run(given: Given, era: release_flags.Era) -> int:
     second signal ends the process immediately.
     """
     if given["version"] != "false":
-        _print_version(given["version"], era.release)
+        if given["version"] == "raw":
+            versions = f"moorage {__version__}, for Kubernetes {era.release}, Python {platform.python_version()}"
+            click.echo(f"{versions}, {sys.platform}")
+        else:
+            click.echo(f"Moorage v{__version__} (kube-scheduler {era.release})")
         return OK
     log = Klog()
     try:
@@ -272,13 +276,6 @@ def _losses(loaded: Loaded) -> Iterable[str]:
         yield "A configuration cannot turn off plain HTTP serving: add --port=0"
     if any(profile.run_all_filters for profile in loaded.profiles):
         yield "only a Policy can set alwaysCheckAllPredicates"
-
-
-def _print_version(form: str, release: str) -> None:
-    if form == "raw":
-        click.echo(f"moorage {__version__}, for Kubernetes {release}, Python {platform.python_version()}, {sys.platform}")
-    else:
-        click.echo(f"Moorage v{__version__} (kube-scheduler {release})")
 
 
 def _check_log_flags(given: Given, era: release_flags.Era) -> None:

@@ -195,7 +195,9 @@ def up(**given: Any) -> int:
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         added = parse_runtime_config(given["runtime_config"])
-        store = open_store(given["data"], clock=_steady_clock(), gates=gates, runtime_config=added, warn=_report)
+        offset = time.time() - time.monotonic()  # the store's time of day never jumps
+        clock = lambda: offset + time.monotonic()  # noqa: E731
+        store = open_store(given["data"], clock=clock, gates=gates, runtime_config=added, warn=_report)
     site: EmbeddedSite | None = None
     try:
         _fill(store, given, stdin)
@@ -277,7 +279,7 @@ def _fill(store: Store, given: dict[str, Any], stdin: BinaryIO) -> None:
     """Store the objects of the files, and create the nodes."""
     with (
         Progress() as progress,
-        report_if_slow(f"loading {', '.join(given['paths'])}", _nothing if progress.shows else _report),
+        report_if_slow(f"loading {', '.join(given['paths'])}", (lambda _: None) if progress.shows else _report),
     ):
         remarks = fill(store, given["paths"], recursive=given["recursive"], stdin=stdin, progress=progress)
     for remark in remarks:
@@ -369,10 +371,6 @@ def _print_ready(
         say(f"In a browser, once: {address.url(ready.port)}/ui/#token={token}")
         say("")
     say("Ctrl-C stops it." if given["data"] is None else f"Ctrl-C stops it; {given['data']} keeps its state.")
-
-
-def _nothing(line: str) -> None:
-    """Print nothing, because progress is shown."""
 
 
 def _report(line: str) -> None:

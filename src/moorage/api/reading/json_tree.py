@@ -55,7 +55,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
     except UNREADABLE:
         pass
     else:
-        if not strict or _reads_back(document, data):
+        if not strict or reads_back(document, data):
             line = data[: len(data) - len(data.lstrip(b" \t\r\n"))].count(b"\n") + 1
             refuse_depth(document, f"{where}:{line}")
             yield document, line
@@ -63,7 +63,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
     yield from _read_carefully(data, where, strict)
 
 
-def _reads_back(document: Any, data: bytes) -> bool:
+def reads_back(document: Any, data: bytes) -> bool:
     """Return True if encoding the document gives the same bytes, which rules out duplicate fields. Most programs' files do."""
     try:
         return msgspec.json.encode(document) == data.strip(b" \t\r\n")

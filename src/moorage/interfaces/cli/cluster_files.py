@@ -73,12 +73,8 @@ def project_setting(name: str) -> tuple[Any, str]:
     return (str(path.parent / found) if isinstance(found, str) else found), f"{path}: {name}"
 
 
-# -- bundled files -----------------------------------------------------------------------------------------------------
-# Folders that travel with the package: the examples and the pages of the documentation.
-
-
 def bundled_folder(name: str, mark: str, what: str) -> Path:
-    """Return a folder: in the installed package, or in the project that an editable install points to.
+    """Return a folder that travels with the package: in it, or in the project that an editable install points to.
 
     ``mark`` is a file or folder in it by which it is recognized; ``what`` describes its content in an error.
 

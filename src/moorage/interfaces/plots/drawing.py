@@ -71,10 +71,6 @@ def plain_axes(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
-# -- curves ------------------------------------------------------------------------------------------------------------
-# Curves of several kinds with a band over the seeds: allocation or fragmentation against the load, for each policy.
-
-
 def plot_curves(
     data: PlotData, x: str, y: str, by: str, *, title: str = "", xlabel: str = "", ylabel: str = "", span: bool = True
 ) -> Any:

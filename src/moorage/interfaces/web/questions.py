@@ -196,16 +196,16 @@ class Board:
                 shutil.rmtree(self._folder / f"question-{one.id}", ignore_errors=True)
 
 
-# -- question routes ---------------------------------------------------------------------------------------------------
-# The routes for questions: ask one, read its state or answer, cancel it.
-
 #: Seconds to wait for the answer to a new question before its id is returned instead.
 _AT_ONCE_S: Final = 1.0
 _PATH: Final = "/lab/v1/questions"
 
 
 class QuestionRoutes:
-    """Adds the routes to a site. ``kinds`` returns those that answers may show; ``prepare`` is called when a session begins."""
+    """Adds the routes to a site: ask a question, read its state or answer, cancel it.
+
+    ``kinds`` returns those that answers may show; ``prepare`` is called when a session begins.
+    """
 
     def __init__(
         self, site: Site, board: Board, kinds: Callable[[], Sequence[tuple[str, str]]], prepare: Callable[[], None]

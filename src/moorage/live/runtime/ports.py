@@ -127,14 +127,11 @@ class ClusterWriter(Protocol):
         """
 
 
-# -- wall clock --------------------------------------------------------------------------------------------------------
-# The wall clock, in the API's format: ``2026-11-21T03:00:00.000000Z``.
-#
-# Every event needs it, so the part up to the second is cached.
-
-
 class Wall:
-    """Satisfies ``moorage.live.runtime.ports.WallClock``. ``now_ns`` gives nanoseconds since 1970."""
+    """The wall clock, in the API's format: ``2026-11-21T03:00:00.000000Z``. ``now_ns`` gives nanoseconds since 1970.
+
+    Every event needs it, so the part up to the second is cached.
+    """
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns

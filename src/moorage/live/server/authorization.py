@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, User
+from moorage.cluster.apiserver.vocabulary.served_kinds import as_mapping
 from moorage.errors import ClusterError, InputError
 from moorage.live.client.rest import Rest
 from moorage.live.server.authentication import Expiring
@@ -114,8 +115,8 @@ class Delegate:
         status = await self._ask("/apis/authentication.k8s.io/v1/tokenreviews", body)
         if status.get("authenticated") is not True:
             return None
-        user = _mapping(status.get("user"))
-        extra = {str(name): _texts(values) for name, values in _mapping(user.get("extra")).items()}
+        user = as_mapping(status.get("user"))
+        extra = {str(name): _texts(values) for name, values in as_mapping(user.get("extra")).items()}
         return User(str(user.get("username") or ""), _texts(user.get("groups")), str(user.get("uid") or ""), extra)
 
     async def access(self, caller: User, access: PathAccess | ResourceAccess) -> AccessDecision:
@@ -139,13 +140,13 @@ class Delegate:
 
         Raises  ClusterError
         """
-        found = _mapping(json.loads(await self._within(self._rest.send("GET", _LOOKUP))))
-        return {str(name): str(value) for name, value in _mapping(found.get("data")).items()}
+        found = as_mapping(json.loads(await self._within(self._rest.send("GET", _LOOKUP))))
+        return {str(name): str(value) for name, value in as_mapping(found.get("data")).items()}
 
     async def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = await self._within(self._rest.send("POST", path, json.dumps(body).encode()))
         try:
-            return _mapping(_mapping(json.loads(answer)).get("status"))
+            return as_mapping(as_mapping(json.loads(answer)).get("status"))
         except ValueError:
             raise ClusterError(f"POST {path}: the response is not a review") from None
 
@@ -166,10 +167,6 @@ def read_lookup(found: dict[str, str], field: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     return _texts(listed)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _texts(value: Any) -> tuple[str, ...]:

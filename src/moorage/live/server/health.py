@@ -87,8 +87,6 @@ class Health:
         return wrong
 
 
-# -- patience ----------------------------------------------------------------------------------------------------------
-
 #: Seconds before the first check, and between two checks.
 PATIENCE_S = 5.0
 

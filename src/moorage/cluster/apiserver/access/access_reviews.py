@@ -19,7 +19,7 @@ from moorage.cluster.apiserver.access.service_account_tokens import ISSUER
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.storage.list_selection import field_terms
 from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, as_mapping
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, invalid
 
 # -- review selectors --------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def answer(
 
     Raises  ApiError 422 if the spec is invalid, 400 if a field has the wrong type
     """
-    spec = _mapping(document.get("spec"))
+    spec = as_mapping(document.get("spec"))
     if review.kind.endswith("AccessReview") and (faults := [*_access_faults(review, document, spec, namespace)]):
         raise invalid("", review.group, "", faults)
     status = _status(review, spec, user, authenticator, authorizer)
@@ -117,33 +117,33 @@ def _access_faults(review: Review, document: Document, spec: Document, namespace
         yield invalid_field("spec.resourceAttributes", resource, why)
     if review.kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         yield invalid_field("spec.user", "", "at least one of user or group must be specified")
-    yield from selector_faults(_mapping(resource))
-    metadata, kept = _mapping(document.get("metadata")), _KEPT | {"namespace"} if review.namespaced else _KEPT
+    yield from selector_faults(as_mapping(resource))
+    metadata, kept = as_mapping(document.get("metadata")), _KEPT | {"namespace"} if review.namespaced else _KEPT
     if any(value for name, value in metadata.items() if name not in kept):
         yield invalid_field("metadata", metadata, f"must be empty{' except for namespace' if review.namespaced else ''}")
-    if review.namespaced and resource is not None and (found := _text(_mapping(resource), "namespace")) != namespace:
+    if review.namespaced and resource is not None and (found := _text(as_mapping(resource), "namespace")) != namespace:
         yield invalid_field("spec.resourceAttributes.namespace", found, "must match metadata.namespace")
     if review.namespaced and path is not None:
         yield invalid_field("spec.nonResourceAttributes", _go_path(path), "disallowed on this kind of request")
 
 
 def _go_path(path: Any) -> Document:
-    attributes = _mapping(path)
+    attributes = as_mapping(path)
     return {"Path": _text(attributes, "path"), "Verb": _text(attributes, "verb")}
 
 
 def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:
     verdict = authorizer.judge(user, _attributes(spec))
-    shown = {"reason": verdict.reason, "evaluationError": selector_errors(_mapping(spec.get("resourceAttributes")))}
+    shown = {"reason": verdict.reason, "evaluationError": selector_errors(as_mapping(spec.get("resourceAttributes")))}
     return {"allowed": verdict.allowed, **{name: text for name, text in shown.items() if text}}
 
 
 def _attributes(spec: Document) -> Attributes:
     if spec.get("resourceAttributes") is None:
-        attributes = _mapping(spec.get("nonResourceAttributes"))
+        attributes = as_mapping(spec.get("nonResourceAttributes"))
         # A NUL path matches no rule, and it keeps the request a non-resource request when the path is empty.
         return Attributes(_text(attributes, "verb"), path=_text(attributes, "path") or "\0")
-    attributes = _mapping(spec["resourceAttributes"])
+    attributes = as_mapping(spec["resourceAttributes"])
     fields = {name: _text(attributes, name) for name in ("verb", "group", "resource", "subresource", "name", "namespace")}
     return Attributes(**fields)
 
@@ -182,10 +182,6 @@ def _info(user: User) -> Document:
     extra = {key: list(values) for key, values in user.extra.items()}
     shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
     return {key: value for key, value in shown.items() if value}
-
-
-def _mapping(value: Any) -> Document:
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _text(document: Document, name: str) -> str:

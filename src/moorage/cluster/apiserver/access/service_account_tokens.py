@@ -25,7 +25,7 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.records import timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, as_mapping, served
 from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import ConfigError, Fault
 
@@ -86,11 +86,11 @@ class AccountTokens:
         Raises  ApiError 404 if the account or the bound object does not exist, 409 if the uid differs, 422 or 400 for an
                 invalid request
         """
-        spec = _mapping(request.get("spec"))
+        spec = as_mapping(request.get("spec"))
         if faults := [*_faults(spec)]:
             raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # kube-apiserver reports no name here
         account = self._store.get(_ACCOUNTS, namespace, name).document()["metadata"]
-        reference = _mapping(spec.get("boundObjectRef"))
+        reference = as_mapping(spec.get("boundObjectRef"))
         bound = self._bound(namespace, name, reference) if reference else {}
         lasts_s = spec.get("expirationSeconds") or _DEFAULT_LIFE_S
         audiences = list(spec.get("audiences") or [ISSUER])
@@ -123,7 +123,7 @@ class AccountTokens:
             )
             raise conflict(kind.resource, "", name, why)
         claims: Document = {kind.singular: {"name": name, "uid": uid}}
-        spec = _mapping(found.get("spec"))
+        spec = as_mapping(found.get("spec"))
         if kind.native == "Pod":
             if spec.get("serviceAccountName") != account:
                 why = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
@@ -197,7 +197,3 @@ def _faults(spec: Document) -> Iterator[Fault]:
     audiences = spec.get("audiences") or []
     if not isinstance(audiences, list) or not all(isinstance(one, str) and one for one in audiences):
         yield Fault("Invalid value", "spec.audiences", "must be a list of non-empty strings", audiences)
-
-
-def _mapping(value: Any) -> Document:
-    return value if isinstance(value, dict) else {}

@@ -170,9 +170,6 @@ def _confirm(authorizer: rbac.Authorizer, user: User, target: Target, name: str,
         raise forbidden(target.kind.resource, target.kind.group, name, why)
 
 
-# -- confirming --------------------------------------------------------------------------------------------------------
-
-
 def write_check(authorizer: rbac.Authorizer, user: User, method: str, target: Target) -> Confirm | None:
     """Return the additional check for a user's write to a target, or None if the RBAC verb is enough."""
     if target.kind.qualified == _CLAIMS and target.subresource == "status":

@@ -468,8 +468,6 @@ def counted_usage(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usag
     return total | {name: amount for name, amount in used.items() if name in total}, seen
 
 
-# -- services ----------------------------------------------------------------------------------------------------------
-
 _SERVICES: Final = frozenset(["count/services", "services", "services.loadbalancers", "services.nodeports"])
 
 

@@ -99,9 +99,6 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
         yield from VALUES.faults("ResourceQuotaStatus", decoded.status, "status")
 
 
-# -- pod groups --------------------------------------------------------------------------------------------------------
-
-
 @check("distinct group claim", of_holder=True)
 def _distinct_claim(path: str, status: Document, _: Document, up: Holders, seen: Seen) -> Iterable[Fault]:
     names, name = seen.setdefault(_distinct_claim, set()), status.get("name") or ""

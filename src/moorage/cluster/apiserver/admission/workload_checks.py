@@ -192,9 +192,6 @@ check("cron schedule")(partial(faults.named, check=_check_schedule))
 check("time zone")(partial(faults.named, check=_check_zone))
 
 
-# -- storage ------------------------------------------------------------------------------------------------------------
-
-
 @check("topologies")
 def _topologies(path: str, topologies: list[Document]) -> faults.Faults:
     terms: list[dict[str, set[str]]] = [{}] * len(topologies)  # kube-apiserver compares with as many empty terms

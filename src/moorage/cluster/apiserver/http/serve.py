@@ -84,9 +84,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 selects a free port") from None
 
 
-# -- store setup -------------------------------------------------------------------------------------------------------
-# Open a cluster's store, in memory or with a log on disk.
-
 #: How far resource versions jump at each start. The file may lack the last changes that watches have seen, whose versions must
 #: not be reused.
 _VERSION_JUMP: Final = 1_000_000

@@ -147,14 +147,14 @@ def _outcome(job: _Job[Any]) -> tuple[Any, BaseException | None]:
             return None, error
 
 
-# -- deferred work -----------------------------------------------------------------------------------------------------
-# Follow-up work of changes that would block the event loop: the worker does it as soon as it is free.
-
 _LOG = logging.getLogger(__name__)
 
 
 class DeferredWork:
-    """A queue of work for the worker. Work added under a key replaces work that waits under the same key."""
+    """A queue of work that would block the event loop: the worker does it as soon as it is free.
+
+    Work added under a key replaces work that waits under the same key.
+    """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

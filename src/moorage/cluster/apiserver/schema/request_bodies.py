@@ -14,8 +14,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
+from moorage.api.reading.json_tree import reads_back
 from moorage.api.reading.manifests import read_first_yaml, read_json
 from moorage.cluster.apiserver.schema.custom_kinds import fit_custom
 from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
@@ -189,7 +188,7 @@ def _summary(body: bytes) -> str:
 def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
     if not media_type.endswith("yaml"):
         document = _json_document(body)
-        return Body(_check_head(document), written=as_written(body) if strict and not _is_plain(document, body) else None)
+        return Body(_check_head(document), written=as_written(body) if strict and not reads_back(document, body) else None)
     repeats: tuple[str, ...] = ()
     try:
         document = _yaml_document(body, strict)
@@ -199,14 +198,6 @@ def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
             raise _Unreadable(f"yaml: {'; '.join(line.partition(', while ')[0] for line in repeats)}") from None
         document = _yaml_document(body, strict=False)
     return Body(_check_head(document), repeats)
-
-
-def _is_plain(document: Any, body: bytes) -> bool:
-    """Return True for a document in our own JSON format, which has no duplicate fields. Most programs write it."""
-    try:
-        return msgspec.json.encode(document) == body.strip(b" \t\r\n")
-    except (OverflowError, RecursionError):
-        return False
 
 
 def _yaml_document(body: bytes, strict: bool) -> Any:
@@ -260,7 +251,7 @@ def read_patch(body: bytes, *, strict: bool = False) -> Body:
     except InputError as error:
         raise bad_request("; ".join(map(_without_place, str(error).splitlines()))) from None
     document = documents[0] if documents else None
-    written = as_written(body) if strict and not _is_plain(document, body) else None
+    written = as_written(body) if strict and not reads_back(document, body) else None
     return Body(document, () if written is None else repeated_fields(written))
 
 

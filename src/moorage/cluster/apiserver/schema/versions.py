@@ -200,9 +200,6 @@ def _devices_to_v1beta1(document: Document) -> None:
         device["basic"] = {name: device.pop(name) for name in [*device] if name != "name"}
 
 
-# -- pod certificate requests ------------------------------------------------------------------------------------------
-
-
 def _without_keys(document: Document) -> None:
     for name in ("pkixPublicKey", "proofOfPossession"):
         (document.get("spec") or {}).pop(name, None)

@@ -23,7 +23,7 @@ from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.records import Record, is_condition_true, timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, as_mapping, served
 from moorage.errors import Fault, InputError
 
 # -- scale -------------------------------------------------------------------------------------------------------------
@@ -96,10 +96,9 @@ def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
     document[last] = replicas
 
 
-# -- pod subresources --------------------------------------------------------------------------------------------------
-
-
 _PODS: Final = served("pods")
+
+
 _BUDGETS: Final = served("poddisruptionbudgets", "policy")
 
 
@@ -112,10 +111,10 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
     Raises  ApiError 404 if the pod does not exist; 409 if it is terminating, assigned, gated, or fails a precondition; 400
             if the names differ; 500 for a target that is not a node, as in kube-apiserver
     """
-    metadata = _mapping(binding.get("metadata"))
+    metadata = as_mapping(binding.get("metadata"))
     if metadata.get("name") != name:
         raise statuses.bad_request("name in URL does not match name in Binding object")
-    target = _mapping(binding.get("target"))
+    target = as_mapping(binding.get("target"))
     faults = []
     if target.get("kind") not in {None, "", "Node"}:
         faults.append(Fault("Unsupported value", "target.kind", 'supported values: "Node", "<empty>"', target["kind"]))
@@ -130,17 +129,13 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
     topology = store.topology_of(str(target["name"])) if target.get("kind") == "Node" else {}
     # Existing labels of the pod stay, and topology labels take precedence over the binding's labels.
     pod["spec"]["nodeName"] = str(target["name"])
-    if annotations := _mapping(metadata.get("annotations")):
+    if annotations := as_mapping(metadata.get("annotations")):
         pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
-    if labels := {**_mapping(metadata.get("labels")), **topology}:
+    if labels := {**as_mapping(metadata.get("labels")), **topology}:
         pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     pod["status"].pop("nominatedNodeName", None)
     _set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, timestamp(store.clock()))
     store.put(_PODS, record, pod, dry_run=dry_run)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _check_same(record: Record, pod: Document, metadata: Document) -> None:
@@ -193,13 +188,13 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     Raises  ApiError 404; 400 if the names differ; 403 for an invalid budget status; 429 if the budget allows no disruption
             or is not up to date; 500 for a pod with several budgets
     """
-    if _mapping(eviction.get("metadata")).get("name") != name:
+    if as_mapping(eviction.get("metadata")).get("name") != name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions"))
     dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
     pod = record.document()
-    status = _mapping(pod.get("status"))
+    status = as_mapping(pod.get("status"))
     is_exempt = status.get("phase") in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")
     budget = None if is_exempt else _budget_of(store, namespace, record)
     held = budget.document() if budget is not None else None
@@ -235,13 +230,13 @@ def _covers(budget: Record, pod: Record) -> bool:
 
 
 def _check_budget(budget: Document) -> None:
-    name, status = budget["metadata"]["name"], _mapping(budget.get("status"))
+    name, status = budget["metadata"]["name"], as_mapping(budget.get("status"))
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _denied(f"The disruption budget {name} is still being processed by the server.", _RETRY_S)
     allowed = int(status.get("disruptionsAllowed", 0))
     if allowed < 0:
         raise statuses.forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
-    if len(_mapping(status.get("disruptedPods"))) > _MAX_DISRUPTED:
+    if len(as_mapping(status.get("disruptedPods"))) > _MAX_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise statuses.forbidden("poddisruptionbudget", "policy", name, why)
     if allowed == 0:
@@ -259,8 +254,8 @@ def _no_room(name: str, status: Document) -> str:
 
 def _ignores_unhealthy(budget: Document) -> bool:
     """Return True if the budget allows evicting pods that are not ready without counting it as a disruption."""
-    status = _mapping(budget.get("status"))
-    if _mapping(budget.get("spec")).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+    status = as_mapping(budget.get("status"))
+    if as_mapping(budget.get("spec")).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     return int(status.get("currentHealthy", 0)) >= int(status.get("desiredHealthy", 0)) > 0
 
@@ -273,7 +268,7 @@ def _decremented(budget: Document, pod: str, now: str) -> Document:
     """Return the budget with one allowed disruption less."""
     status = budget["status"]
     status["disruptionsAllowed"] = int(status["disruptionsAllowed"]) - 1
-    status["disruptedPods"] = {**_mapping(status.get("disruptedPods")), pod: now}
+    status["disruptedPods"] = {**as_mapping(status.get("disruptedPods")), pod: now}
     if not status["disruptionsAllowed"]:
         condition = {"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": ""}
         condition["observedGeneration"] = status.get("observedGeneration", 0)

@@ -307,6 +307,11 @@ def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
     return found
 
 
+def as_mapping(value: Any) -> Document:
+    """Return a value that should be an object; any other is taken as one without fields."""
+    return value if isinstance(value, dict) else {}
+
+
 def set_or_drop(document: Document, name: str, value: Any) -> None:
     """Set a field of a document, or remove it if the value is None."""
     if value is None:

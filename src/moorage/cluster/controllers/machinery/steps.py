@@ -90,12 +90,8 @@ ExecutableStep: TypeAlias = Create | Update | SetStatus | DeleteStep | EventStep
 Step: TypeAlias = ExecutableStep | DeleteAll | Later
 
 
-# -- controller --------------------------------------------------------------------------------------------------------
-# The interface between controllers and the manager.
-
-
 class Controller(Protocol):
-    """Manages the objects of one kind, or one aspect of all objects.
+    """Manages the objects of one kind, or one aspect of all objects, for the manager.
 
     ``name`` is the source of its events. Each controller defines its own keys; most use ``object_fields.key_of`` of the managed
     object. The manager calls ``reconcile`` for every key that ``keys`` returned for an event; it computes the necessary steps

@@ -313,9 +313,6 @@ def _debug(live: Live, scheduler: Scheduler, log: Klog) -> None:
     dump(scheduler, log)
 
 
-# -- building the scheduler --------------------------------------------------------------------------------------------
-
-
 def build_scheduler(
     loaded: Loaded, seed: int, max_unschedulable_s: float, *, max_disks: int | None = None,
     watched: Callable[[Profile], Profile] | None = None, verified: float = 0.0,

@@ -261,9 +261,6 @@ def _around(warn: Callable[[str], None]) -> ClientEnvironment:
     return ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=warn)
 
 
-# -- signals ------------------------------------------------------------------------------------------------------------
-
-
 class Ending:
     """Shuts the process down gracefully on the first signal, which ``text`` logs, and immediately on the second."""
 

@@ -194,9 +194,6 @@ def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: St
     return with_values(asked_for, release=load_side("B", sides.b).release, seeds=seeds, notes=notes)
 
 
-# -- pipelines -----------------------------------------------------------------------------------------------------------
-
-
 def _report(found: Comparison, given: Mapping[str, Any]) -> GateReport:
     lines = gate_options.ManifestLines(given["paths"], given["recursive"])
     pending = found.runs[1][0].pending

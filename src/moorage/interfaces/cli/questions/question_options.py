@@ -51,9 +51,6 @@ def seldom(say: Callable[[int], None]) -> Callable[[int], None]:
     return passes
 
 
-# -- worker options ----------------------------------------------------------------------------------------------------
-
-
 def executor_of(given: Mapping[str, Any], block: ExitStack) -> Executor | None:
     """Return the executor for simulations, open until the block ends; None to simulate in this process.
 

@@ -19,7 +19,7 @@ from moorage.api.validation.rule_tables import field_of
 from moorage.cluster.apiserver.admission.custom_resource_rules import custom_rule_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck, field_path
-from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema
+from moorage.cluster.apiserver.schema.custom_kinds import embedded_resources, field_schema, inner_schemas
 from moorage.cluster.apiserver.schema.normalization import path_of
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Struct, Type, kind_schema
 from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion, Document, Schema, ServedKind
@@ -113,8 +113,7 @@ _BLOCKING: Final = frozenset(["Required value", "Too long", "Too many", "Unsuppo
 
 
 def _has_rules(schema: Schema) -> bool:
-    inner = [*schema.get("properties", {}).values(), *(schema.get(part) for part in ("items", "additionalProperties"))]
-    return bool(schema.get("x-kubernetes-validations")) or any(_has_rules(one) for one in inner if isinstance(one, Mapping))
+    return bool(schema.get("x-kubernetes-validations")) or any(map(_has_rules, inner_schemas(schema)))
 
 
 # -- scale -------------------------------------------------------------------------------------------------------------

@@ -160,10 +160,11 @@ def embedded_resources(root: Schema, document: Document) -> Iterator[tuple[Place
 
 
 def _has_embedded(node: Schema) -> bool:
-    return bool(node.get(EMBEDDED)) or any(map(_has_embedded, _inner_schemas(node)))
+    return bool(node.get(EMBEDDED)) or any(map(_has_embedded, inner_schemas(node)))
 
 
-def _inner_schemas(node: Schema) -> Iterator[Schema]:
+def inner_schemas(node: Schema) -> Iterator[Schema]:
+    """Yield the schemas of the parts of a structural schema's values."""
     yield from node.get("properties", {}).values()
     for name in ("items", "additionalProperties"):
         if isinstance(inner := node.get(name), Mapping):

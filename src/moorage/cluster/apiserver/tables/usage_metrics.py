@@ -68,8 +68,8 @@ def measure(store: Store, kind: ServedKind, namespace: str, name: str) -> Record
 
 def _ready_nodes(store: Store) -> frozenset[str]:
     """Return the names of the ready nodes."""
-    documents = ((node.name, node.document()) for node in store.all(_NODES))
-    return frozenset(name for name, node in documents if is_condition_true(node.get("status") or {}, "Ready"))
+    statuses = ((node.name, node.document().get("status") or {}) for node in store.all(_NODES))
+    return frozenset(name for name, status in statuses if is_condition_true(status, "Ready"))
 
 
 def _used_by_node(store: Store) -> dict[str, _Usage]:

@@ -79,15 +79,11 @@ def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], 
         counts = [f"{one} in {holders[one]} resource instances" for one in sorted(holders)]
         text = f"Some content in the namespace has finalizers remaining: {', '.join(counts)}"
         problems["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", text
-    return [_condition(namespace, name, problems.get(name), now) for name in _WELL]
-
-
-def _condition(namespace: Document, name: str, problem: tuple[str, str] | None, now: float) -> Document:
-    truth = "True" if problem else "False"
-    reason, message = problem or _WELL[name]
-    held = k8s.condition_of(namespace, name) or {}
-    since = held["lastTransitionTime"] if held.get("status") == truth else k8s.stamp(now)
-    return {"type": name, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message}
+    conditions: list[Document] = k8s.status_of(namespace).get("conditions") or []
+    for name, well in _WELL.items():
+        truth = "True" if name in problems else "False"
+        conditions = k8s.with_condition(conditions, name, truth, now, *problems.get(name, well))
+    return conditions
 
 
 # -- root ca publisher -------------------------------------------------------------------------------------------------

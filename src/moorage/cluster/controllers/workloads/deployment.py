@@ -160,10 +160,8 @@ def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, refres
     same = before is not None and (before["status"], before.get("reason")) == (made["status"], made["reason"])
     if same and not refresh:
         return held
-    moment = k8s.stamp(now)
-    since = before["lastTransitionTime"] if before is not None and before["status"] == made["status"] else moment
-    others = [one for one in held if one["type"] != made["type"]]
-    return [*others, {**made, "lastUpdateTime": moment, "lastTransitionTime": since}]
+    name, status, reason, message = made.values()
+    return k8s.with_condition(held, name, status, now, reason, message, lastUpdateTime=k8s.stamp(now))
 
 
 def _until_stalled(deployment: Document, conditions: list[dict[str, Any]], now: float) -> float | None:

@@ -12,7 +12,7 @@ import pytest
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.mcp.answers import AgentAnswers, as_data, clipped
-from moorage.interfaces.web.question_arguments import Answering
+from moorage.interfaces.web.question_processes import Answering
 from tests.interfaces.cli.conftest import ROOT, environment
 
 mcp = pytest.importorskip("mcp")

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from moorage.interfaces.web.live_site import setup_document
+from moorage.interfaces.web.setup_route import setup_document
 from tests.interfaces.web.clusters import large, snapshot
 from tests.interfaces.web.lab_server import LabServer
 from tests.interfaces.web.reports import document, printed

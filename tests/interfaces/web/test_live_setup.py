@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.interfaces.web.live_site import setup_document
+from moorage.interfaces.web.setup_route import setup_document
 from tests.interfaces.web.clusters import snapshot
 from tests.interfaces.web.lab_server import LabServer
 from tests.live.server.test_on_embedded_server import a_scheduler

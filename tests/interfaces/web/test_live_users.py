@@ -10,7 +10,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.interfaces.web.live_site import EmbeddedSite
+from moorage.interfaces.web.embedded_site import EmbeddedSite
 from tests.interfaces.web.test_site import ADMIN, NAMESPACES, NODES, PODS, a_store, bind, pod
 from tests.ports import reserve_port
 

@@ -18,15 +18,8 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.interfaces.cli.live.up import _run_in
 from moorage.interfaces.cli.main import cli
 from moorage.interfaces.cli.question_worker import ANSWERING, limit_process
-from moorage.interfaces.web.question_arguments import (
-    ANSWER,
-    ERRORS,
-    Answering,
-    Arguments,
-    ProcessLimits,
-    QuestionBody,
-    arguments_of,
-)
+from moorage.interfaces.web.question_arguments import Arguments, QuestionBody, arguments_of
+from moorage.interfaces.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits
 from moorage.interfaces.web.questions import Board, QuestionLimits
 from tests.interfaces.web.test_site import PODS, a_store, browse, pod
 

@@ -21,7 +21,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.web import change_stream as hub_module
 from moorage.interfaces.web import site as site_module
-from moorage.interfaces.web.live_site import EmbeddedSite, StoreSource
+from moorage.interfaces.web.embedded_site import EmbeddedSite, StoreSource
 from moorage.interfaces.web.rows import pod_row
 from tests.cluster.apiserver.custom_kinds import ask, define, definition, widget
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
-from moorage.interfaces.web.question_arguments import ANSWER, ERRORS, Answering, ProcessLimits
+from moorage.interfaces.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits
 
 #: Options of ``moorage up`` that questions have as well.
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}

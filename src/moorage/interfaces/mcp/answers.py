@@ -23,14 +23,8 @@ from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.framework.changes import taint_text
-from moorage.interfaces.web.question_arguments import (
-    Answering,
-    Arguments,
-    ProcessLimits,
-    QuestionBody,
-    answered_by_process,
-    arguments_of,
-)
+from moorage.interfaces.web.question_arguments import Arguments, QuestionBody, arguments_of
+from moorage.interfaces.web.question_processes import Answering, ProcessLimits, answered_by_process
 from moorage.laboratory.cluster import Cluster
 
 #: The forms of an answer → the output of the command.

@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
-from moorage.interfaces.web import question_arguments
+from moorage.interfaces.web import question_arguments, question_processes
 from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.site import Site, Visitor, check_may_list, json_response, read_body
 
@@ -41,7 +41,7 @@ class QuestionLimits:
     kept: int = 64
     kept_bytes: int = 128 << 20
     kept_s: float = 600.0
-    process: question_arguments.ProcessLimits = field(default_factory=question_arguments.ProcessLimits)
+    process: question_processes.ProcessLimits = field(default_factory=question_processes.ProcessLimits)
 
 
 #: Returns the current cluster as arguments of a command and a file for its standard input, which it writes to a folder.
@@ -91,7 +91,7 @@ class Board:
     """All questions. ``on_change`` is called when the state of a question changes."""
 
     def __init__(
-        self, folder: Path, input_of: InputOf, answer: question_arguments.Answering, limits: QuestionLimits | None = None,
+        self, folder: Path, input_of: InputOf, answer: question_processes.Answering, limits: QuestionLimits | None = None,
         on_change: Callable[[], None] = lambda: None, past_of: Callable[[Path], Past | None] = lambda folder: None,
     ) -> None:  # fmt: skip
         self.limits = limits or QuestionLimits()
@@ -150,7 +150,7 @@ class Board:
                 async with self._copying:
                     given, stdin = await self._input_of(self._folder)
                 self._change(question, "computing")
-                question.answer, error = await question_arguments.answered_by_process(
+                question.answer, error = await question_processes.answered_by_process(
                     self._answer, _words(arguments, given), folder, stdin, self.limits.process, partial(self._change, question)
                 )
                 if question.answer and (folder / question_arguments.RUN).is_dir():

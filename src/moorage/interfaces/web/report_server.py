@@ -21,12 +21,12 @@ from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
 from moorage.interfaces.web.change_stream import Hub
-from moorage.interfaces.web.live_site import SetupRoute
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
-from moorage.interfaces.web.question_arguments import Answering
+from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.recorded_past import RecordedPast, run_in
+from moorage.interfaces.web.setup_route import SetupRoute
 from moorage.interfaces.web.site import Sessions, Site, is_own_path
 from moorage.live.recording.status import agreement_of
 from moorage.live.server.certificates import listen, serving

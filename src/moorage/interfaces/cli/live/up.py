@@ -52,7 +52,7 @@ from moorage.interfaces.cli.option_tables import (
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.question_worker import ANSWERING, question_words
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
-from moorage.interfaces.web.live_site import EmbeddedSite
+from moorage.interfaces.web.embedded_site import EmbeddedSite
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.server.embedded_cluster import BuiltScheduler, Embedded, Ready
 from moorage.live.server.health import PATIENCE_S

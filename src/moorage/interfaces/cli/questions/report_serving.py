@@ -14,7 +14,7 @@ from moorage.interfaces.cli.question_worker import absolute_plugin, answer_quest
 from moorage.interfaces.cli.terminal import say
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource
-from moorage.interfaces.web.question_arguments import Answering
+from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.report_server import serve_cluster
 from moorage.laboratory.cluster import Cluster
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from moorage.errors import InputError
 from moorage.laboratory.sweeps.jobs import JsonLinesFormat, StoredRun
-from moorage.laboratory.sweeps.store import ParquetFormat, RunStore, open_store
+from moorage.laboratory.sweeps.parquet import ParquetFormat
+from moorage.laboratory.sweeps.store import RunStore, open_store
 
 FORMATS = {"Parquet": ParquetFormat, "JSON Lines": JsonLinesFormat}
 numbers = st.floats(allow_nan=False) | st.integers(-1000, 1000).map(float)
@@ -88,7 +89,7 @@ def test_the_index_and_the_files_serve_other_tools(tmp_path):
 
 
 def test_without_the_extra_runs_are_json_lines(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "moorage.laboratory.sweeps.store", None)
+    monkeypatch.setitem(__import__("sys").modules, "moorage.laboratory.sweeps.parquet", None)
     store = open_store(tmp_path)
     run = StoredRun("k", {"seed": 1}, {"wait": math.inf}, {"t": np.array([0.5])})
     store.write(run)

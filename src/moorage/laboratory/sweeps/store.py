@@ -6,8 +6,6 @@ hold both kinds.
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Protocol, Self
+from typing import BinaryIO, Final, Protocol, Self
 
 from moorage.errors import InputError
-from moorage.laboratory.sweeps.jobs import FailedRun, JsonLinesFormat, StoredRun, head_of, run_of_head, write_whole
+from moorage.laboratory.sweeps.jobs import FailedRun, JsonLinesFormat, StoredRun, write_whole
 
 _FOLDER: Final = "runs"
 
@@ -73,7 +71,7 @@ def open_store(folder: str | os.PathLike[str]) -> RunStore:
     """Return the store in a folder, which is created if need be."""
     formats: list[RunFormat] = [JsonLinesFormat()]
     try:
-        from moorage.laboratory.sweeps.store import ParquetFormat
+        from moorage.laboratory.sweeps.parquet import ParquetFormat
 
         formats.insert(0, ParquetFormat())
     except ImportError:
@@ -129,63 +127,3 @@ class StoreWriter:
                 self._settle(0)
         finally:
             self._thread.shutdown(wait=True)
-
-
-# -- parquet -----------------------------------------------------------------------------------------------------------
-# Runs as Parquet files, and their index as a DuckDB database. Importing this module needs the extra ``frames``.
-
-
-duckdb: Any = importlib.import_module("duckdb")
-pa: Any = importlib.import_module("pyarrow")
-pq: Any = importlib.import_module("pyarrow.parquet")
-
-_HEAD: Final = b"moorage.run"
-
-
-class ParquetFormat:
-    """One Parquet file a run; ``index.duckdb`` has the table ``runs`` and, if runs have columns, the view ``series``."""
-
-    suffix = ".parquet"
-
-    def write(self, run: StoredRun, file: BinaryIO) -> None:
-        table = _table(run)
-        head = json.dumps(head_of(run), allow_nan=False).encode()
-        pq.write_table(table.replace_schema_metadata({_HEAD: head}), file)
-
-    def read(self, path: Path) -> StoredRun:
-        # A whole small file in memory is quicker than the readers' threads.
-        held = pq.ParquetFile(pa.BufferReader(path.read_bytes()))
-        head = json.loads(held.schema_arrow.metadata[_HEAD])
-        names = head["columns"]
-        table = held.read(columns=names, use_threads=False) if names else None
-        return run_of_head(head, {} if table is None else {name: table.column(name).to_numpy() for name in names})
-
-    def index(self, folder: Path, runs: Sequence[StoredRun]) -> None:
-        if not runs:
-            return
-        unfinished = folder / f".index.{os.getpid()}.duckdb"
-        unfinished.unlink(missing_ok=True)
-        try:
-            with duckdb.connect(str(unfinished)) as base:
-                base.register("given", _rows_of(runs))
-                base.execute("CREATE TABLE runs AS SELECT * FROM given")
-                if any(run.series for run in runs):
-                    files = str(folder.resolve() / "runs" / "*.parquet").replace("'", "''")
-                    base.execute(f"CREATE VIEW series AS SELECT * FROM read_parquet('{files}', union_by_name = true)")  # noqa: S608 - quoted
-            unfinished.replace(folder / "index.duckdb")
-        finally:
-            unfinished.unlink(missing_ok=True)
-
-
-def _rows_of(runs: Sequence[StoredRun]) -> Any:
-    rows = [{"key": run.key, **run.labels, **run.metrics, "seconds": run.seconds} for run in runs]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
-
-
-def _table(run: StoredRun) -> Any:
-    if not run.series:
-        return pa.Table.from_pylist([{"key": run.key, **run.labels, **run.metrics}])
-    rows = len(next(iter(run.series.values())))
-    constant = {name: pa.repeat(value, rows) for name, value in {"key": run.key, **run.labels}.items()}
-    return pa.table({**constant, **{name: pa.array(column) for name, column in run.series.items()}})

@@ -184,8 +184,7 @@ def a_like(**metadata):
 def test_a_signature_of_our_own_reads_labels_and_owners_only_where_it_says_so(cls):
     needs_shape = cls.name == "RequestedToCapacityRatio"
     reuse = reuse_of(cls(msgspec.convert({"shape": [{"utilization": 0, "score": 10}]}, cls.Args)) if needs_shape else cls())
-    signed = reuse.signature is not None and reuse.signature_reads is not None and reuse.scope <= Scope.NODE_PODS
-    if signed and not reuse.signature_reads_metadata:
+    if reuse.signature is not None and reuse.signature_reads is not None and not reuse.signature_reads_metadata:
         owner = {"apiVersion": "v1", "kind": "ReplicationController", "name": "r", "uid": "r", "controller": True}
         assert reuse.signature(a_like()) == reuse.signature(a_like(labels={"job": "a"}, ownerReferences=[owner]))
 

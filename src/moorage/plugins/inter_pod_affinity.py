@@ -105,7 +105,7 @@ class InterPodAffinity(
     name = "InterPodAffinity"
     Args = InterPodAffinityArgs
     reuse = points.Reuse(
-        points.Scope.DOMAIN, signature_of, signature_reads=(), idle=_idle,
+        points.Scope.DOMAIN, signature_of, signature_reads=(), signature_reads_metadata=True, idle=_idle,
         domains=points.Domains(lambda state, nodes: state.closed(), _domain_scores),
         ignores=affinity_scores.AffinityCounts.ignores, ignores_all=affinity_scores.AffinityCounts.ignores_all,
     )  # fmt: skip

@@ -294,6 +294,7 @@ class PodTopologySpread(
             points.Scope.DOMAIN,
             self._signature,
             signature_reads=(),
+            signature_reads_metadata=True,
             domains=points.Domains(_closed_domains, _domain_scores),
             idle=self._idle,
             ignores=_ignores,

@@ -55,7 +55,7 @@ class InterPodAffinityV133(InterPodAffinityV135):
 
 
 class InterPodAffinityV127(InterPodAffinityV133):
-    reuse = Reuse(signature=signature_of, signature_reads=())
+    reuse = Reuse(signature=signature_of, signature_reads=(), signature_reads_metadata=True)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights:
         found = super().pre_score(pod, snapshot, feasible)

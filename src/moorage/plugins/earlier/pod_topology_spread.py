@@ -39,7 +39,7 @@ class PodTopologySpreadV135(WokenByPlacedPods, PodTopologySpread):
 class PodTopologySpreadV127(PodTopologySpreadV135):
     @property
     def reuse(self) -> Reuse:
-        return Reuse(signature=self._signature, signature_reads=())
+        return Reuse(signature=self._signature, signature_reads=(), signature_reads_metadata=True)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> spread_scores.SpreadPreference:
         found = super().pre_score(pod, snapshot, feasible)

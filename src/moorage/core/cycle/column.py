@@ -7,7 +7,7 @@ The total of a pod is the sum of its columns: ``REFUSED`` is so low that the sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,10 +18,11 @@ from moorage.core.cycle.removed_rows import NewRows, new_rows
 from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, refused_rows, refuses, scored
 from moorage.framework.profile import Step
 from moorage.state.change_log import RowLog
+from moorage.state.columns import has_any
 from moorage.state.distinct_rooms import RoomRows
 from moorage.state.table import NodeTable
 from moorage.state.usage import SomeUsage, Usage
-from moorage.state.view import BoolArray, FewRows, IntArray, NodeView, PodInfo, Snapshot
+from moorage.state.view import BoolArray, FewRows, IntArray, NodeView, PodInfo, Snapshot, domain_ids
 
 #: Stands in for the score of a refused row. Sums of columns with it are negative and do not overflow.
 REFUSED: Final = -(1 << 52)
@@ -73,6 +74,16 @@ class Varying:
             return top
         raw = self.raw[totals >= 0]
         return int(raw[raw.argmax()])
+
+    def reaches(self, highest: int, totals: IntArray, closed: Mapping[str, BoolArray], nodes: NodeView) -> bool:
+        """Return whether one of the first rows with the ``highest`` raw score is neither refused nor in a closed domain."""
+        if self._top is None or self._top[0] != highest:
+            return False
+        rows = self._top[1]
+        is_open: BoolArray = totals[rows] >= 0
+        for key, domains in closed.items():
+            is_open &= ~domains[domain_ids(nodes, key)[rows]]
+        return has_any(is_open)
 
     def scaled(self, highest: int) -> IntArray | None:
         """Return the final scores of all rows where ``highest`` is the highest raw score; None if one is out of range."""
@@ -259,7 +270,7 @@ class KeyColumn:
     def entries(self) -> int:
         """The number of entries in all arrays."""
         few = 0 if self.few is None else 2 * len(self.few.rows)
-        mask = 0 if self.closed is None else self._size // 8
+        mask = 0 if self.closed is None else 1 + self._size // 8
         return few + mask + self._size * ((self.worths is not None) + 2 * len(self.varying))
 
     def dense(self) -> IntArray | None:

@@ -152,7 +152,9 @@ class DomainPlaces:
 class OpenPlaces:
     """One sheet's totals in ring order, ``REFUSED`` in closed domains. ``count`` is how many places are open."""
 
-    __slots__ = ("_all", "_by_domain", "_cells", "_closed", "_domain_at", "_starts", "_top", "count", "domains", "totals")
+    __slots__ = (
+        "_all", "_by_domain", "_cells", "_closed", "_domain_at", "_starts", "_top", "count", "domains", "is_stale", "totals",
+    )  # fmt: skip
 
     def __init__(self, ring: Ring, totals: IntArray, domains: npt.NDArray[np.intp], closed: BoolArray) -> None:
         """``totals`` are the sheet's own, of all places; ``domains``: the id of each place's domain."""
@@ -167,6 +169,8 @@ class OpenPlaces:
         self._write_all(closed)
 
     def _write_all(self, closed: BoolArray) -> None:
+        #: Whether many totals changed, so that all are read again.
+        self.is_stale = False
         self._closed = closed.copy()
         np.copyto(self.totals, np.where(closed.take(self.domains), REFUSED, self._all))
         self.count = int(np.count_nonzero(self.totals >= 0))
@@ -182,6 +186,9 @@ class OpenPlaces:
 
     def follow(self, closed: BoolArray) -> None:
         """Follow the domains that opened or closed."""
+        if self.is_stale:
+            self._write_all(closed)
+            return
         differs = closed ^ self._closed
         marks = differs.tobytes()
         first = marks.find(1)  # mostly the only one, found faster than by ``nonzero``

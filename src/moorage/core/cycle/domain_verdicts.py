@@ -172,11 +172,12 @@ class _OpenRows:
     They are counted and compared by domain if all closed domains are of one label with few values, else node by node.
     """
 
-    __slots__ = ("_allowed", "_closed", "_key", "_open", "_places", "_scores", "_shut", "_table", "_totals", "count")
+    __slots__ = ("_allowed", "_closed", "_held", "_key", "_open", "_places", "_scores", "_shut", "_table", "_totals", "count")
 
     def __init__(self, scores: RingTotals, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
         self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
         self._totals: IntArray | None = None
+        self._held: dict[str, Domains] = {}
         self._key = next(iter(closed)) if len(closed) == 1 and not scores.is_brief else ""
         self._places = scores.places(self._key, table) if self._key else None
         self._open: OpenPlaces | None = None
@@ -215,6 +216,11 @@ class _OpenRows:
         """Return the values of a label that open rows have; a missing label counts as a value."""
         if not self._closed:
             return self._scores.domains(key, self._table)
+        if key not in self._held:
+            self._held[key] = self._find_held(key)
+        return self._held[key]
+
+    def _find_held(self, key: str) -> Domains:
         if self._places is not None and key == self._key:
             there = zip(self._places.open, self._shut, strict=True)
             return np.array([domain for domain, (count, shut) in enumerate(there) if count and not shut], dtype=np.intp)
@@ -321,7 +327,10 @@ class _OpenNodes(NodeView):
         return False
 
     def domains_held(self, key: str) -> BoolArray:
-        held = np.zeros(len(self.label(key).values), dtype=bool)
-        held[self._open.held(key)] = True
+        column, there = self.label(key), self._open.held(key)
+        if isinstance(there, slice):  # all values
+            return column.domains
+        held = np.zeros(len(column.values), dtype=bool)
+        held[there] = True
         held[0] = False
         return held

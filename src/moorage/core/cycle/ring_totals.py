@@ -133,17 +133,19 @@ class RingTotals:
         places = self._ring.place_of[rows]
         if self._places or self._open_places:
             self._tell_places(places, totals)
-        if self._counted or self._summed:
-            for row in rows[(self.in_ring[places] >= 0) != (totals >= 0)].tolist():
-                self._flips.note(row)
+        flipped = rows[(self.in_ring[places] >= 0) != (totals >= 0)].tolist()
+        for row in flipped:
+            self._flips.note(row)
+        if flipped:
+            self._domains.clear()
         self.in_ring[places] = totals
         self._top.forget(self.in_ring)
-        self._domains.clear()
 
     def _tell_places(self, places: npt.NDArray[np.intp], totals: IntArray) -> None:
         if len(places) > _FEW_PLACES:
             self._places.clear()
-            self._open_places.clear()
+            for open_places in self._open_places.values():
+                open_places.is_stale = True
             return
         before = self.in_ring[places]
         for place, old, new in dict.fromkeys(zip(places.tolist(), before.tolist(), totals.tolist(), strict=True)):

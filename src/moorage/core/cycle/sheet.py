@@ -325,8 +325,12 @@ class Sheet:
         if not self._asked:
             return Quick(self._first_best(snapshot, ring_position(pod.uid, seed)), self._count, found)
         closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
-        if closed is None or (closed and self._varying):
+        if closed is None:
             return None
+        if closed:
+            for varying, highest in zip(self._varying, self._highest, strict=True):
+                if not varying.reaches(highest, self._total, closed, snapshot.nodes):
+                    return None  # the scores of the open rows may depend on a lower one
         totals, start = self._ring_of(snapshot), ring_position(pod.uid, seed)
         pick = self._by_domain.pick(totals, self._count, closed, self._asked, found, pod, snapshot, start)
         return None if pick is None else Quick(pick.row, pick.feasible, found)

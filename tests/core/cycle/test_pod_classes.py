@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Namespace, Service
+from moorage.core.cycle.column import Varying
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.sheets import Sheets
 from moorage.framework.feature_gates import FeatureGates
@@ -21,8 +22,9 @@ from moorage.framework.profile import make_profile, points_of
 from moorage.framework.registry import Registry
 from moorage.framework.verdicts import Reject
 from moorage.plugins import BUILTIN
+from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from tests.strategies import node, template
+from tests.strategies import HOST, ZONE, node, template
 
 ORDER = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread",
@@ -61,11 +63,12 @@ LIMITS = [
     {**ALWAYS_TIED, **TOGETHER, "pinned_pods._FIRST_FEW": 0},
     {**TOGETHER, "column._MANY": 0},
     {**LOOKING, "pinned_pods._FIRST_FEW": 0},
-    {**LOOKING, **TOGETHER, "sheets._SOON": 0, "column._COLUMNS_KEPT": 2, "sheets._ROUTES_KEPT": 1},
+    {**LOOKING, **TOGETHER, "sheets._SOON": 0, "column._COLUMNS_KEPT": 2, "sheets._PARTS_KEPT": 1},
     {**LOOKING, "sheets._SOON": 1 << 40, "sheets._LOOKED_REMEMBERED": 1},
 ]
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
+    *[st.tuples(st.just("relative"), st.tuples(st.integers(0, 3), st.sampled_from(["x", "y"])))] * 2,
     *[st.tuples(st.just("pinned"), st.tuples(st.integers(0, 3), st.integers(0, 7)))] * 2,
     st.tuples(st.just("remove"), st.integers(0, 50)),
     st.tuples(st.just("forget"), st.integers(0, 50)),
@@ -98,6 +101,7 @@ class History:
         self.placed = []
         self.number = 0
         self.nominated = {}
+        self.parts = {}
 
     def node(self, node):
         self.cluster.set_node(node)
@@ -145,10 +149,21 @@ class History:
         """A pod of a DaemonSet: it names its node, and is like other pods in all else."""
         self.pod(what[0], {"affinity": {"nodeAffinity": only_node(f"n{what[1]}")}})
 
-    def pod(self, kind, more=MappingProxyType({})):
-        spec, app = self.templates[kind]
+    def relative(self, what):
+        """A pod of one kind that may have the label of another."""
+        self.pod(what[0], app=what[1])
+
+    def sharing(self, pod):
+        """Return the pod with equal parts of earlier ones as the same objects, as if they were decoded together."""
+        spec, status, labels = (self.parts.setdefault(repr(one), one) for one in (pod.spec, pod.status, pod.labels))
+        return PodInfo(pod.pod.replace(spec=spec, status=status, metadata=pod.pod.metadata.replace(labels=labels)))
+
+    def pod(self, kind, more=MappingProxyType({}), app=None):
+        spec, its = self.templates[kind]
         self.number += 1
-        pod = a_pod(f"p{self.number}", {"app": app}, **{**spec, **more})
+        pod = a_pod(f"p{self.number}", {"app": app or its}, **{**spec, **more})
+        if self.number % 4:
+            pod = self.sharing(pod)
         snapshot = self.cluster.snapshot
         one, two = (cycle.decide(self.profile, pod, snapshot, self.nominated) for cycle in (self.quick, self.plain))
         assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
@@ -185,6 +200,61 @@ def test_the_cached_path_decides_as_the_full_path(nodes, templates, steps, limit
             patches.enter_context(patch(f"moorage.core.cycle.{name}", limit))
         for what, arg in steps:
             getattr(history, what)(arg)
+
+
+def beside(key):
+    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "x"}}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"topologySpreadConstraints": [{**beside(ZONE), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
+        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside(HOST)]}}},
+    ],
+    ids=["zone", "host"],
+)
+def test_scores_depend_on_the_highest_raw_score_in_open_domains(spec, monkeypatch):
+    said, reaches = [], Varying.reaches
+
+    def noting(*given):
+        said.append(reaches(*given))
+        return said[-1]
+
+    monkeypatch.setattr(Varying, "reaches", noting)
+    avoided = [{"key": f"t{at}", "effect": "PreferNoSchedule"} for at in range(2)]
+    history = History(
+        [
+            a_node(
+                f"n{at}", {HOST: f"n{at}", ZONE: "abc"[at % 3]}, allocatable={"cpu": "4", "memory": "4Gi", "pods": 9},
+                taints=avoided[:many],
+            )
+            for at, many in enumerate([0, 1, 1, 0, 1, 2, 0, 1, 1])
+        ],
+        [(spec, "x")] * 4,
+    )  # fmt: skip
+    for _ in range(4):
+        history.pod(0)
+    assert said
+    assert all(said), "n5, which is avoided most, is open"
+    for at in range(2):
+        history.cluster.place(a_pod(f"there{at}", {"app": "x"}, nodeName="n5"), "n5")
+    for _ in range(2):
+        history.pod(0)
+    assert not all(said), "n5 is closed"
+
+
+def test_a_failure_does_not_hold_for_a_pod_of_the_same_spec_with_other_labels():
+    spec = {"topologySpreadConstraints": [{**beside(ZONE), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}
+    places = [("n0", "a", 9), ("n1", "b", 1)]
+    nodes = [a_node(name, {ZONE: zone}, allocatable={"cpu": 4, "memory": "4Gi", "pods": pods}) for name, zone, pods in places]
+    history = History(nodes, [(spec, "x")] * 4)
+    history.cluster.place(a_pod("one", {"app": "x"}, nodeName="n0"), "n0")
+    history.cluster.place(a_pod("other", {"app": "z"}, nodeName="n1"), "n1")
+    history.pod(0)
+    assert not history.placed
+    history.pod(0, app="y")
+    assert history.placed
 
 
 def counting_rows(scope, asked, **promises):

@@ -60,7 +60,7 @@ SNAPSHOT = a_cluster([a_node()]).snapshot
 def test_copies_are_signed_once():
     plugin = Colors()
     one = signer(plugin)
-    keys = [one.sign(a_pod(f"p{i}", {"color": color}), SNAPSHOT).key for i, color in enumerate(["red", "blue", "red"])]
+    keys = [one.sign(a_pod(f"p{i}", {"color": color}), SNAPSHOT).signed.key for i, color in enumerate(["red", "blue", "red"])]
     assert keys[0] == keys[2] != keys[1]
     assert plugin.signed == 2
 
@@ -104,7 +104,7 @@ def test_pods_that_share_a_spec_are_signed_once_by_our_own_plugins_unless_they_r
 
 def test_different_shapes_may_share_one_class():
     one = signer(Colors())
-    first, other = one.sign(a_pod(nodeSelector={"a": "b"}), SNAPSHOT), one.sign(a_pod(), SNAPSHOT)
+    first, other = (one.sign(a_pod(**spec), SNAPSHOT).signed for spec in ({"nodeSelector": {"a": "b"}}, {}))
     assert (first.key, first.rows) == (other.key, other.rows)
 
 
@@ -120,7 +120,7 @@ def test_a_change_of_an_object_that_signatures_read_signs_pods_again():
 
 def test_a_plugin_that_declares_no_kinds_signs_every_pod():
     one = signer(Colors(), Names())
-    assert one.sign(a_pod("a"), SNAPSHOT).key != one.sign(a_pod("b"), SNAPSHOT).key
+    assert one.sign(a_pod("a"), SNAPSHOT).signed.key != one.sign(a_pod("b"), SNAPSHOT).signed.key
 
 
 def test_a_plugin_that_signs_a_pod_none_runs_for_it():
@@ -130,7 +130,7 @@ def test_a_plugin_that_signs_a_pod_none_runs_for_it():
         def signature(self, pod):
             return None
 
-    assert signer(Colors(), Shy()).sign(a_pod(), SNAPSHOT).asked == {"Shy"}
+    assert signer(Colors(), Shy()).sign(a_pod(), SNAPSHOT).signed.asked == {"Shy"}
 
 
 def test_shapes_omit_the_name_and_nothing_that_plugins_read():
@@ -170,9 +170,9 @@ class Neighbours(Colors):
 def test_an_idle_plugin_does_not_run_until_a_log_that_it_names_moves():
     cluster, plugin = a_cluster([a_node()]), Neighbours()
     one = Signer([step_of(plugin)], frozenset([plugin.name]))
-    idle = [one.sign(a_pod(name), cluster.snapshot) for name in "ab"]
+    idle = [one.sign(a_pod(name), cluster.snapshot).signed for name in "ab"]
     cluster.set_object(msgspec.convert({"metadata": {"name": "web"}}, Service))
-    busy = [one.sign(a_pod(name), cluster.snapshot) for name in "cd"]
+    busy = [one.sign(a_pod(name), cluster.snapshot).signed for name in "cd"]
     assert [signed.asked for signed in (*idle, *busy)] == [set(), set(), {"Neighbours"}, {"Neighbours"}]
     assert plugin.looked == 2
     assert len({signed.key for signed in (*idle, *busy)}) == 2

@@ -219,7 +219,7 @@ class Failures:
         if self._signer is None or pod.spec.scheduling_group is not None or self._is_nominated(pod):
             return None
         try:
-            signed = self._signer.sign(pod, snapshot)
+            signed = self._signer.sign(pod, snapshot).signed
         except (PluginError, TypeError):  # the attempt reports a PluginError; TypeError means an unhashable signature
             return None
         return None if signed.asked else (signed.key, pod.priority, pod.status.nominated_node_name)

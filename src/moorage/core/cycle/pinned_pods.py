@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.core.cycle.sheet import ShapeRoute, Sheet
+from moorage.core.cycle.pod_signatures import KnownShape
+from moorage.core.cycle.sheet import Sheet
 from moorage.framework.answer_forms import Pins
 from moorage.framework.plugin_runner import ask
 from moorage.framework.post_filter import PreFiltered
@@ -39,11 +40,11 @@ class _Kept:
     they cannot share a sheet.
     """
 
-    __slots__ = ("facts", "facts_known", "first", "route", "without")
+    __slots__ = ("facts", "facts_known", "first", "known", "without")
 
     def __init__(self, first: PodInfo) -> None:
         self.first = first
-        self.route: ShapeRoute | None = None
+        self.known: KnownShape | None = None
         self.without: int | None = 0
         self.facts: dict[str, Any] = {}
         self.facts_known = 0
@@ -57,17 +58,15 @@ class _Kept:
 
 
 class PinnedPods:
-    """``route_of`` finds the route to a pod's sheet, or None; ``is_current`` returns whether the sheet is still in use."""
+    """``find`` makes a pod's sheet and returns its shape, or None; ``sheet_of`` returns the sheet of a shape, if it is kept."""
 
     def __init__(
         self,
         profile: Profile,
-        route_of: Callable[[PodInfo, Snapshot], ShapeRoute | None],
-        is_current: Callable[[ShapeRoute, Snapshot], bool],
+        find: Callable[[PodInfo, Snapshot], KnownShape | None],
+        sheet_of: Callable[[KnownShape], Sheet | None],
     ) -> None:
-        self._route_of = route_of
-        self._is_current = is_current
-        self._profile = profile
+        self._profile, self._find, self._sheet_in_use = profile, find, sheet_of
         self._known: dict[tuple[bytes, bytes], _Kept] = {}
         steps = {step.name: step for point in ("preFilter", "filter") for step in profile.at(point)}
         narrowing = [step for step in profile.at("preFilter") if step.reuse.narrows_to is not None]
@@ -118,21 +117,23 @@ class PinnedPods:
 
     def _sheet_of(self, kept: _Kept, snapshot: Snapshot) -> Sheet | None:
         """Return the sheet of the pods of one shape, up to date; None if there is none yet."""
-        route = kept.route
-        if route is not None and self._is_current(route, snapshot) and route.sheet.follows(kept.first, snapshot):
-            return route.sheet
-        kept.route = None
+        if kept.known is not None and kept.known.holds(snapshot):
+            sheet = self._sheet_in_use(kept.known)
+            if sheet is not None and sheet.follows(kept.first, snapshot):
+                return sheet
+        kept.known = None
         if kept.without is None:
             return None
         kept.without += 1
         if kept.without < _FIRST_FEW + len(snapshot.table) // _NODES_FOR_ONE:
             return None
-        route = self._route_of(kept.first, snapshot)
-        if route is None or not route.sheet.is_for_all:
+        known = self._find(kept.first, snapshot)
+        sheet = None if known is None else self._sheet_in_use(known)
+        if sheet is None or not sheet.is_for_all or not sheet.follows(kept.first, snapshot):
             kept.without = -_IN_VAIN
             return None
-        kept.without, kept.route = 0, route
-        return route.sheet
+        kept.without, kept.known = 0, known
+        return sheet
 
     def _narrowed(self, found: PreFiltered, pod: PodInfo, node: str) -> PreFiltered:
         """Return the PreFilter results of a sheet, narrowed to the node that the pod names."""

@@ -10,11 +10,12 @@ pods of a shape until a log that it names changes (``Idle``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from moorage.api.core import Pod, PodSpec
 from moorage.errors import PluginError
 from moorage.framework.answer_forms import NOTHING_TO_DO, Idle, Versioned
 from moorage.framework.plugin_runner import ask, failure_text
@@ -135,15 +136,64 @@ class Positions:
         return True
 
 
-class KnownShape(Struct, frozen=True, eq=False):
-    """The first pod of a shape, which shares its computed values with later ones, and its class.
+class KnownShape:
+    """The first pod of a shape, which shares its computed values with later ones, and the keys of the shape."""
 
-    The class is valid while the logs in ``stands_while`` stand.
-    """
+    __slots__ = ("_objects_changed", "_snapshot", "first", "logs", "merged", "signed")
 
-    first: PodInfo
-    signed: Signed
-    stands_while: Positions
+    def __init__(self, first: PodInfo, signed: Signed, logs: Positions, snapshot: Snapshot) -> None:
+        """``logs``: those of idle plugins; the keys hold while none moves on."""
+        self.first, self.signed, self.logs = first, signed, logs
+        self._snapshot, self._objects_changed = snapshot, snapshot.objects_changed
+        #: The spec of the last pod that was merged with the first one.
+        self.merged: PodSpec | None = None
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Return whether nothing has changed that the keys depend on. False if another object may have changed them."""
+        if self._objects_changed != snapshot.objects_changed or self._snapshot is not snapshot:
+            return False
+        for log, position in self.logs.of_pods:  # noqa: SIM110 (a generator costs more than comparing)
+            if log.position != position:
+                return False
+        return True
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """Return whether no log of idle plugins has moved on. From then on it ``holds``."""
+        stands = self.logs.stand()
+        if stands:
+            self._snapshot, self._objects_changed = snapshot, snapshot.objects_changed
+        return stands
+
+    def suits(self, pod: PodInfo) -> bool:
+        """Return True for a pod of the shape that shares the spec and status objects of the first one."""
+        first = self.first
+        if pod.spec is not first.spec or pod.status is not first.status or pod.namespace != first.namespace:
+            return False
+        its, meta = first.pod.metadata, pod.pod.metadata
+        return (
+            pod.labels == first.labels
+            and meta.owner_references == its.owner_references
+            and meta.deletion_timestamp == its.deletion_timestamp
+        )
+
+    def share(self, pod: PodInfo) -> None:
+        """Let a pod that it suits use the derived data of the first pod of the shape."""
+        first = self.first
+        known = first.__dict__
+        if not first.spec.volumes or known.get("volumes", self) is None:  # as ``shares_all``, without a call
+            pod.__dict__ = known
+        else:
+            pod.__dict__.update(first.facts_of_shape())
+
+    def bound(self, pod: PodInfo, bound: Pod) -> PodInfo:
+        """Return the info of the bound version of a pod that it suits, with the derived data of the first pod."""
+        first = self.first
+        info = PodInfo.__new__(PodInfo)
+        info.pod, info.spec, info.uid, info.name = bound, bound.spec, pod.uid, pod.name
+        info.namespace, info.labels = first.namespace, first.labels
+        info.status, info.priority = first.status, first.priority
+        info.__dict__ = first.__dict__ if first.shares_all else first.facts_of_shape()
+        return info
 
 
 class Signer:
@@ -186,16 +236,8 @@ class Signer:
         self._unions: dict[tuple[frozenset[str], int], frozenset[str]] = {}
         self._last = Positions([])
 
-    def shape_of(self, pod: PodInfo) -> bytes:
-        """Return the shape by which pods are known: without the names of claims, if no signature contains them."""
-        return pod.shape_without_claims() if self._skips_claims and pod.names_claims else pod.shape()
-
-    def known(self, shape: bytes) -> KnownShape | None:
-        """Return what is cached for a shape."""
-        return self._known.get(shape)
-
-    def sign(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None = None) -> Signed:
-        """Return the pod's class. ``shape``: ``shape_of`` the pod, if the caller has it.
+    def sign(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
+        """Return the pod's shape with its keys.
 
         Raises  TypeError for a signature that cannot be hashed
         """
@@ -207,16 +249,28 @@ class Signer:
                 self._known.clear()
                 self._by_spec.clear()
                 self._positions = positions
-        shape = shape or self.shape_of(pod)
+        claims = self._skips_claims and pod.names_claims
+        shape = pod.shape_without_claims() if claims else pod.shape()
         known = self._known.get(shape)
         if known is not None:
             pod.share(known.first)
-            if not pod.names_claims:
-                pod.merge(known.first)
-        if known is None or not known.stands_while.stand():
+        if known is None or not known.stands(snapshot):
             known = self._first_look(pod, snapshot)
             self._known.put(shape, known)
-        return self._signed(self.each, pod, known.signed) if self.each else known.signed
+        elif pod.spec is known.merged:  # pods that were decoded together share it
+            known = KnownShape(pod, known.signed, known.logs, snapshot)
+            self._known.put(shape, known)
+        elif not claims and pod.spec is not known.first.spec:
+            known.merged = pod.spec
+            pod.merge(known.first)
+        return KnownShape(pod, self._signed(self.each, pod, known.signed), known.logs, snapshot) if self.each else known
+
+    def like_spec(self, pod: PodInfo, snapshot: Snapshot, among: Container[Hashable]) -> KnownShape | None:
+        """Return the shape of a pod of the same spec as one with a key ``among``, without encoding the pod; None if unknown."""
+        alike = self._by_spec.get((id(pod.spec), id(pod.status), pod.namespace))
+        if alike is None or alike.signed.key not in among or not alike.holds(snapshot) or self.each:
+            return None
+        return self._first_look(pod, snapshot)
 
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape:
         idle: tuple[str, ...] = ()
@@ -232,13 +286,13 @@ class Signer:
         if beside is None:
             beside = self._beside[idle] = Signed(0, self._always_asked.difference(idle), frozenset(idle))
         parts = id(pod.spec), id(pod.status), pod.namespace
-        alike = self._by_spec.get(parts)
+        alike, signed = self._by_spec.get(parts), None
         if alike is not None and alike.signed.beside is beside:
             first = alike.first
             if first.spec is pod.spec and first.status is pod.status:  # otherwise they were replaced by equal ones
                 pod.__dict__.update(first.facts_of_spec())
-                return KnownShape(pod, alike.signed, self._last)
-        known = KnownShape(pod, self._signed(self._by_shape, pod, beside), self._last)
+                signed = alike.signed
+        known = KnownShape(pod, signed or self._signed(self._by_shape, pod, beside), self._last, snapshot)
         if self._skips_labels:
             if len(self._by_spec) >= _CAPACITY:
                 self._by_spec.clear()

@@ -8,13 +8,12 @@ added to the sums, by topology domain where they can.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from moorage.api.core import Pod
 from moorage.core.cycle.column import FEW, KeyColumn, Varying
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain
@@ -50,8 +49,6 @@ class Sheet:
         self._profile, self._by_domain, self._asked, self._idle = profile, by_domain, asked, idle
         self._columns, self.on_rows = columns, columns[-1]
         self._is_brief = is_brief
-        #: The shapes of pods with a route to this sheet.
-        self.shapes: set[bytes] = set()
         self.arrangement, self._nodes_seen, self.position = changes.arrangement, changes.nodes, changes.position
         self._narrowed: BoolArray | None = None
         self._collect()
@@ -422,60 +419,9 @@ class Sheet:
         return total
 
 
-class ShapeRoute:
-    """The route from one shape to its sheet, as found for the first pod of the shape."""
+class ShapeRoute(NamedTuple):
+    """A known shape and the sheet of its keys. ``has_terms``: placing a pod of the shape may change the keys."""
 
-    __slots__ = ("_logs", "_objects_changed", "_snapshot", "first", "has_terms", "key", "sheet")
-
-    def __init__(self, known: KnownShape, key: Hashable, sheet: Sheet, snapshot: Snapshot) -> None:
-        self.key = key
-        self.sheet = sheet
-        #: The logs of idle plugins with their positions, except those whose changes ``objects_changed`` counts.
-        self._logs = known.stands_while.of_pods
-        self.first = known.first
-        #: True if placing a pod of the shape may end the route.
-        self.has_terms = known.first.has_affinity
-        self._snapshot = snapshot
-        self._objects_changed = snapshot.objects_changed
-
-    def holds(self, snapshot: Snapshot) -> bool:
-        """Return whether signing a pod of the shape would still lead to the class."""
-        if self._objects_changed != snapshot.objects_changed or self._snapshot is not snapshot:
-            return False
-        for log, position in self._logs:  # noqa: SIM110 (a generator costs more than comparing)
-            if log.position != position:
-                return False
-        return True
-
-    def suits(self, pod: PodInfo) -> bool:
-        """Return True for a pod of the shape that shares the spec and status objects of the first one."""
-        first = self.first
-        if pod.spec is not first.spec or pod.status is not first.status or pod.namespace != first.namespace:
-            return False
-        its, meta = first.pod.metadata, pod.pod.metadata
-        return (
-            pod.labels == first.labels
-            and meta.owner_references == its.owner_references
-            and meta.deletion_timestamp == its.deletion_timestamp
-        )
-
-    def share(self, pod: PodInfo) -> None:
-        """Let this pod use the derived data of the first pod of the shape, and share the first pod's equal parts."""
-        first = self.first
-        known = first.__dict__
-        if not first.spec.volumes or known.get("volumes", self) is None:  # as ``shares_all``, without a call
-            pod.__dict__ = known
-        else:
-            pod.__dict__.update(first.facts_of_shape())
-        if pod.spec is not first.spec and not first.names_claims:
-            pod.merge(first)
-
-    def bound(self, pod: PodInfo, bound: Pod) -> PodInfo:
-        """Return the info of the bound version of a pod that the route suits, with the derived data of the first pod."""
-        first = self.first
-        info = PodInfo.__new__(PodInfo)
-        info.pod, info.spec, info.uid, info.name = bound, bound.spec, pod.uid, pod.name
-        info.namespace, info.labels = first.namespace, first.labels
-        info.status, info.priority = first.status, first.priority
-        info.__dict__ = first.__dict__ if first.shares_all else first.facts_of_shape()
-        return info
+    known: KnownShape
+    sheet: Sheet
+    has_terms: bool

@@ -18,7 +18,7 @@ from moorage.core.cycle.domain_verdicts import ByDomain
 from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.one_look import OneLook
 from moorage.core.cycle.pinned_pods import PinnedPods
-from moorage.core.cycle.pod_signatures import GROUPS, Recent, Signed, Signer
+from moorage.core.cycle.pod_signatures import GROUPS, KnownShape, Recent, Signed, Signer
 from moorage.core.cycle.sheet import ShapeRoute, Sheet
 from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
@@ -28,8 +28,8 @@ from moorage.state.view import PodInfo, Snapshot
 
 #: Rows kept in all sheets together, at about 50 bytes each.
 _ROWS_KEPT: Final = 4_000_000
-#: The most routes that are cached; all are dropped when there are more.
-_ROUTES_KEPT: Final = 4096
+#: The most shapes that are found by their parts; all are forgotten when there are more.
+_PARTS_KEPT: Final = 4096
 _NONE: Nominated = MappingProxyType({})
 #: The most keys that are remembered of pods without a sheet.
 _LOOKED_REMEMBERED: Final = 1024
@@ -53,8 +53,6 @@ class Sheets:
     def __init__(self, profile: Profile, capacity: int = 1024) -> None:
         self._profile, self._capacity = profile, capacity
         self._sheets: dict[Hashable, Sheet] = {}
-        #: The key of the sheet of the last decision, if it is kept.
-        self._decided: Hashable | None = None
         #: Sheets for the rows after an open transaction added or removed nodes.
         self._derived: dict[Hashable, Sheet] = {}
         self._derived_for = -1
@@ -77,12 +75,11 @@ class Sheets:
         forms = [step.reuse.narrows_to for step in profile.at("preFilter")]
         #: What names the nodes that PreFilter plugins narrow the search to.
         self._narrowing = [form for form in forms if form is not None]
-        self._routes: dict[bytes, ShapeRoute] = {}
-        #: The routes by ``id()`` of the spec and labels of the first pod of a shape, which the route keeps in memory.
-        self._by_parts: dict[tuple[int, int], ShapeRoute] = {}
-        #: The sheet of the last decision by a route, if it is still the last entry of ``_sheets``; otherwise None.
+        #: Known shapes that had a sheet, by ``id()`` of the spec and labels of their first pod, which they keep in memory.
+        self._by_parts: dict[tuple[int, int], KnownShape] = {}
+        #: The sheet of the last decision by a known shape, if it is still the last entry of ``_sheets``; otherwise None.
         self._used_last: Sheet | None = None
-        self._pinned = PinnedPods(profile, self._route_without_node, self._follow)
+        self._pinned = PinnedPods(profile, self._known_without_node, self._kept)
 
     # -- by the shape of a pod ----------------------------------------------------------------------------------------
 
@@ -91,31 +88,53 @@ class Sheets:
         if pod.spec.affinity is not None and self._names_nodes(pod):
             pinned = None if nominated or not self._pays else self._pinned.row_of_node(pod, snapshot)
             return None if pinned is None else Quick(pinned[0], 1, pinned[1], 1)
-        route = self._by_parts.get(_parts_of(pod))
-        if route is None or not route.suits(pod):
-            shape = self._signer.shape_of(pod)
-            route = self._routes.get(shape)
-            if route is None:
-                return self._decide_first(pod, shape, snapshot, seed, nominated)
-        if self._follow(route, snapshot):
-            route.share(pod)
-            if route.sheet.refresh(pod, snapshot):
-                return route.sheet.pick(pod, snapshot, nominated, seed)
-        return self._decide_first(pod, self._signer.shape_of(pod), snapshot, seed, nominated)
+        sheet = self._sheet_by_parts(pod, snapshot)
+        if sheet is None:
+            return Sheets.decide_by_keys(self, pod, snapshot, seed, nominated)
+        return sheet.pick(pod, snapshot, nominated, seed)
+
+    def _sheet_by_parts(self, pod: PodInfo, snapshot: Snapshot) -> Sheet | None:
+        """Return the sheet, up to date, of a pod that shares its parts with one that had a sheet; None if it must be signed."""
+        parts = _parts_of(pod)
+        known = self._by_parts.get(parts)
+        if known is None or not known.suits(pod) or not known.holds(snapshot):
+            known = self._signer.like_spec(pod, snapshot, self._sheets)
+            if known is None:
+                return None
+            self._note(parts, known)
+        known.share(pod)
+        sheet = self._kept(known)
+        return sheet if sheet is not None and sheet.refresh(pod, snapshot) else None
+
+    def _note(self, parts: tuple[int, int], known: KnownShape) -> None:
+        if len(self._by_parts) >= _PARTS_KEPT:
+            self._by_parts.clear()
+        self._by_parts[parts] = known
+
+    def _kept(self, known: KnownShape) -> Sheet | None:
+        """Return the sheet of a shape that ``holds``, and mark it as the last one used; None if there is none."""
+        key = known.signed.key
+        sheet = self._sheets.get(key)
+        if sheet is not None and self._used_last is not sheet:
+            self._used_last = self._sheets[key] = self._sheets.pop(key)
+        return sheet
 
     def route_of(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
-        """Return the route by which ``decide_known`` just decided on a pod; None if it used none."""
-        route = self._by_parts.get(_parts_of(pod))
-        return route if route is not None and route.suits(pod) and self._leads(route, snapshot) else None
+        """Return the route by which ``decide_known`` decides on copies of a pod; None if it must sign them."""
+        known = self._by_parts.get(_parts_of(pod))
+        if known is None or not known.suits(pod) or not known.holds(snapshot):
+            return None
+        sheet = self._kept(known)
+        return None if sheet is None else ShapeRoute(known, sheet, known.first.has_affinity)
 
     def decide_copy(self, route: ShapeRoute, pod: PodInfo, snapshot: Snapshot, seed: int) -> Quick | None:
         """Decide on a pod that the route suits. Call it only if all pods placed since have its shape."""
-        if route.has_terms and not route.holds(snapshot):
+        known, sheet, has_terms = route
+        if has_terms and not known.holds(snapshot):
             return None
-        sheet = route.sheet
         if sheet.is_for_all:
-            return sheet.decide_copy(pod.uid, route.first, snapshot, seed)
-        route.share(pod)
+            return sheet.decide_copy(pod.uid, known.first, snapshot, seed)
+        known.share(pod)
         return sheet.pick(pod, snapshot, _NONE, seed) if sheet.refresh(pod, snapshot) else None
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
@@ -123,76 +142,29 @@ class Sheets:
         if not self._pays or not len(snapshot.table) or (pod.spec.affinity is not None and self._names_nodes(pod)):
             return None
         try:
-            return self._feasible(pod, snapshot)
+            sheet = self._sheet_by_parts(pod, snapshot)
+            if sheet is None and (found := self._find(pod, snapshot)) is not None:
+                sheet = found[1]
+            return None if sheet is None else sheet.feasible(pod, snapshot)
         except PluginError:
             return None
 
-    def _feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
-        shape = self._signer.shape_of(pod)
-        route = self._routes.get(shape)
-        if route is not None and self._leads(route, snapshot):
-            route.share(pod)
-            if route.sheet.refresh(pod, snapshot):
-                return route.sheet.feasible(pod, snapshot)
-        sheet = self._find(pod, snapshot, shape)
-        self._keep_route(shape, snapshot)
-        return None if sheet is None else sheet.feasible(pod, snapshot)
-
-    def _leads(self, route: ShapeRoute, snapshot: Snapshot) -> bool:
-        """Return whether a route still leads to a sheet in use."""
-        return self._sheets.get(route.key) is route.sheet and route.holds(snapshot)
-
-    def _follow(self, route: ShapeRoute, snapshot: Snapshot) -> bool:
-        """Return the same as ``_leads``, and mark the sheet as the last one used."""
-        leads = self._leads(route, snapshot)
-        if leads and self._used_last is not route.sheet:
-            self._used_last = self._sheets[route.key] = self._sheets.pop(route.key)
-        return leads
-
-    def _route_without_node(self, pod: PodInfo, snapshot: Snapshot) -> ShapeRoute | None:
-        """Return the route to a pod's sheet, which is made if it is not kept; None if there can be no route."""
-        shape = self._signer.shape_of(pod)
-        route = self._routes.get(shape)
-        if route is not None and self._leads(route, snapshot) and route.sheet.follows(pod, snapshot):
-            return route
-        self._find(pod, snapshot, shape, keep=True)
-        route = self._keep_route(shape, snapshot)
-        return route if route is not None and route.sheet.follows(pod, snapshot) else None
-
-    def _decide_first(self, pod: PodInfo, shape: bytes, snapshot: Snapshot, seed: int, nominated: Nominated) -> Quick | None:
-        """Decide, and keep the route from the pod's shape to its sheet."""
-        quick = self._by_keys(pod, snapshot, seed, nominated, shape)
-        self._keep_route(shape, snapshot)
-        return quick
-
-    def _keep_route(self, shape: bytes, snapshot: Snapshot) -> ShapeRoute | None:
-        """Keep and return the route from a shape to the sheet that was just found; None if there can be no route."""
-        known = None if self._decided is None else self._signer.known(shape)
-        if self._decided is None or known is None or self._signer.each:
-            return None
-        if len(self._routes) >= _ROUTES_KEPT:
-            self._routes.clear()
-            self._by_parts.clear()
-        sheet = self._sheets[self._decided]
-        sheet.shapes.add(shape)
-        route = self._routes[shape] = ShapeRoute(known, self._decided, sheet, snapshot)
-        self._by_parts[_parts_of(known.first)] = route
-        return route
+    def _known_without_node(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape | None:
+        """Return the shape of a pod whose sheet is kept, and made if need be; None if each pod of the shape must be signed."""
+        found = self._find(pod, snapshot, keep=True)
+        return None if found is None or self._signer.each else found[0]
 
     # -- by its keys --------------------------------------------------------------------------------------------------
 
     def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
-        return self._by_keys(pod, snapshot, seed, nominated, None)
-
-    def _by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated, shape: bytes | None) -> Quick | None:
-        self._decided = None
         if not self._pays or self._names_nodes(pod):
             return None
-        signed = self._sign(pod, snapshot, shape)
-        if signed is None:
+        known = self._sign(pod, snapshot)
+        if known is None:
             return None
-        sheet = self._sheet_of(signed, pod, snapshot)
+        signed = known.signed
+        sheet = self._sheet_of(known, pod, snapshot)
         if sheet is None:
             quick = None if nominated or signed.asked else self._look_once(signed, pod, snapshot, seed)
             if quick is not None:
@@ -224,25 +196,25 @@ class Sheets:
                 return True
         return False
 
-    def _sign(self, pod: PodInfo, snapshot: Snapshot, shape: bytes | None) -> Signed | None:
-        """Return a pod's keys; None if a signature cannot be hashed."""
-        self._decided = None
+    def _sign(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape | None:
+        """Return a pod's shape with its keys; None if a signature cannot be hashed."""
         try:
-            return self._signer.sign(pod, snapshot, shape)
+            return self._signer.sign(pod, snapshot)
         except TypeError:
             return None
 
-    def _find(self, pod: PodInfo, snapshot: Snapshot, shape: bytes, *, keep: bool = False) -> Sheet | None:
-        """Return the pod's sheet, up to date; None if it has none. ``keep``: keep the sheet even if its keys are new"""
-        signed = self._sign(pod, snapshot, shape)
-        if signed is None:
+    def _find(self, pod: PodInfo, snapshot: Snapshot, *, keep: bool = False) -> tuple[KnownShape, Sheet] | None:
+        """Return the pod's shape and its sheet, up to date; None if it has none. ``keep``: keep the sheet even of new keys."""
+        known = self._sign(pod, snapshot)
+        if known is None:
             return None
-        return self._sheet_of(signed, pod, snapshot, keep=keep) or self._make(signed, pod, snapshot, keep=False)
+        return known, self._sheet_of(known, pod, snapshot, keep=keep) or self._make(known.signed, pod, snapshot, keep=False)
 
-    def _sheet_of(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool = False) -> Sheet | None:
-        """Return the sheet of these keys, up to date; None if it is not worth keeping. Sets ``_decided`` if it is kept."""
-        key, changes = signed.key, snapshot.table.changes
-        sheet = before = self._sheets.pop(key, None)
+    def _sheet_of(self, known: KnownShape, pod: PodInfo, snapshot: Snapshot, *, keep: bool = False) -> Sheet | None:
+        """Return the sheet of the pod's keys, up to date; None if it is not worth keeping."""
+        signed, changes = known.signed, snapshot.table.changes
+        key = signed.key
+        sheet = self._sheets.pop(key, None)
         self._used_last = None
         if sheet is not None and sheet.arrangement != changes.arrangement and changes.is_rearranged:
             self._sheets[key] = sheet  # for when the transaction is rolled back
@@ -250,15 +222,13 @@ class Sheets:
         if sheet is not None and not self._pays_since(sheet.position, snapshot, 2):
             sheet = None
         if sheet is None or not sheet.refresh(pod, snapshot):
-            keep = keep or sheet is not None or self._comes_again(signed, snapshot)
-            if before is not None:
-                self._forget_routes(before)
-            if not keep:
+            if not (keep or sheet is not None or self._comes_again(signed, snapshot)):
                 return None
             sheet = self._make(signed, pod, snapshot, keep=True)
             self._make_place(snapshot)
         self._sheets[key] = sheet
-        self._decided = key
+        if not self._signer.each:
+            self._note(_parts_of(known.first), known)
         return sheet
 
     def _make_place(self, snapshot: Snapshot) -> None:
@@ -268,14 +238,7 @@ class Sheets:
             oldest = next(iter(self._sheets))
             if len(self._sheets) < most and self._pays_since(self._sheets[oldest].position, snapshot, 2):
                 return
-            self._forget_routes(self._sheets.pop(oldest))
-
-    def _forget_routes(self, sheet: Sheet) -> None:
-        """Drop the routes to a sheet that is no longer in use, which would keep it in memory."""
-        for shape in sheet.shapes:
-            route = self._routes.pop(shape, None)
-            if route is not None:
-                self._by_parts.pop(_parts_of(route.first), None)
+            del self._sheets[oldest]
 
     @staticmethod
     def _pays_since(position: int, snapshot: Snapshot, times: int = 1) -> bool:
@@ -316,7 +279,7 @@ class Sheets:
 
     def columns_of(self, pod: PodInfo, snapshot: Snapshot) -> tuple[list[KeyColumn], frozenset[str]]:
         """Return the columns by which a pod was just decided, and the plugins that were idle; for looking into them."""
-        signed = self._signer.sign(pod, snapshot)
+        signed = self._signer.sign(pod, snapshot).signed
         _, _, idle = self._split(signed)
         columns = self._on_nodes(signed, pod, snapshot)
         kept = self._sheets.get(signed.key)

@@ -86,7 +86,7 @@ class PodRun:
         if bound is None:
             return None
         queue.drop_first(pod.uid)
-        info = self._route.bound(pod, bound)
+        info = self._route.known.bound(pod, bound)
         self._copies.place(info, node, row)
         if quick.among >= 0:
             self.cycle.order.advance(quick.among, len(state.cluster.table))

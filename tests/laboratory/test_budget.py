@@ -143,6 +143,7 @@ def test_a_count_that_ends_early_is_a_lower_bound():
     assert found.summary == "At least 3 more instances of p fit, and at most 8: not counted to the end."
     assert found.stopped.left == ("how many more fit",)
     assert found.holds
+    assert capacity(looks(1)).summary == "At least 1 more instance of p fits, and at most 8: not counted to the end."
 
 
 def test_gains_and_seeds_that_were_not_counted_are_named():

@@ -161,10 +161,10 @@ def capacity_summary(capacity: Capacity) -> str:
     what, unit = _what(capacity), "instance" if _is_single(capacity) else "unit"
     if not capacity.instances:
         return f"No {unit} of {what} fits: {_reasons_of_none(capacity)}."
+    more = f"{capacity.instances} more {unit}s of {what} fit" if capacity.instances > 1 else f"1 more {unit} of {what} fits"
     if capacity.fail_type == "Stopped":
         bound = "" if capacity.upper_bound is None else f", and at most {capacity.upper_bound}"
-        return f"At least {counted(capacity.instances, f'more {unit}')} of {what} fit{bound}: not counted to the end."
-    more = f"{capacity.instances} more {unit}s of {what} fit" if capacity.instances > 1 else f"1 more {unit} of {what} fits"
+        return f"At least {more}{bound}: not counted to the end."
     if capacity.fail_type == "LimitReached":
         return f"{more}, which is the limit asked for; more may fit."
     if capacity.fail_type == "Quota":

@@ -242,3 +242,12 @@ def test_a_snapshot_that_was_not_finished_is_no_snapshot(tmp_path: Path) -> None
 )
 def test_the_version_returns_into_an_object(given: bytes, expected: bytes) -> None:
     assert with_version(given, "7") == expected
+
+
+def test_what_a_recorder_writes_first_is_a_log_without_a_moment(tmp_path):
+    (tmp_path / "lock").touch()
+    assert not is_log(tmp_path)
+    (tmp_path / "status.json").write_text("{}")
+    assert is_log(tmp_path)
+    with pytest.raises(InputError, match="no complete snapshot yet"):
+        ClusterLog(tmp_path).span()

@@ -76,8 +76,9 @@ _METADATA: Final = b'"metadata":{'
 
 
 def is_log(path: str | PathLike[str]) -> bool:
-    """Return whether a path is a directory with a log."""
-    return Path(path).is_dir() and any(one.suffix in {CHANGES_SUFFIX, SNAPSHOT_SUFFIX} for one in Path(path).iterdir())
+    """Return whether a path is a directory with a log, or with what a recorder writes before the first record."""
+    found = {one.name: one.suffix for one in Path(path).iterdir()} if Path(path).is_dir() else {}
+    return found.keys() == {"lock", "status.json"} or not {CHANGES_SUFFIX, SNAPSHOT_SUFFIX}.isdisjoint(found.values())
 
 
 class LogFault(NamedTuple):

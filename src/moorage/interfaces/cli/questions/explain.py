@@ -152,9 +152,8 @@ def explain(**given: Any) -> int:
             answers[:-1] = [with_fields(one, missing=()) for one in answers[:-1]]
         found += answers
     status = exit_status(*found)
-    heading = ""
-    if given["pods"] and given["output"] == "text":
-        heading, found = _folded(found, ascii_only=given["ascii_only"])
+    folds = given["pods"] and given["output"] == "text"
+    heading, found = _folded(found, ascii_only=given["ascii_only"]) if folds else ("", found)
     print_styled(heading)
     text = heading + print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
     if begun is not None and found and all(one.stopped is None for one in found):

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 import moorage
+from moorage.core.building.builder import complete_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.registry import load
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
@@ -125,7 +125,7 @@ async def scheduling(api, *plugins):
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     config = f"{head}profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n".encode()
-    scheduler = build_scheduler(load_options(moorage.Options(config=config, plugins=plugins)), 0, 300.0)
+    scheduler = complete_scheduler(load_options(moorage.Options(config=config, plugins=plugins)), 0, 300.0)
     log = Log()
     async with Rest(Endpoint(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"), qps=0) as rest:
         live = Live(

@@ -14,9 +14,9 @@ from moorage.cluster.apiserver.access.certificate_authority import SCHEDULER, ma
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.core.building.builder import complete_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.up import report_if_slow
 from moorage.live.server import health as patience
 from moorage.live.server.embedded_cluster import Embedded, grant_kinds
@@ -55,7 +55,7 @@ class Confused:
 def a_scheduler(*plugins):
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     config = f"{HEAD}profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n".encode()
-    return build_scheduler(load_options(Options(config=config, plugins=plugins)), 0, 300.0)
+    return complete_scheduler(load_options(Options(config=config, plugins=plugins)), 0, 300.0)
 
 
 def a_store(*, founded=True):

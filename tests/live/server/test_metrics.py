@@ -4,6 +4,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.core.building.builder import complete_scheduler
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.decision import Decision
 from moorage.core.queue.queued_pod import QueuedPod
@@ -11,7 +12,6 @@ from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.runtime.attempt_metrics import BoundPod
 from moorage.live.server.plugin_metrics import (
     SAMPLED,
@@ -328,7 +328,7 @@ def test_an_attempt_ended_by_a_plugin_is_counted_under_its_name():
 
 def test_measured_profiles_keep_the_fast_lane_and_count_the_points_after_a_decision():
     measures = SchedulerMetrics(Clock())
-    scheduler = build_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
+    scheduler = complete_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
     assert scheduler.lane._profile_of("default-scheduler") is not None
     measures.began()
     measures.probe.ended("default-scheduler", placed=True)
@@ -349,7 +349,7 @@ def figures(measures):
 def test_a_run_of_pods_is_measured_as_its_pods_one_by_one(attempts):
     together, alone = SchedulerMetrics(Clock()), SchedulerMetrics(Clock())
     for measures in (together, alone):
-        build_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
+        complete_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
     ended = []
     for at, tries in enumerate(attempts):
         pod = a_pod(f"p{at}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import moorage
+from moorage.core.building.builder import complete_scheduler
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.outbox import Decided, PluginFault
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.verdicts import Reject
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.server.scheduler_metrics import process_gauges
 from moorage.simulator.simulate import load_options
 from moorage.testing.builders import a_node, a_pod
@@ -33,7 +33,7 @@ profiles: [{schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{
 def scheduled(share):
     """Schedule pods ``pK`` that must not go to node ``nK``. Return the scheduler, the decisions and the faults."""
     options = load_options(moorage.Options(config=CONFIG.encode(), plugins=(ReadsMore,)))
-    scheduler = build_scheduler(options, 0, 300.0, verified=share)
+    scheduler = complete_scheduler(options, 0, 300.0, verified=share)
     for at in range(6):
         scheduler.observe(Seen(a_node(f"n{at}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"})), 0.0)
     for at in range(6):

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from moorage.basis.printable import clip
-from moorage.core.config.configuration import Configuration
+from moorage.core.config.configuration import Configuration, extenders_of
 from moorage.core.config.profiles import ResolvedProfile, resolve
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.verifying import Verification
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, MoorageError
@@ -129,3 +130,28 @@ def build_scheduler(
         parts=parts,
     )
     return scheduler, missing
+
+
+def complete_scheduler(
+    loaded: Loaded, seed: int, max_unschedulable_s: float, *, max_disks: int | None = None,
+    watched: Callable[[Profile], Profile] | None = None, verified: float = 0.0,
+) -> Scheduler:  # fmt: skip
+    """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
+
+    ``verified``: the share of decisions to repeat without caches
+
+    Raises  InputError if an enabled plugin does not exist
+    """
+    configuration = loaded.configuration
+    cycle = Cycle(
+        seed=seed,
+        percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
+        extenders=extenders_of(configuration.extenders, loaded.release),
+        verification=Verification(verified) if verified else None,
+    )
+    scheduler, missing = build_scheduler(
+        loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched
+    )
+    if missing:
+        raise InputError(f"enabled plugins do not exist: {', '.join(missing)}")
+    return scheduler

@@ -22,10 +22,10 @@ from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted, one_line
 from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text, parse_seconds
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
+from moorage.core.building.builder import complete_scheduler
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
 from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup
 from moorage.interfaces.cli.option_tables import AUTO, described
@@ -263,7 +263,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
     redacted = given["key_file"] is not None
     loaded = _loaded(given, log)
     encoder = RedactingEncoder(read_key(given["key_file"], quiet=False)) if redacted else ObjectEncoder(given["annotations"])
-    shadow = Shadow(build_scheduler(loaded, 0, float("inf")), {
+    shadow = Shadow(complete_scheduler(loaded, 0, float("inf")), {
         one.scheduler_name: one.percentage_of_nodes_to_score for one in loaded.profiles
     })  # fmt: skip
     async with AsyncExitStack() as stack:

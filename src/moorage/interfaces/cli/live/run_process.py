@@ -18,15 +18,11 @@ from typing import Any
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
-from moorage.core.building import builder as engine_builder
-from moorage.core.config.configuration import extenders_of
+from moorage.core.building.builder import complete_scheduler
 from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
-from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.verifying import Verification
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
-from moorage.errors import InputError
 from moorage.framework.profile import Profile
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.cli.live.run_serving import Ending, Serving, ServingRules, metric_filter
@@ -114,7 +110,7 @@ async def run_process(process: Process) -> int:
         bare[profile.scheduler_name] = profile
         return meter.probe.watched(profile)
 
-    scheduler = build_scheduler(
+    scheduler = complete_scheduler(
         process.loaded,
         process.given["seed"],
         process.given["pod-max-in-unschedulable-pods-duration"],
@@ -311,28 +307,3 @@ def _known(live: Live, kind: Any) -> list[Any]:
 def _debug(live: Live, scheduler: Scheduler, log: Klog) -> None:
     compare(scheduler, _known(live, Node), _known(live, Pod), log)
     dump(scheduler, log)
-
-
-def build_scheduler(
-    loaded: Loaded, seed: int, max_unschedulable_s: float, *, max_disks: int | None = None,
-    watched: Callable[[Profile], Profile] | None = None, verified: float = 0.0,
-) -> Scheduler:  # fmt: skip
-    """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
-
-    ``verified``: the share of decisions to repeat without caches
-
-    Raises  InputError if an enabled plugin does not exist
-    """
-    configuration = loaded.configuration
-    cycle = Cycle(
-        seed=seed,
-        percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
-        extenders=extenders_of(configuration.extenders, loaded.release),
-        verification=Verification(verified) if verified else None,
-    )
-    scheduler, missing = engine_builder.build_scheduler(
-        loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched
-    )
-    if missing:
-        raise InputError(f"enabled plugins do not exist: {', '.join(missing)}")
-    return scheduler

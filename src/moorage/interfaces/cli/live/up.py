@@ -31,6 +31,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import parse_runtime_conf
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
+from moorage.core.building.builder import complete_scheduler
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, MoorageError
@@ -40,7 +41,6 @@ from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
 from moorage.interfaces.cli.live.release_flags import ALGORITHM, Era, OldFlags, era_of, policy_of, releases_with
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.interfaces.cli.live.run_serving import Ending
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.main import OK
@@ -151,7 +151,7 @@ class WantedScheduler:
             plugins=tuple(load(name) for name in given["plugins"]),
         )
         loaded = load_source(source, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
-        scheduler = build_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=watched)
+        scheduler = complete_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=watched)
         return scheduler, ExtenderClient(loaded.configuration.extenders)
 
 

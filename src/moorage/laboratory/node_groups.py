@@ -17,7 +17,7 @@ from moorage.framework.changes import taint_text
 from moorage.laboratory.metrics import PODS, NodeUse
 from moorage.report.outcome import PodOutcome, Run
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.node_tree import zone_of
+from moorage.state.node_orders import zone_of
 from moorage.state.pod_requests import amount
 from moorage.state.table import NodeTable
 

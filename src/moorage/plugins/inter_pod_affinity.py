@@ -29,7 +29,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.affinity import affinity_scores
+from moorage.plugins.affinity import affinity_counts
 from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
 from moorage.plugins.shared.default_normalize import NoPreScoreError
 from moorage.state.counts import MatchTerm
@@ -72,8 +72,8 @@ def signature_of(pod: PodInfo) -> points.Signature:
     }
 
 
-def _domain_scores(weights: affinity_scores.AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | FollowedScores | None:
-    if isinstance(weights, affinity_scores.FollowedWeights):
+def _domain_scores(weights: affinity_counts.AffinityWeights, nodes: NodeView) -> tuple[str, IntArray] | FollowedScores | None:
+    if isinstance(weights, affinity_counts.FollowedWeights):
         return weights.answer
     return next(iter(weights.items())) if len(weights) == 1 else None
 
@@ -91,13 +91,13 @@ def _idle(pod: PodInfo, snapshot: Snapshot) -> points.Idle:
 
 
 class InterPodAffinity(
-    points.PreFilterPlugin[affinity_scores.AffinityCounts],
-    points.PreFilterExtensions[affinity_scores.AffinityCounts],
-    RefusingPlugin[affinity_scores.AffinityCounts],
-    points.PreScorePlugin[affinity_scores.AffinityWeights],
-    points.ScorePlugin[affinity_scores.AffinityWeights],
-    points.ScoreExtensions[affinity_scores.AffinityWeights],
-    TermsPlugin[affinity_scores.AffinityCounts],
+    points.PreFilterPlugin[affinity_counts.AffinityCounts],
+    points.PreFilterExtensions[affinity_counts.AffinityCounts],
+    RefusingPlugin[affinity_counts.AffinityCounts],
+    points.PreScorePlugin[affinity_counts.AffinityWeights],
+    points.ScorePlugin[affinity_counts.AffinityWeights],
+    points.ScoreExtensions[affinity_counts.AffinityWeights],
+    TermsPlugin[affinity_counts.AffinityCounts],
     points.Attachable,
 ):
     """The plugin. Its Filter state counts pods by domain; its Score state sums weights by domain."""
@@ -107,7 +107,7 @@ class InterPodAffinity(
     reuse = points.Reuse(
         points.Scope.DOMAIN, signature_of, signature_reads=(), signature_reads_metadata=True, idle=_idle,
         domains=points.Domains(lambda state, nodes: state.closed(), _domain_scores),
-        ignores=affinity_scores.AffinityCounts.ignores, ignores_all=affinity_scores.AffinityCounts.ignores_all,
+        ignores=affinity_counts.AffinityCounts.ignores, ignores_all=affinity_counts.AffinityCounts.ignores_all,
     )  # fmt: skip
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
@@ -119,30 +119,30 @@ class InterPodAffinity(
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> affinity_scores.AffinityCounts | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> affinity_counts.AffinityCounts | Skip | Hold:
         if pod.affinity_fault:
             return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
-        return affinity_scores.count_affinity(pod, snapshot) or SKIP
+        return affinity_counts.count_affinity(pod, snapshot) or SKIP
 
     def add_pod(
-        self, state: affinity_scores.AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo
-    ) -> affinity_scores.AffinityCounts:
+        self, state: affinity_counts.AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> affinity_counts.AffinityCounts:
         return state.shifted(other, pod, node, 1)
 
     def remove_pod(
-        self, state: affinity_scores.AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo
-    ) -> affinity_scores.AffinityCounts:
+        self, state: affinity_counts.AffinityCounts, pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> affinity_counts.AffinityCounts:
         return state.shifted(other, pod, node, -1)
 
-    def filter(self, state: affinity_scores.AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, state: affinity_counts.AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
         return refusals(state, nodes)
 
     # -- explanations -------------------------------------------------------------------------------------------------
 
-    def why(self, state: affinity_scores.AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
+    def why(self, state: affinity_counts.AffinityCounts, pod: PodInfo, node: NodeView) -> Detail | None:
         return explained(state, pod, node)
 
-    def terms(self, state: affinity_scores.AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+    def terms(self, state: affinity_counts.AffinityCounts, pod: PodInfo, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
         return refusing_terms(state, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
@@ -150,21 +150,21 @@ class InterPodAffinity(
     def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> NoReturn:
         raise NoPreScoreError(self.name)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> affinity_scores.AffinityWeights | Skip:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> affinity_counts.AffinityWeights | Skip:
         prefers = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
         if self._args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
-        return affinity_scores.weigh_affinity(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
+        return affinity_counts.weigh_affinity(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
 
-    def score(self, weights: affinity_scores.AffinityWeights, nodes: NodeView) -> IntArray:
-        return affinity_scores.sum_weights(weights, nodes)
+    def score(self, weights: affinity_counts.AffinityWeights, nodes: NodeView) -> IntArray:
+        return affinity_counts.sum_weights(weights, nodes)
 
-    def normalize(self, weights: affinity_scores.AffinityWeights, scores: IntArray) -> IntArray:
-        return affinity_scores.normalize_weights(scores)
+    def normalize(self, weights: affinity_counts.AffinityWeights, scores: IntArray) -> IntArray:
+        return affinity_counts.normalize_weights(scores)
 
     # -- explanations -------------------------------------------------------------------------------------------------
 
-    def remedies(self, state: affinity_scores.AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    def remedies(self, state: affinity_counts.AffinityCounts, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         return remedies_of_neighbours(state, pod, node)
 
     # -- signature and events -----------------------------------------------------------------------------------------
@@ -173,13 +173,13 @@ class InterPodAffinity(
         yield Wake(POD_CHANGED, when=self._pod_matters, by_shape=True)
         yield Wake(NODE_ADDED_OR_CHANGED, when=self._node_matters, by_shape=True)
 
-    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[affinity_scores.ResolvedTerm, ...]:
+    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[affinity_counts.ResolvedTerm, ...]:
         """Resolve terms for a queueing hint; without a handle, a namespace selector selects every namespace."""
         if self._handle is not None:
             snapshot = self._handle.snapshot
-            return tuple(affinity_scores.resolved(term, snapshot) for term in terms)
+            return tuple(affinity_counts.resolved(term, snapshot) for term in terms)
         named = ((None if term.namespace_selector else term.namespaces, term) for term in terms)
-        return tuple(affinity_scores.ResolvedTerm(MatchTerm(names, term.selector), term.topology_key) for names, term in named)
+        return tuple(affinity_counts.ResolvedTerm(MatchTerm(names, term.selector), term.topology_key) for names, term in named)
 
     def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
         """Return whether adding, deleting or relabelling another pod can help.
@@ -192,10 +192,10 @@ class InterPodAffinity(
         if any(changed is not None and not _is_placed_or_nominated(changed) for changed in (old, new)):
             return False
         affinity = self._resolved(pod.required_affinity)
-        was, is_now = (affinity_scores.matches_all(affinity, other) if other is not None else False for other in (old, new))
+        was, is_now = (affinity_counts.matches_all(affinity, other) if other is not None else False for other in (old, new))
         if is_now and not was:
             return True
-        if was and not is_now and affinity_scores.matches_all(affinity, pod):
+        if was and not is_now and affinity_counts.matches_all(affinity, pod):
             return True
         if old is None:
             return False
@@ -223,7 +223,7 @@ class InterPodAffinity(
         if old is None:
             return bool(refused) or not wanted or any(key in new.labels for key in wanted)
         changed = {key for key in (*old.labels, *new.labels) if old.labels.get(key) != new.labels.get(key)}
-        first = affinity_scores.matches_all(self._resolved(pod.required_affinity), pod)
+        first = affinity_counts.matches_all(self._resolved(pod.required_affinity), pod)
         if any(key in changed and (key in new.labels or first) for key in wanted):
             return True
         return any(key in changed and key in old.labels for key in (*refused, *self._keys_of_others(pod, changed)))
@@ -237,7 +237,7 @@ class InterPodAffinity(
         return {term.topology_key for (term, _), _ in held}
 
 
-def refusals(state: affinity_scores.AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
+def refusals(state: affinity_counts.AffinityCounts, nodes: NodeView) -> Iterator[Reject]:
     """Check affinity, then the pod's anti-affinity, then placed pods' anti-affinity; the first that fails is the reason."""
     open_rows = state.near_wanted(nodes)
     if not open_rows.all():
@@ -257,5 +257,5 @@ def _is_placed_or_nominated(pod: PodInfo) -> bool:
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _matches(term: affinity_scores.ResolvedTerm, pod: PodInfo) -> bool:
+def _matches(term: affinity_counts.ResolvedTerm, pod: PodInfo) -> bool:
     return term.match.matches(pod.namespace, pod.labels)

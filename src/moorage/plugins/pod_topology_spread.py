@@ -35,7 +35,7 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.default_normalize import NoPreScoreError
-from moorage.plugins.spread import spread_scores
+from moorage.plugins.spread import spread_counts
 from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
 from moorage.state.counts import MatchTerm, PodMatcher
@@ -47,7 +47,7 @@ REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
 
 SYSTEM_DEFAULTS = (
-    TopologySpreadConstraint(topology_key=spread_scores.HOSTNAME, max_skew=3, when_unsatisfiable="ScheduleAnyway"),
+    TopologySpreadConstraint(topology_key=spread_counts.HOSTNAME, max_skew=3, when_unsatisfiable="ScheduleAnyway"),
     TopologySpreadConstraint(topology_key="topology.kubernetes.io/zone", max_skew=5, when_unsatisfiable="ScheduleAnyway"),
 )
 POD_CHANGED = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION)
@@ -108,7 +108,7 @@ def _constraint_faults(one: TopologySpreadConstraint, earlier: set[tuple[str, st
     return faults
 
 
-def _closed_domains(spreads: tuple[spread_scores.Spread, ...], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+def _closed_domains(spreads: tuple[spread_counts.Spread, ...], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
     for spread in spreads:
         closed = spread.crowded()
         closed[0] = True
@@ -116,20 +116,20 @@ def _closed_domains(spreads: tuple[spread_scores.Spread, ...], nodes: NodeView) 
 
 
 def _domain_scores(
-    preference: spread_scores.SpreadPreference, nodes: NodeView
+    preference: spread_counts.SpreadPreference, nodes: NodeView
 ) -> tuple[str, IntArray] | points.ScoresByCount | None:
-    return spread_scores.score_domains(preference) or spread_scores.score_by_count(preference, nodes)
+    return spread_counts.score_domains(preference) or spread_counts.score_by_count(preference, nodes)
 
 
 class PodTopologySpread(
-    points.PreFilterPlugin[tuple[spread_scores.Spread, ...]],
-    points.PreFilterExtensions[tuple[spread_scores.Spread, ...]],
-    RefusingPlugin[tuple[spread_scores.Spread, ...]],
-    points.PreScorePlugin[spread_scores.SpreadPreference],
-    points.ScorePlugin[spread_scores.SpreadPreference],
-    points.ScoreExtensions[spread_scores.SpreadPreference],
-    TermsPlugin[tuple[spread_scores.Spread, ...]],
-    ShortfallPlugin[tuple[spread_scores.Spread, ...]],
+    points.PreFilterPlugin[tuple[spread_counts.Spread, ...]],
+    points.PreFilterExtensions[tuple[spread_counts.Spread, ...]],
+    RefusingPlugin[tuple[spread_counts.Spread, ...]],
+    points.PreScorePlugin[spread_counts.SpreadPreference],
+    points.ScorePlugin[spread_counts.SpreadPreference],
+    points.ScoreExtensions[spread_counts.SpreadPreference],
+    TermsPlugin[tuple[spread_counts.Spread, ...]],
+    ShortfallPlugin[tuple[spread_counts.Spread, ...]],
     points.Attachable,
 ):
     """The plugin. Its Filter state is one ``Spread`` for each DoNotSchedule constraint."""
@@ -184,15 +184,15 @@ class PodTopologySpread(
         versions, logs = self._owners.of(snapshot), self._owners.logs
         if pod.spec.topology_spread_constraints:
             return points.Idle(now=False, until=logs)
-        if not self._owners.exist or not spread_scores.has_default_selector(pod, snapshot):
+        if not self._owners.exist or not spread_counts.has_default_selector(pod, snapshot):
             return points.Idle(now=True, until=logs)
         return points.Idle(self._selector(pod, snapshot, versions).is_empty, logs)
 
     def _selector(self, pod: PodInfo, snapshot: Snapshot, owners: Hashable) -> Selector:
         """Return the selector of default constraints, computed once for equal pods and this version of the ``owners``."""
-        return pod.keep("default selector", owners, lambda: spread_scores.default_selector(pod, snapshot))
+        return pod.keep("default selector", owners, lambda: spread_counts.default_selector(pod, snapshot))
 
-    def _counted(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[spread_scores.CountedConstraint, ...]:
+    def _counted(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[spread_counts.CountedConstraint, ...]:
         """Return a ``CountedConstraint`` for each constraint of one kind, cached for equal pods."""
         owners: Hashable = ()
         if not pod.spec.topology_spread_constraints:
@@ -203,7 +203,7 @@ class PodTopologySpread(
         version = changes, changes.layout, changes.labels, owners
         return pod.keep((self, required), version, lambda: self._count(pod, snapshot, required=required))
 
-    def _count(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[spread_scores.CountedConstraint, ...]:
+    def _count(self, pod: PodInfo, snapshot: Snapshot, *, required: bool) -> tuple[spread_counts.CountedConstraint, ...]:
         constraints = self._constraints(pod, snapshot, required)
         all_labels = required or self._needs_all_labels(pod)
         unsatisfiable = _without_domains(constraints, snapshot) if all_labels else None
@@ -213,7 +213,7 @@ class PodTopologySpread(
             constraints = constraints[unsatisfiable : unsatisfiable + 1]
         if not constraints:
             return ()
-        return spread_scores.counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
+        return spread_counts.counted_constraints(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
 
     def _needs_all_labels(self, pod: PodInfo) -> bool:
         """Return False under the system defaults: a node without a zone label is still spread over by host name."""
@@ -221,21 +221,21 @@ class PodTopologySpread(
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[spread_scores.Spread, ...] | Skip:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[spread_counts.Spread, ...] | Skip:
         counted = self._counted(pod, snapshot, required=True)
-        return spread_scores.count_spreads(snapshot.nodes, counted) if counted else SKIP
+        return spread_counts.count_spreads(snapshot.nodes, counted) if counted else SKIP
 
     def add_pod(
-        self, spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo
-    ) -> tuple[spread_scores.Spread, ...]:
+        self, spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> tuple[spread_counts.Spread, ...]:
         return _shifted(spreads, pod, other, node, 1)
 
     def remove_pod(
-        self, spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo
-    ) -> tuple[spread_scores.Spread, ...]:
+        self, spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> tuple[spread_counts.Spread, ...]:
         return _shifted(spreads, pod, other, node, -1)
 
-    def filter(self, spreads: tuple[spread_scores.Spread, ...], nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, spreads: tuple[spread_counts.Spread, ...], nodes: NodeView) -> Iterator[Reject]:
         """Check constraint by constraint; the first that a node fails is its reason."""
         unlabelled, skewed = nodes.false(), nodes.false()
         for spread in spreads:
@@ -254,15 +254,15 @@ class PodTopologySpread(
 
     # -- explanations -------------------------------------------------------------------------------------------------
 
-    def why(self, spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
+    def why(self, spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, node: NodeView) -> Detail | None:
         return explained(spreads, node)
 
     def terms(
-        self, spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, nodes: NodeView
+        self, spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, nodes: NodeView
     ) -> Iterator[tuple[str, BoolArray]]:
         return refusing_terms(spreads, nodes)
 
-    def shortfall(self, spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
+    def shortfall(self, spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, nodes: NodeView) -> npt.NDArray[np.float64]:
         return excess(spreads, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
@@ -270,19 +270,19 @@ class PodTopologySpread(
     def pre_score_disabled(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> NoReturn:
         raise NoPreScoreError(self.name, "error reading")
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> spread_scores.SpreadPreference | Skip:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> spread_counts.SpreadPreference | Skip:
         counted = self._counted(pod, snapshot, required=False)
-        return spread_scores.weigh_spread(feasible, counted, self._needs_all_labels(pod)) if counted else SKIP
+        return spread_counts.weigh_spread(feasible, counted, self._needs_all_labels(pod)) if counted else SKIP
 
-    def score(self, preference: spread_scores.SpreadPreference, nodes: NodeView) -> IntArray:
-        return spread_scores.score_spread(preference, nodes)
+    def score(self, preference: spread_counts.SpreadPreference, nodes: NodeView) -> IntArray:
+        return spread_counts.score_spread(preference, nodes)
 
-    def normalize(self, preference: spread_scores.SpreadPreference, scores: IntArray) -> IntArray:
-        return spread_scores.normalize_spread(scores)
+    def normalize(self, preference: spread_counts.SpreadPreference, scores: IntArray) -> IntArray:
+        return spread_counts.normalize_spread(scores)
 
     # -- explanations -------------------------------------------------------------------------------------------------
 
-    def remedies(self, spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
+    def remedies(self, spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
         enforced = [i for i, one in enumerate(self._defaults) if one.required]
         return remedies_of_spreads(spreads, pod, node, enforced)
 
@@ -351,7 +351,7 @@ def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> points
     return {
         "metadata.namespace": pod.namespace,
         "metadata.labels": tuple(sorted(pod.labels.items())),
-        "metadata.controller": spread_scores.controller_of(pod),
+        "metadata.controller": spread_counts.controller_of(pod),
         "spec.topologySpreadConstraints": constraints,
         "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
         "spec.affinity.nodeAffinity": affinity and affinity.node_affinity,
@@ -382,18 +382,18 @@ class _Owners:
     def of(self, snapshot: Snapshot) -> tuple[tuple[points.Versioned, int], ...]:
         if self._seen[0] is not snapshot or self._seen[1] != snapshot.objects_changed:
             self._seen = snapshot, snapshot.objects_changed
-            self.logs = tuple([snapshot.changes_of(kind) for kind in spread_scores.OWNING_KINDS])
+            self.logs = tuple([snapshot.changes_of(kind) for kind in spread_counts.OWNING_KINDS])
             self._versions = tuple([(log, log.position) for log in self.logs])
-            self.exist = any(snapshot.objects(kind) for kind in spread_scores.OWNING_KINDS)
+            self.exist = any(snapshot.objects(kind) for kind in spread_counts.OWNING_KINDS)
         return self._versions
 
 
-def _ignores(spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, other: PodInfo) -> bool:
+def _ignores(spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, other: PodInfo) -> bool:
     """Return True if ``_shifted`` returns the same spreads, whatever the node."""
     return other.namespace != pod.namespace or not any(one.constraint.selector.matches(other.labels) for one in spreads)
 
 
-def _ignores_all(spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, nodes: NodeView) -> BoolArray:
+def _ignores_all(spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, nodes: NodeView) -> BoolArray:
     """Return the rows without a pod that a constraint selects, in the pod's namespace."""
     counts, namespaces = nodes.table.pod_counts, frozenset([pod.namespace])
     found = np.zeros(len(nodes.table), dtype=bool)
@@ -403,8 +403,8 @@ def _ignores_all(spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, nodes:
 
 
 def _shifted(
-    spreads: tuple[spread_scores.Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int
-) -> tuple[spread_scores.Spread, ...]:
+    spreads: tuple[spread_counts.Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int
+) -> tuple[spread_counts.Spread, ...]:
     if other.namespace != pod.namespace:
         return spreads
     return tuple(spread.shifted(other, node.row, node.domain(spread.constraint.topology_key), by) for spread in spreads)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from moorage.state.change_log import ChangeLog, RowLog
 from moorage.state.columns import BoolArray, Column, RowSpace
-from moorage.state.node_tree import Ring
+from moorage.state.node_orders import Ring
 
 # -- rooms -------------------------------------------------------------------------------------------------------------
 # Rooms: all that plugins which read only sums can read of a row, as one number.

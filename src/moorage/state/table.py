@@ -20,7 +20,7 @@ from moorage.state.columns import Column, IntArray, RowSpace, add_at
 from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, NotCounted, PodCounts
 from moorage.state.distinct_rooms import DistinctRooms, Rooms
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns, NodeImages
-from moorage.state.node_tree import NodeTree, Ring, is_heartbeat, zone_of
+from moorage.state.node_orders import NodeTree, Ring, is_heartbeat, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.usage import DivisorColumns, Divisors, Usage
@@ -182,7 +182,7 @@ class NodeTable:
         self._ring_version, self._ring_layout, self._ring_updates = changes.nodes, changes.layout, changes.updates.position
 
     def rows_in_turn(self) -> npt.NDArray[np.intp]:
-        """Return all rows in kube-scheduler's order (see ``node_tree``), as of the last time a node was added or removed."""
+        """Return all rows in kube-scheduler's order (see ``node_orders``), as of the last time a node was added or removed."""
         if self._in_turn is None or self._in_turn[0] != self.changes.layout:
             rows = (self.row_of[name] for name in self._tree.names())
             self._in_turn = (self.changes.layout, np.fromiter(rows, dtype=np.intp, count=len(self)))

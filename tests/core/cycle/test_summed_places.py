@@ -10,8 +10,8 @@ from unittest.mock import patch
 import pytest
 
 from moorage.core.cycle.ring_totals import RingTotals
-from moorage.plugins.affinity import affinity_scores
-from moorage.plugins.affinity.affinity_scores import FollowedWeights
+from moorage.plugins.affinity import affinity_counts
+from moorage.plugins.affinity.affinity_counts import FollowedWeights
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.core.cycle.test_pod_classes import History
 
@@ -76,7 +76,7 @@ def test_pods_with_preferred_affinity_are_decided_as_on_the_full_path(limits):
         return found[-1]
 
     with ExitStack() as patches:
-        patches.enter_context(patch.object(affinity_scores, "_FEW_DOMAINS", 0))
+        patches.enter_context(patch.object(affinity_counts, "_FEW_DOMAINS", 0))
         patches.enter_context(patch.object(RingTotals, "summed_places", counting))
         for name, limit in limits.items():
             patches.enter_context(patch(f"moorage.{name}", limit))
@@ -94,10 +94,10 @@ def test_kept_weights_are_those_that_are_added_up_for_each_pod():
         for number in range(50):
             spec, app = random.choice(TEMPLATES)
             pod = a_pod(f"p{number}", {"app": app}, **spec)
-            with patch.object(affinity_scores, "_FEW_DOMAINS", 99):
-                expected = affinity_scores.weigh_affinity(a_pod("p", {"app": app}, **spec), cluster.snapshot, 1) or {}
-            with patch.object(affinity_scores, "_FEW_DOMAINS", 0):
-                found = affinity_scores.weigh_affinity(pod, cluster.snapshot, 1) or {}
+            with patch.object(affinity_counts, "_FEW_DOMAINS", 99):
+                expected = affinity_counts.weigh_affinity(a_pod("p", {"app": app}, **spec), cluster.snapshot, 1) or {}
+            with patch.object(affinity_counts, "_FEW_DOMAINS", 0):
+                found = affinity_counts.weigh_affinity(pod, cluster.snapshot, 1) or {}
             assert {key: weights.tolist() for key, weights in found.items()} == {
                 key: weights.tolist() for key, weights in expected.items()
             }
@@ -115,11 +115,11 @@ def test_a_matcher_that_was_dropped_is_counted_again():
     cluster = a_cluster([a_node(f"n{at}", {HOST: f"n{at}"}) for at in range(3)])
     spec = MappingProxyType(preferring("podAffinity", (1, term("x"))))
     counts = cluster.snapshot.table.pod_counts
-    with patch.object(affinity_scores, "_FEW_DOMAINS", 0), patch.object(counts, "_capacity", 1):
+    with patch.object(affinity_counts, "_FEW_DOMAINS", 0), patch.object(counts, "_capacity", 1):
         for number in range(3):
             cluster.assume(a_pod(f"p{number}", {"app": "x"}), "n1")
-            found = affinity_scores.weigh_affinity(a_pod("asks", {"app": "z"}, **spec), cluster.snapshot, 1)
+            found = affinity_counts.weigh_affinity(a_pod("asks", {"app": "z"}, **spec), cluster.snapshot, 1)
             assert sorted(found[HOST].tolist()) == [0, 0, 0, number + 1]
-            affinity_scores.weigh_affinity(
+            affinity_counts.weigh_affinity(
                 a_pod("other", {"app": "z"}, **preferring("podAffinity", (1, term("y")))), cluster.snapshot, 1
             )

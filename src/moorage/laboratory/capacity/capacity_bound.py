@@ -22,7 +22,7 @@ from moorage.laboratory.cluster_objects import cluster_input
 from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount
 from moorage.laboratory.trial.dry_run import rests
 from moorage.plugins.node_resources_fit import RequestedResource
-from moorage.plugins.spread.spread_scores import Spread
+from moorage.plugins.spread.spread_counts import Spread
 from moorage.simulator.quotas import QuotaLedger, QuotaRoom, is_new
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot

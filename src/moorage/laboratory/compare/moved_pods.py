@@ -11,7 +11,7 @@ from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.comparison import MoveCount, PodMove
 from moorage.report.gates import MeasuredRun, MetricComparison, UnplacedPod
-from moorage.state.node_tree import zone_of
+from moorage.state.node_orders import zone_of
 
 #: The metrics that gates may name, and the count of each.
 _PARTS: Final = {

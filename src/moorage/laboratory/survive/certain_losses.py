@@ -25,8 +25,8 @@ from moorage.laboratory.survive.failures import NodeFailures, replacement_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import known_feasible
 from moorage.laboratory.trial.history import Told
-from moorage.plugins.affinity.affinity_scores import AffinityCounts
-from moorage.plugins.spread.spread_scores import Spread
+from moorage.plugins.affinity.affinity_counts import AffinityCounts
+from moorage.plugins.spread.spread_counts import Spread
 from moorage.report.survival_report import NodeLoss
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import claims_used

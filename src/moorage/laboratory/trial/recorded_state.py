@@ -17,7 +17,7 @@ from moorage.api.selectors import NOTHING, selector_from_map
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.framework.events import ClusterEvent
 from moorage.state.cluster import ClusterState
-from moorage.state.node_tree import zone_of
+from moorage.state.node_orders import zone_of
 from moorage.state.pod_groups import GroupPods, PodGroups, group_key
 from moorage.state.pod_info import PodInfo
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Affinity, PodAffinityTerm
 from moorage.framework.changes import Change, Detail, Remedies, term_text
-from moorage.plugins.affinity.affinity_scores import AffinityCounts, ResolvedTerm, matches_all
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, ResolvedTerm, matches_all
 from moorage.plugins.shared.evictions import evict_all, pods_near
 from moorage.plugins.shared.term_names import affinity_name, others_name, selector_text, topology_name
 from moorage.state.affinity_terms import AffinityTerm

@@ -19,7 +19,7 @@ from moorage.framework.events import ANY_EVENT, Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Reject, Skip
-from moorage.plugins.affinity.affinity_scores import AffinityCounts, AffinityWeights, ResolvedTerm
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, AffinityWeights, ResolvedTerm
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods, with_namespaces, with_namespaces_found
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, refusals, signature_of
 from moorage.state.affinity_terms import AffinityTerm

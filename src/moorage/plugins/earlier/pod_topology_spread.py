@@ -26,7 +26,7 @@ from moorage.framework.points import Reuse
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
-from moorage.plugins.spread import spread_scores
+from moorage.plugins.spread import spread_counts
 from moorage.plugins.v1_21.shared.sibling_selector import sibling_selector
 from moorage.state.affinity_terms import SpreadConstraint
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot, domain_ids, rows_with_labels
@@ -41,9 +41,9 @@ class PodTopologySpreadV127(PodTopologySpreadV135):
     def reuse(self) -> Reuse:
         return Reuse(signature=self._signature, signature_reads=(), signature_reads_metadata=True)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> spread_scores.SpreadPreference:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> spread_counts.SpreadPreference:
         found = super().pre_score(pod, snapshot, feasible)
-        return spread_scores.SpreadPreference((), all_labels=False) if isinstance(found, Skip) else found
+        return spread_counts.SpreadPreference((), all_labels=False) if isinstance(found, Skip) else found
 
 
 #: Matches every pod, as an empty selector does, and is not empty: no pod has a label with this key.
@@ -74,27 +74,27 @@ class PodTopologySpreadV123(PodTopologySpreadV126):
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         super().__init__(args or PodTopologySpreadArgs())
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[spread_scores.Spread, ...] | Skip:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[spread_counts.Spread, ...] | Skip:
         counted = self._counted(pod, snapshot, required=True)
         nodes = snapshot.nodes
         labelled = rows_with_labels(nodes, [one.constraint.topology_key for one in counted])
         return tuple(_with_whole_domains(one, nodes, labelled) for one in counted) or SKIP
 
-    def score(self, preference: spread_scores.SpreadPreference, nodes: NodeView) -> IntArray:
-        return spread_scores.score_spread(preference, nodes, down=True)
+    def score(self, preference: spread_counts.SpreadPreference, nodes: NodeView) -> IntArray:
+        return spread_counts.score_spread(preference, nodes, down=True)
 
 
 def _with_whole_domains(
-    counted: spread_scores.CountedConstraint, nodes: NodeView, labelled: BoolArray | None
-) -> spread_scores.Spread:
+    counted: spread_counts.CountedConstraint, nodes: NodeView, labelled: BoolArray | None
+) -> spread_counts.Spread:
     """Count the pods on all nodes of the domains that count. A missing label and an empty value are one domain."""
     key, matcher, domains = counted.constraint.topology_key, counted.matcher, counted.domains
-    pods = spread_scores.pods_by_domain(nodes, counted._replace(rows=None))
+    pods = spread_counts.pods_by_domain(nodes, counted._replace(rows=None))
     if matcher is not None and not nodes.label(key).is_everywhere:
-        spread_scores.add_unlabelled(pods, nodes, key, nodes.pods_matching(matcher), None)
+        spread_counts.add_unlabelled(pods, nodes, key, nodes.pods_matching(matcher), None)
     in_domains = domains.take(domain_ids(nodes, key))
     rows = in_domains if labelled is None else labelled & in_domains
-    return spread_scores.Spread(counted.constraint, rows, domains, np.where(domains, pods, 0), counted.own)
+    return spread_counts.Spread(counted.constraint, rows, domains, np.where(domains, pods, 0), counted.own)
 
 
 class PodTopologySpreadArgsV121(PodTopologySpreadArgsV123, frozen=True):

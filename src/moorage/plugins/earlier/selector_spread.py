@@ -7,7 +7,7 @@ Source    kube-scheduler 1.23.5, plugins/selectorspread/selector_spread.go and p
 
 from __future__ import annotations
 
-from moorage.plugins.spread.spread_scores import default_selector
+from moorage.plugins.spread.spread_counts import default_selector
 from moorage.plugins.v1_21.selector_spread import SelectorSpread, Siblings
 from moorage.state.view import NodeView, PodInfo, Snapshot
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from moorage.framework.changes import Change, Detail, Owner, Remedies
 from moorage.plugins.shared.evictions import evict_any, pods_near
 from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
-from moorage.plugins.spread.spread_scores import Spread
+from moorage.plugins.spread.spread_counts import Spread
 from moorage.state.view import BoolArray, NodeView, PodInfo
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from moorage.api.reading.json_tree import UNREADABLE
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
-from moorage.plugins.spread.spread_scores import controller_of
+from moorage.plugins.spread.spread_counts import controller_of
 from moorage.state.table import NodeTable
 from moorage.state.view import IntArray, NodeView, PodInfo
 

@@ -17,7 +17,7 @@ from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError,
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
-from moorage.state.node_tree import zone_of
+from moorage.state.node_orders import zone_of
 from moorage.state.view import KeptColumn, NodeView, PodInfo, Snapshot
 
 

@@ -14,7 +14,7 @@ from moorage.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from moorage.api.workloads import ReplicaSet, ReplicaSetSpec, StatefulSet, StatefulSetSpec
 from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
-from moorage.plugins.spread.spread_scores import default_selector
+from moorage.plugins.spread.spread_counts import default_selector
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores
 

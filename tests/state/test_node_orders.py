@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.state.node_tree import zone_of
+from moorage.state.node_orders import zone_of
 from moorage.testing.builders import a_cluster, a_node
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

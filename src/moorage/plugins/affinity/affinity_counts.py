@@ -1,4 +1,4 @@
-"""Scores of InterPodAffinity: each term that matches adds its weight to the topology domain of the pod that it matches.
+"""Counts of InterPodAffinity by domain, and its scores: a term that matches adds its weight to the domain of its pod.
 
 Preferred affinity adds weight, preferred anti-affinity subtracts it, for terms of the incoming pod and of placed pods. A node's
 raw score is the sum over its domains and may be negative. Normalizing maps the lowest raw score to 0 and the highest to 100.
@@ -284,7 +284,7 @@ def weigh_affinity(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Affini
     if followed is not None:
         return followed
     weights: dict[str, IntArray] = {}
-    for key, weight, pods in (*_affinity_scores_own_terms(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):
+    for key, weight, pods in (*_own_weights(pod, snapshot), *_terms_of_placed_pods(pod, snapshot, hard_weight)):
         if pods.item(pods.argmax()) > 0:  # several times faster than any()
             weighted = pods if weight == 1 else np.multiply(pods, weight, out=pods)
             weights[key] = np.add(weighted, weights[key], out=weighted) if key in weights else weighted
@@ -351,7 +351,7 @@ def _sums(snapshot: Snapshot) -> WeightSums:
     return WeightSums(snapshot.table)
 
 
-def _affinity_scores_own_terms(pod: PodInfo, snapshot: Snapshot) -> Iterator[_WeightedTerm]:
+def _own_weights(pod: PodInfo, snapshot: Snapshot) -> Iterator[_WeightedTerm]:
     counts = snapshot.table.pod_counts
     for sign, terms in ((1, pod.preferred_affinity), (-1, pod.preferred_anti_affinity)):
         for weight, term in terms:

@@ -1,4 +1,4 @@
-"""Scores of PodTopologySpread: nodes whose domains hold fewer matching pods are better.
+"""Counts of PodTopologySpread by domain, and its scores: nodes whose domains hold fewer matching pods are better.
 
 A domain's count is multiplied by the logarithm of the number of domains, so that a topology with many small domains weighs
 enough beside one with few large domains. ``maxSkew - 1`` is added, so that differences matter less where more skew is allowed.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Namespace
 from moorage.api.meta import ObjectMeta
-from moorage.plugins.affinity.affinity_scores import normalize_weights
+from moorage.plugins.affinity.affinity_counts import normalize_weights
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores

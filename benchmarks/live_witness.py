@@ -23,9 +23,9 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Pod
+from moorage.core.building.builder import complete_scheduler
 from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.facts import Fact, Seen
-from moorage.interfaces.cli.live.run_process import build_scheduler
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.live.client.rest import Rest
@@ -67,7 +67,7 @@ class Rounds:
 async def main(kubeconfig: str) -> None:
     """Schedule until standard input ends."""
     rounds, endpoint = Rounds(), _endpoint(kubeconfig)
-    scheduler = build_scheduler(load_source(ConfigSource()), 0, 300.0)
+    scheduler = complete_scheduler(load_source(ConfigSource()), 0, 300.0)
     async with Rest(endpoint, qps=0) as rest:
         live = Live(
             scheduler, rest, LiveSettings(), identity="witness_0", wall=_wall, chance=random.Random(0),

@@ -69,7 +69,8 @@ def test_symbols_can_be_ascii(explained):
 UNCLEAR = {  # arguments, what the error says
     "no such pod": (["serach-2", "-f", DEMO], "no pod or workload serach-2"),
     "nothing named": (["-f", DEMO], "name a pod or a workload, or give --all"),
-    "a pod and --all": (["search-2", "--all", "-f", DEMO], "name a pod or a workload, or give --all"),
+    "a pod and --all": (["search-2", "--all", "-f", DEMO], "each other; search-2 is read as a name, and -f reads a file"),
+    "two kinds of all": (["--all", "--pending", "-f", DEMO], "names of pods, --all and --pending exclude each other\n"),
     "nothing to read": (["search-2"], "nothing to read"),
 }
 

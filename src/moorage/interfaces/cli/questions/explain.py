@@ -124,8 +124,12 @@ _MOST_PRINTED: Final = 5
 @described("explain")
 def explain(**given: Any) -> int:
     """Say why a pod is pending, or why it is on its node."""
-    if bool(given["pods"]) + given["every_pending"] + given["together"] != 1:
+    asked_for = bool(given["pods"]) + given["every_pending"] + given["together"]
+    if not asked_for:
         raise click.UsageError("name a pod or a workload, or give --all or --pending")
+    if asked_for > 1:
+        named = f"; {given['pods'][0]} is read as a name, and -f reads a file" if given["pods"] else ""
+        raise click.UsageError(f"names of pods, --all and --pending exclude each other{named}")
     among = Narrowing("" if given["every_namespace"] else given["namespace"], selector_of(given["selector"]))
     limits = _limits(given)
     given = before_binding(given)

@@ -347,7 +347,7 @@ def live(names: tuple[str, ...], **given: Any) -> None:
 @click.option("--pods", type=int, help="Number of measured pods.")
 @click.option("--workload", type=click.Choice(list(WORKLOADS)), help="Workload of the pods.")
 @click.pass_context
-def against_kube(context: click.Context, **given: Any) -> None:
+def against_kube(context: click.Context, /, **given: Any) -> None:
     """Measure a kube-scheduler and Moorage in one run on equal clusters: the same as `live against`."""
     context.invoke(live, names=("against",), **given)
 

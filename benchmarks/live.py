@@ -10,14 +10,14 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, monotonic_ns, process_time
 from typing import Any, Final
 
 from benchmarks.live_world import EVENTS, PODS, Scheduler, World, world
-from moorage.cluster.apiserver.storage.store import DeleteOptions
+from moorage.cluster.apiserver.storage.deletion import DeleteOptions
 from moorage.cluster.apiserver.storage.watches import CAPACITY
 from moorage.cluster.apiserver.vocabulary.records import Record
 
@@ -242,7 +242,7 @@ def _loop_us() -> float:
     return round((process_time() - began) * 1e6 / 2000, 2)
 
 
-Measurement = Callable[[LiveSizes], Awaitable[dict[str, Any]]]
+Measurement = Callable[[LiveSizes], Coroutine[Any, Any, dict[str, Any]]]
 
 #: Name → the measurement and its default sizes.
 LIVE: Final[dict[str, tuple[Measurement, tuple[LiveSizes, ...]]]] = {

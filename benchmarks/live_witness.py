@@ -73,7 +73,7 @@ async def main(kubeconfig: str) -> None:
             scheduler, rest, LiveSettings(), identity="witness_0", wall=_wall, chance=random.Random(0),
             observers=Observers(lambda line: print(line, file=sys.stderr), measures=SchedulerMetrics(time.monotonic)),
         )  # fmt: skip
-        live.loop.scheduler.observe = _watched(scheduler.observe, rounds)  # type: ignore[method-assign]
+        live.loop.scheduler.observe = _watched(scheduler.observe, rounds)  # type: ignore[assignment, method-assign]
         running = asyncio.create_task(live.run())
         asking = asyncio.create_task(_answer(live, rounds))
         await asyncio.wait({running, asking}, return_when=asyncio.FIRST_COMPLETED)

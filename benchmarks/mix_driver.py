@@ -22,7 +22,7 @@ from time import process_time
 from typing import Any, Final
 
 import msgspec
-from moorage.engine.facts import Gone, News, Seen  # by the short path, which earlier checkouts have, too
+from moorage.engine.facts import Gone, News, Seen  # type: ignore[import-untyped]  # the short path, as in earlier checkouts
 
 import moorage
 from moorage.api.core import Node, Pod, PodStatus

@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.shapes import HOSTNAME, ZONE, namespace, node, pod, requests, term
 from moorage.api.core import Pod, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from moorage.api.meta import Value
+from moorage.api.meta import Object
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 __all__ = ["WORKLOADS", "ZONES", "Sizes", "Workload"]
@@ -35,7 +35,7 @@ class Sizes:
 class Workload:
     """The objects of a run. ``churn`` pods are added between the measured ones and are not counted."""
 
-    objects: list[Value]
+    objects: list[Object]
     init: list[Pod]
     measured: list[Pod]
     churn: list[Pod] = field(default_factory=list)
@@ -54,7 +54,7 @@ def _workload(
     """Return nodes that alternate between zones, then pods of two shapes."""
     named = list(zones)
     nodes = [node(i, {ZONE: named[i % len(named)]} if named else None) for i in range(sizes.nodes)]
-    objects: list[Value] = [*map(namespace, spaces), *nodes]
+    objects: list[Object] = [*map(namespace, spaces), *nodes]
     return Workload(objects, _pods("init", sizes.init, init), _pods("pod", sizes.pods, measured))
 
 
@@ -241,7 +241,7 @@ def csi_volumes(sizes: Sizes, random: Random) -> Workload:
     return base
 
 
-def _bound_claim(name: str) -> Iterator[Value]:
+def _bound_claim(name: str) -> Iterator[Object]:
     common = {"accessModes": ["ReadOnlyMany"]}
     size = {"storage": "1Gi"}
     claim_ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": f"claim-{name}"}
@@ -307,8 +307,8 @@ def dra_claims(sizes: Sizes, random: Random) -> Workload:
 
 
 def _convert(
-    kind: type[Value], name: str, space: str = "", uid: str = "", metadata: Mapping[str, Any] | None = None, **parts: Any
-) -> Value:
+    kind: type[Object], name: str, space: str = "", uid: str = "", metadata: Mapping[str, Any] | None = None, **parts: Any
+) -> Object:
     named = {"name": name, "uid": uid or f"{kind.__name__}/{name}", **({"namespace": space} if space else {})}
     return msgspec.convert({"metadata": {**named, **(metadata or {})}, **parts}, kind)
 

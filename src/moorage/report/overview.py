@@ -152,6 +152,9 @@ _MAIN: Final = ("cpu", "memory")
 def overview_summary(found: Overview) -> str:
     """Return the first line."""
     pending = _pending_pods(found.pending_pods)
+    waiting = 0 if found.queues is None else len(found.queues.waiting())
+    if waiting:
+        pending += f", {counted(waiting, 'workload')} wait{'s' * (waiting == 1)} in queues"
     if not found.whole.counted:
         return f"{pending}; no node takes pods."
     used = ", ".join(f"{name} {_percent(_of(found.whole, name).utilisation)}" for name in _MAIN)

@@ -236,7 +236,9 @@ def test_the_report_has_the_queues_as_they_are(moorage):
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((TEAMS.parents[1] / "docs/reference/overview.schema.json").read_text())
     jsonschema.validate(json.loads(ran.out), schema)
-    assert "CLUSTERQUEUE" in moorage("report", "-f", TEAMS, "-q").out
+    out = moorage("report", "-f", TEAMS, "-q").out
+    assert out.startswith("No pod is pending, 4 workloads wait in queues; 3 of 3 nodes take pods:")
+    assert "CLUSTERQUEUE" in out
 
 
 def test_the_report_can_play_the_queues(moorage):

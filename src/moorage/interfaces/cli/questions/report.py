@@ -19,7 +19,7 @@ from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
-from moorage.report.overview import overview_csv
+from moorage.report.overview import overview_csv, overview_summary
 from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluster, read_queues
 
 
@@ -37,6 +37,7 @@ def report(**given: Any) -> int:
             queues = queued_cluster(asked.changed_input, documents)
             played = queues.run(asked.cluster.options)[1] if given["play"] else None
             found = with_values(found, queues=queues.now() if played is None else queues.report(played.ended_s))
+            found = with_values(found, summary=overview_summary(found))
         elif given["play"]:
             raise InputError("--play: the input has no ClusterQueue, so there is nothing to play")
         if given["csv_directory"] is not None:

@@ -61,9 +61,7 @@ def _resource_name_faults(name: str, path: str) -> Iterator[Fault]:
 
 def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> Iterator[Fault]:
     """Yield the faults of a defaulted configuration, whose profiles are not resolved yet."""
-    if (burst := configuration.client_connection.burst) < 0:
-        yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst)
-    yield from leader_election_faults(configuration.leader_election, gates.emulated)
+    yield from client_faults(configuration.client_connection.burst, configuration.leader_election, gates.emulated)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
     yield from _profiles(configuration.profiles, gates, version)
@@ -75,6 +73,13 @@ def validation_faults(configuration: Configuration, gates: FeatureGates, version
         text = "must be greater than or equal to PodInitialBackoffSeconds"
         yield Fault("Invalid value", "podMaxBackoffSeconds", text, most)
     yield from extender_faults(configuration.extenders)
+
+
+def client_faults(burst: int, election: LeaderElection, release: Release) -> Iterator[Fault]:
+    """Yield the faults of how the scheduler calls the API server and becomes the leader, after flags are applied."""
+    if burst < 0:
+        yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst)
+    yield from leader_election_faults(election, release)
 
 
 def leader_election_faults(given: LeaderElection, release: Release = CURRENT) -> Iterator[Fault]:

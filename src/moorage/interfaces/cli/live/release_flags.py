@@ -22,7 +22,7 @@ from moorage.core.config.configuration import LeaderElection
 from moorage.core.config.decoder import KIND, read_text
 from moorage.core.config.plain_addresses import Addresses, is_ip, join_host_port
 from moorage.core.config.scheduler_document import POLICY
-from moorage.core.config.validation import leader_election_faults
+from moorage.core.config.validation import client_faults
 from moorage.errors import Fault, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.interfaces.cli.live.run_serving import empty_header_faults, live_release, metric_faults, run_endpoint
@@ -384,10 +384,7 @@ class OldFlags:
     def _faults(self) -> Iterator[str]:
         given = self.given
         if self.era.emulated.legacy_flags:
-            burst = given["kube-api-burst"]
-            if burst < 0:
-                yield str(Fault("Invalid value", "clientConnection.burst", "must be non-negative", burst))
-            yield from map(str, leader_election_faults(self.leader_election(), self.era.emulated))
+            yield from map(str, client_faults(given["kube-api-burst"], self.leader_election(), self.era.emulated))
         if not 0 <= given["secure-port"] <= _MOST_PORT:
             yield f"--secure-port {given['secure-port']} must be between 0 and 65535, inclusive. 0 for turning off secure port"
         if not 0 <= given["port"] <= _MOST_PORT:

@@ -165,8 +165,8 @@ class Advice:
             reason = self._reason(change, node)
             if reason:
                 self.left_out.setdefault(reason, set()).add((change.verb, change.target, change.path))
-            is_kept = self.everything or not any(one.verb in _REPLACING or change.verb == "volume" for one in instead)
-            if (is_kept and not reason) or (self.everything and change.verb != "label") or (reason and self.everything):
+            is_replaced = any(one.verb in _REPLACING or change.verb == "volume" for one in instead)
+            if self.everything or not (reason or is_replaced):
                 instead.append(change)
             self._known[place] = instead
         return self._known[place]

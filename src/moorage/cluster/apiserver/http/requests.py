@@ -191,14 +191,15 @@ def _json_response(document: Document, code: int = 200, warnings: tuple[str, ...
 
 
 def _body_as(
-    request: HTTPRequest, group: str, version: str, kind: str, namespace: str | None
+    request: HTTPRequest, group: str, version: str, kind: str, namespace: str | None, others: tuple[str, ...] = ()
 ) -> tuple[Document, tuple[str, ...]]:  # fmt: skip
-    """Return the object in a request's body, of a kind that is not stored, and warnings.
+    """Return the object in a request's body, of a kind that is not stored, and warnings. ``others`` are API versions in which
+    the body may also be.
 
     Raises  ApiError 400 if the body is not such an object, or its namespace differs from the path's
     """
     shape = kind_schema(Review(group, kind, "", version=version))
-    sent, warnings = write_requests.sent_object(request, request_bodies.BodyForm(group, version, kind, shape))
+    sent, warnings = write_requests.sent_object(request, request_bodies.BodyForm(group, version, kind, shape, others=others))
     metadata = sent.setdefault("metadata", {})
     metadata.pop("selfLink", None)
     if namespace is None:
@@ -420,7 +421,7 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
         case "binding", "POST":
             return _bind(store, request, namespace, target.name)
         case "eviction", "POST":
-            sent, warnings = _body_as(request, "policy", "v1", "Eviction", namespace)
+            sent, warnings = _body_as(request, "policy", "v1", "Eviction", namespace, ("policy/v1beta1",))
             with write_requests.with_warnings(warnings):
                 evict(store, namespace, target.name, sent, dry_run=request.dry_run)
             return _json_response(statuses.success(code=201), 201, warnings)

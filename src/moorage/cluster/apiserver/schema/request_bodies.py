@@ -282,13 +282,17 @@ def _as_reported(repeats: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BodyForm(NamedTuple):
-    """The expected form of a body: group, version, kind and schema; ``custom`` is set for a custom kind."""
+    """The expected form of a body: group, version, kind and schema; ``custom`` is set for a custom kind.
+
+    ``others``: API versions, such as ``policy/v1beta1``, in which the body may also be; they have the same fields.
+    """
 
     group: str
     version: str
     kind: str
     shape: Struct
     custom: CustomVersion | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -398,7 +402,7 @@ def kind_mismatch(form: BodyForm, document: Document) -> str:
         if not isinstance(document.get(name) or "", str):
             return f"json: cannot unmarshal {go_word(document[name])} into Go struct field .{name} of type string"
     version, found = document.get("apiVersion") or form.api_version, document.get("kind") or form.kind
-    if (version, found) == (form.api_version, form.kind):
+    if found == form.kind and version in {form.api_version, *form.others}:
         return ""
     if found == form.kind and "/" in version and version.partition("/")[0] == form.group:
         return f"the API version in the data ({version}) does not match the expected API version ({form.api_version})"

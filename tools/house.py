@@ -1,19 +1,22 @@
-"""Measure the house: count what a person must hold in the head before changing a line of ``src/moorage``.
+"""Measure the house: what a person must read, and load, before changing a line of ``src/moorage``.
 
-    scripts/house               print each measure with its limit; exit with 1 if one that is held is broken
-    scripts/house --list        also name the files, folders and modules that are over a limit
+    scripts/house               print each measure with its aim; exit with 1 if one that is held is broken
+    scripts/house --list        also name what stands in the way of an aim
 
-Lines are those of Python files; lines of code are neither blank, nor comments, nor docstrings. Entries at the top are folders
-and modules. Plugins, entry points (``__init__``, ``__main__``, commands, import paths that pages give to users) and data (only
-imports and assignments) may be short.
+A floor's closure is what Python loads when every module of the floor is imported in a fresh process: its own modules and those
+of the floors below, and nothing that drives or shows them. A parameter counts where the caller has to give it; ``self`` does
+not. A banner is a comment such as ``# -- reading --``: it begins another subject, which a file of its own would name.
 A module that only tests import is named by no other module, page or example; tools and benchmarks count as tests.
+There is no limit on lines or files.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,10 +26,30 @@ from pathlib import Path
 __all__ = ["Measure", "main", "measures"]
 
 ROOT = Path(__file__).resolve().parent.parent
-SHORT, LONG, FLAT = 60, 600, 24
-CORE = ("framework", "state", "queue", "cycle", "engine")
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-DATA = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
+PARAMETERS = 5
+#: What each floor must not load.
+FOREIGN = {
+    "framework": ("plugins", "core", "simulator", "cluster", "live", "laboratory", "report", "interfaces"),
+    "core": ("plugins", "simulator", "cluster", "live", "laboratory", "report", "interfaces"),
+    "simulator": ("cluster", "live", "laboratory", "interfaces"),
+    "cluster": ("simulator", "live", "laboratory", "report", "interfaces"),
+    "live": ("cluster", "simulator", "laboratory", "interfaces"),
+    "laboratory": ("cluster", "live", "interfaces"),
+    "report": ("simulator", "cluster", "live", "laboratory", "interfaces"),
+}
+BANNER = re.compile(r"^# -- .+ -", re.MULTILINE)
+LOADED = """
+import importlib, pkgutil, sys
+floor = importlib.import_module(sys.argv[1])
+for found in pkgutil.walk_packages(getattr(floor, "__path__", ()), floor.__name__ + "."):
+    if not found.name.endswith("__main__"):
+        try:
+            importlib.import_module(found.name)
+        except ImportError as failed:  # an optional library that is not installed
+            if (failed.name or "").startswith("moorage"):
+                raise
+print("\\n".join(sorted(name for name in sys.modules if name.startswith("moorage."))))
+"""
 DOTTED = re.compile(r"moorage(?:\.\w+)+")
 BESIDE = re.compile(r"^(\w+(?:\.\w+)*):\w+$", re.MULTILINE)  # a name in a module, below the folder of the text
 # In a table: a module, below a package that the table is in, or an object of it ("demo:demo").
@@ -63,39 +86,17 @@ class Module:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     @cached_property
-    def lines(self) -> int:
-        return len(self.text.splitlines())
-
-    @cached_property
     def nodes(self) -> Sequence[ast.AST]:
         return list(ast.walk(ast.parse(self.text)))
 
-    @cached_property
-    def code_lines(self) -> int:
-        found = {number for number, line in enumerate(self.text.splitlines(), 1) if not re.match(r"\s*(#|$)", line)}
+    def crowded(self) -> Iterator[str]:
+        """Yield the functions that take more parameters than a reader keeps in mind."""
         for node in self.nodes:
-            if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False):
-                found.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-        return len(found)
-
-    @cached_property
-    def import_lines(self) -> int:
-        imports = (node for node in self.nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
-        return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
-
-    @property
-    def may_be_short(self) -> bool:
-        """Return whether it is a plugin, an entry point or data."""
-        if {"plugins", "gpu_sharing"} & set(self.place.parts) or self.place.name in {"__init__.py", "__main__.py"}:
-            return True
-        if re.search(r"^@(\w+\.(command|group)|described)\(", self.text, re.MULTILINE):
-            return True
-        return all(isinstance(node, DATA) for node in ast.parse(self.text).body)
-
-    def defines(self, name: str) -> Iterator[str]:
-        for node in self.nodes:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                yield f"{self.place}:{node.lineno}"
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(one.arg not in {"self", "cls"} for one in given)
+                if count > PARAMETERS:
+                    yield f"{self.place}:{node.lineno} {node.name} ({count})"
 
     @cached_property
     def named(self) -> set[str]:
@@ -108,52 +109,35 @@ class Module:
 
 
 def measures(root: Path = ROOT) -> Iterator[Measure]:
-    """Yield what is counted, in the order of the limits."""
+    """Yield what is counted, in the order of the house's plan."""
     product = root / "src/moorage"
     paths = sorted(product.rglob("*.py"))
     every = [Module(path, path.relative_to(root / "src"), path.read_text(encoding="utf-8")) for path in paths]
-    yield Measure("lines of src/moorage", sum(one.lines for one in every), 165_000, held=True)
-    top = sorted({one.place.parts[1] for one in every} - {"__init__.py", "__main__.py"})
-    yield Measure("entries at the top", len(top), 14, over=top)
-    yield _none("folders with more than 24 files flat", _flat_folders(every))
-    yield Measure("files of src/moorage", len(every), 850)
-    given = {".".join(name.split(".")[:end]) for name in _named_outside(root) for end in range(2, name.count(".") + 2)}
-    short = (one for one in every if one.lines < SHORT and not one.may_be_short and one.name not in given)
-    yield _none("files under 60 lines (no plugin, entry point or data)", map(_with_lines, short))
-    yield _none("files over 600 lines", (_with_lines(one) for one in every if one.lines > LONG), held=True)
-    share = 100 * sum(one.import_lines for one in every) / sum(one.code_lines for one in every)
-    yield Measure("imports, % of the lines of code", round(share, 1), 10)
-    rooms = {name: [one for one in every if _is_in(one, name)] for name in CORE}
-    yield Measure("lines of cycle", sum(one.lines for one in rooms["cycle"]), 4_500)
-    yield Measure("files of cycle", len(rooms["cycle"]), 24)
-    yield Measure("lines of engine", sum(one.lines for one in rooms["engine"]), 3_300)
-    yield Measure("lines of reuse.py", sum(one.lines for one in rooms["framework"] if one.place.name == "reuse.py"), 90)
-    core = [one for room in rooms.values() for one in room]
-    yield _none("definitions of decide beyond one", [found for one in core for found in one.defines("decide")][1:])
-    yield _none("__init_subclass__ in the core", (found for one in core for found in one.defines("__init_subclass__")))
+    floors = {one.place.parts[1].removesuffix(".py") for one in every}
+    for floor, foreign in FOREIGN.items():
+        if floor in floors:
+            names = loaded(root, floor)
+            yield _none(f"foreign modules that {floor} loads", [one for one in names if one.split(".")[1] in foreign])
+    core = (one for one in every if one.place.parts[1] == "core")
+    yield _none(f"functions of core with over {PARAMETERS} parameters", [found for one in core for found in one.crowded()])
+    banners = [f"{one.place} ({len(found)})" for one in every if (found := BANNER.findall(one.text))]
+    yield _none("files with banners", banners)
+    pages = root / "docs/contribute"
+    folders = sorted({one.place.parts[1] for one in every if len(one.place.parts) > 2})
+    yield _none("floors without a page in docs/contribute", [one for one in folders if not (pages / f"{one}.md").exists()])
     yield _none("modules that only tests import", _unnamed(root, every), held=True)
+
+
+def loaded(root: Path, floor: str) -> Sequence[str]:
+    """Return the modules of the project that importing all of a floor loads, in a fresh process."""
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    asked = [sys.executable, "-c", LOADED, f"moorage.{floor}"]
+    return subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout.split()  # noqa: S603
 
 
 def _none(name: str, over: Iterable[str], *, held: bool = False) -> Measure:
     found = list(over)
     return Measure(name, len(found), 0, held, found)
-
-
-def _with_lines(one: Module) -> str:
-    return f"{one.place} ({one.lines})"
-
-
-def _is_in(one: Module, room: str) -> bool:
-    """Return whether a module is in a room of the core, wherever the floors have it."""
-    above = one.place.parts[1:-1]
-    return above[:1] == (room,) or above[:2] == ("core", room)
-
-
-def _flat_folders(every: Iterable[Module]) -> Iterator[str]:
-    folders = [one.place.parent for one in every]
-    for folder in sorted(set(folders)):
-        if folders.count(folder) > FLAT:
-            yield f"{folder} ({folders.count(folder)})"
 
 
 def _unnamed(root: Path, every: Sequence[Module]) -> Iterator[str]:
@@ -194,14 +178,14 @@ def _imported(text: str) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the measures."""
+    """Print the measures; exit with 1 if one that is held is broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="name what is over a limit")
     given = parser.parse_args()
     broken = 0
     for one in measures():
         broken += one.state == "BROKEN"
-        sys.stdout.write(f"{one.name:<54} {one.value:>9,g}   at most {one.limit:>7,g}   {one.state}\n")
+        sys.stdout.write(f"{one.name:<48} {one.value:>6,g}   aim {one.limit:>2,g}   {one.state}\n")
         if one.state == "BROKEN" or (given.list and one.state != "ok"):
             sys.stdout.writelines(f"    {line}\n" for line in one.over)
     return 1 if broken else 0

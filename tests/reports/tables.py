@@ -35,11 +35,14 @@ def play(case, table, scratch):
     folder = scratch / table.parent.name
     shutil.copytree(table.parent, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     commands = [case["run"]] if isinstance(case["run"], str) else case["run"]
-    for command in commands:
+    for typed in commands:
         start = time.monotonic()
+        command, _, into = typed.partition(" > ")
         argv = [sys.executable, "-m", "moorage", *shlex.split(command)]
         ended = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=case.get("within_s", 60), check=False)
         taken_s = time.monotonic() - start
+        if into:
+            (folder / into).write_text(ended.stdout)
     _hold(case, ended, taken_s)
 
 

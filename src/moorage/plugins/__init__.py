@@ -16,7 +16,7 @@ BUILTIN: tuple[Any, ...] = tuple(PLUGINS_TODAY.values())
 
 
 def builtin_registry(release: str = TODAY) -> Registry:
-    """Return the registry of a release's built-in plugins. The current one also holds plugins that Kubernetes has removed."""
+    """Return the registry of a release's built-in plugins."""
     found = RELEASES[release]
     return Registry(PLUGINS_1_21.values() if found.legacy_flags else _plugins_of(found))
 

@@ -132,6 +132,7 @@ def prepare(
     notes = [InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in missing]
     if configuration.extenders and not scheduler.cycle.extenders:
         notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} skipped, as requested"))
+    notes += [InputNote("Remark", f"{options.where}: {loaded.note}")] if loaded.note else []
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in scheduler.profiles.values()))
     notes += [
         InputNote("UnusableKind", f"a plugin names the invalid kind {name}; use the form plural.version.group")

@@ -29,14 +29,14 @@ assert module.TODAY == tests.TODAY == sys.argv[1]
 print(json.dumps([tests.plugins_of_earlier_documents(), tests.changes(sys.argv[2], sys.argv[1])]))
 """
 EARLIER_DOCUMENTS = {
-    "v1beta3": "{multiPoint: {enabled: [{name: SelectorSpread, weight: 3}]}}",
-    "v1beta2": "{score: {enabled: [{name: SelectorSpread}]}}",
-    "v1": "{score: {enabled: [{name: RequestedToCapacityRatio}]}}",
+    "v1beta3": "{multiPoint: {enabled: [{name: NodeAffinity, weight: 3}]}}",
+    "v1beta2": "{score: {enabled: [{name: VolumeBinding}], disabled: [{name: ImageLocality}]}}",
+    "v1": "{score: {disabled: [{name: ImageLocality}]}}",
 }
 
 
 def plugins_of_earlier_documents():
-    """Return the Score plugins of documents that name plugins of 1.21, as the default release reads them."""
+    """Return the Score plugins of documents of earlier versions, as the default release reads them."""
     head = "apiVersion: kubescheduler.config.k8s.io/{}\nkind: KubeSchedulerConfiguration\nprofiles: [{{plugins: {}}}]"
     texts = [head.format(version, plugins) for version, plugins in EARLIER_DOCUMENTS.items()]
     found = [load_source(ConfigSource(text.encode(), "config.yaml")) for text in texts]

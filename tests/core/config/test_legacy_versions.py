@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from moorage.api.releases import CURRENT
-from moorage.core.building.loading import ConfigSource
+from moorage.api.releases import find_release
+from moorage.core.building.loading import ConfigSource, load_source
+from moorage.core.config.absent_plugins import SUCCESSORS
 from moorage.core.config.convert import convert
 from moorage.core.config.release_plugins import POINTS_1_21, PROVIDERS
 from moorage.core.config.scheduler_document import from_provider, load_any, load_default
 from moorage.core.config.show import as_document
 from moorage.errors import ConfigError, InputError
 from moorage.framework.profile import points_of
-from moorage.plugins import builtin_registry
+from moorage.plugins import BUILTIN, builtin_registry
 from moorage.plugins.shared.releases import PLUGINS_1_21
 
+BUILTIN_NAMES = {plugin.name for plugin in BUILTIN}
 GROUP = "kubescheduler.config.k8s.io"
 RULES = ConfigSource()
 
 
+def text_of(version, **body):
+    return json.dumps({"apiVersion": f"{GROUP}/{version}", "kind": "KubeSchedulerConfiguration", **body}).encode()
+
+
 def load(version, emulate=None, rules=RULES, **body):
-    document = {"apiVersion": f"{GROUP}/{version}", "kind": "KubeSchedulerConfiguration", **body}
-    return load_any(json.dumps(document).encode(), "test", rules, emulate)
+    return load_any(text_of(version, **body), "test", rules, emulate)
 
 
 def profile(version, plugins=None, config=(), **more):
@@ -147,6 +153,8 @@ def test_v1beta2_and_v1beta3_have_the_defaults_of_their_releases():
         "NodeAffinity": 1,
         "PodTopologySpread": 2,
         "TaintToleration": 1,
+        "VolumeBinding": 1,
+        "DynamicResources": 2,
     }
     assert scores(third) == {
         "TaintToleration": 3,
@@ -155,14 +163,65 @@ def test_v1beta2_and_v1beta3_have_the_defaults_of_their_releases():
         "VolumeBinding": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "DynamicResources": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
-    for found in (second, third):
-        assert {"EBSLimits", "GCEPDLimits", "AzureDiskLimits"} <= set(found.points["filter"])
-        assert not {"DynamicResources", "SchedulingGates"} & {name for names in found.points.values() for name in names}
-        # What today prepares for Score is prepared, though those releases had no such point of these plugins.
-        assert {"NodeResourcesFit", "NodeResourcesBalancedAllocation"} <= set(found.points["preScore"])
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_a_beta_runs_the_plugins_of_the_release_that_reads_it(version):
+    found, today = load(version).profiles[0], load("v1").profiles[0]
+    assert {point: set(names) for point, names in found.points.items()} == {
+        point: set(names) for point, names in today.points.items()
+    }
+    assert found.points["postFilter"] == today.points["postFilter"], "claims are released before pods are evicted"
+    assert found.points["preEnqueue"] == today.points["preEnqueue"]
+    assert found.points["filter"] == today.points["filter"]
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("v1beta3", "1.29"), ("v1beta3", "1.36"), ("v1beta2", "1.28"), ("v1", "1.24")]
+)
+def test_a_release_that_cannot_read_a_version_names_what_can(version, release):
+    with pytest.raises(ConfigError) as refused:
+        load_source(replace(RULES, config=text_of(version), emulate=release))
+    (fault,) = refused.value.faults
+    last = {"v1beta3": "1.28", "v1beta2": "1.27", "v1": "1.36"}[version]
+    assert f"{release} does not read it; " in fault.detail
+    assert f"--emulate {last} does" in fault.detail
+    assert ('"moorage config convert" writes it as v1' in fault.detail) is (version != "v1")
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3", "v1"])
+@pytest.mark.parametrize("name", sorted(SUCCESSORS))
+def test_a_plugin_that_ended_is_refused_with_its_successor(version, name):
+    with pytest.raises(ConfigError) as refused:
+        profile(version, {"score": enabled(name)})
+    assert SUCCESSORS[name] in refused.value.faults[0].detail
+    assert name in refused.value.faults[0].body
+
+
+def test_a_plugin_that_came_later_names_its_release():
+    with pytest.raises(ConfigError, match=r"GangScheduling.* does not exist; it came with 1[.]35, which --emulate 1[.]35 "):
+        load("v1", find_release("1.34").name, profiles=[{"plugins": {"multiPoint": enabled("GangScheduling")}}])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Coscheduling", "is it one of yours? --plugins MODULE:CLASS loads it"),
+        ("NodeResourceTopologyMatch", "is it one of yours? --plugins MODULE:CLASS loads it"),
+        ("FitLimitResources", "is it one of yours? --plugins MODULE:CLASS loads it"),
+        ("TaintTolerations", 'did you mean "TaintToleration"?'),
+        ("nodeName", 'did you mean "NodeName"?'),
+        ("PodTopolgySpread", 'did you mean "PodTopologySpread"?'),
+    ],
+)
+def test_only_a_near_name_is_suggested(name, words):
+    with pytest.raises(ConfigError) as refused:
+        profile("v1", {"multiPoint": enabled(name)})
+    assert refused.value.faults[0].detail.endswith(f"does not exist; {words}")
 
 
 # -- a profile's own sets ------------------------------------------------------------------------------------------------
@@ -183,14 +242,14 @@ def test_v1beta1_disables_all_defaults():
 
 def test_v1beta2_keeps_the_place_of_a_default_that_is_enabled_again():
     found = scores(profile("v1beta2", {"score": enabled("ImageLocality", ImageLocality=7)}))
-    assert list(found)[:2] == ["NodeResourcesBalancedAllocation", "ImageLocality"]
+    assert list(found)[1:3] == ["NodeResourcesBalancedAllocation", "ImageLocality"]
     assert found["ImageLocality"] == 7
 
 
 def test_v1beta3_has_multi_point():
-    found = profile("v1beta3", {"multiPoint": enabled("NodeLabel", disabled=["ImageLocality"], NodeLabel=4)})
+    found = profile("v1beta3", {"multiPoint": enabled("NodeAffinity", disabled=["ImageLocality"], NodeAffinity=4)})
     assert "ImageLocality" not in found.points["score"]
-    assert (found.points["filter"][-1], found.weights["NodeLabel"]) == ("NodeLabel", 4)
+    assert found.weights["NodeAffinity"] == 4
 
 
 def test_multi_point_of_v1beta2_has_no_effect():
@@ -204,7 +263,7 @@ def test_multi_point_of_v1beta2_has_no_effect():
 def test_v1beta2_weighs_what_score_lists():
     plugins = {"filter": enabled("NodeVolumeLimits", NodeVolumeLimits=-1), "score": enabled("VolumeBinding", VolumeBinding=5)}
     assert profile("v1beta2", plugins).weights["VolumeBinding"] == 5
-    first = "NodeResourcesBalancedAllocation"
+    first = "DynamicResources"
     with pytest.raises(ConfigError, match="total score of Score plugins could overflow"):
         profile("v1beta2", {"score": enabled(first, **{first: -1})})
 
@@ -288,24 +347,17 @@ def test_an_address_that_v1beta1_cannot_parse_is_ignored():
     assert load("v1beta1", healthzBindAddress="here").unused.keys() == {"healthzBindAddress"}
 
 
-# -- removed rules in today's profiles -----------------------------------------------------------------------------------
-
-
-def test_a_current_profile_may_name_a_removed_plugin():
-    plugins = {"score": enabled("NodeLabel", "SelectorSpread", NodeLabel=2), "preScore": enabled("SelectorSpread")}
-    found = profile("v1", plugins, [{"name": "NodeLabel", "args": {"presentLabelsPreference": ["gpu"]}}])
-    assert {"NodeLabel": 2, "SelectorSpread": 1}.items() <= found.weights.items()
-    assert found.args["NodeLabel"].present_labels_preference == ("gpu",)
-    assert not found.missing
+def test_arguments_of_a_plugin_that_ended_are_kept_and_not_read():
+    found = load("v1", profiles=[{"pluginConfig": [{"name": "NodeLabel", "args": {"presentLabels": 7}}]}])
+    assert "NodeLabel" not in found.profiles[0].args
 
 
 def test_the_table_of_the_release_is_what_its_configuration_knows():
     assert set(PLUGINS_1_21) <= set(POINTS_1_21)
-    assert set(CURRENT.removed_plugins) <= set(PLUGINS_1_21)
+    assert set(PLUGINS_1_21) - set(BUILTIN_NAMES) <= set(SUCCESSORS)
     for name, cls in PLUGINS_1_21.items():
         assert cls.name == name
         assert set(POINTS_1_21[name]) <= set(points_of(cls)), name
-    assert set(CURRENT.removed_plugins) <= set(builtin_registry())
 
 
 # -- written out ---------------------------------------------------------------------------------------------------------
@@ -331,11 +383,27 @@ def test_a_shown_configuration_loads_to_the_same_profiles(make):
 
 @pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
 def test_a_converted_document_is_a_valid_v1(make):
-    converted = convert(make(), builtin_registry())
-    again = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36")
-    assert not again.profiles[0].missing
-    assert "PrioritySort" in again.profiles[0].points["queueSort"]
-    assert converted.notes
+    given = make()
+    converted = convert(given, builtin_registry())
+    (again,) = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36").profiles
+    assert not again.missing
+    assert "PrioritySort" in again.points["queueSort"]
+    assert {"SchedulingGates", "DynamicResources"} <= set(again.points["preEnqueue"])
+    assert again.points["postFilter"] == ("DynamicResources", "DefaultPreemption")
+    if given.release == "1.36":
+        assert (again, converted.notes) == (given.profiles[0], [])
+    else:
+        assert "profiles[0]: SchedulingGates is a default plugin of 1.36, which 1." in "\n".join(converted.notes)
+
+
+def test_a_converted_profile_without_defaults_does_without_the_later_ones():
+    off = {
+        point: {"disabled": [{"name": "*"}]} for point in ("preFilter", "filter", "postFilter", "score", "reserve", "preBind")
+    }
+    converted = convert(load("v1beta1", profiles=[{"plugins": off}]), builtin_registry())
+    (again,) = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36").profiles
+    assert again.points["preEnqueue"] == ("SchedulingGates", "DynamicResources")
+    assert not {"filter", "score", "reserve"} & again.points.keys()
 
 
 def test_conversion_keeps_equivalents_and_reports_the_rest():
@@ -395,19 +463,3 @@ def test_conversion_reports_scores_by_storage():
     converted = convert(load("v1beta1", rules=rules), builtin_registry())
     assert any(note.startswith("profiles[0]: VolumeBinding scores otherwise today") for note in converted.notes)
     assert not any("VolumeBinding" in note for note in convert(load("v1beta1"), builtin_registry()).notes)
-
-
-@pytest.mark.parametrize("version", ["v1beta3", "v1"])
-def test_an_existing_scoring_strategy_is_kept(version):
-    named = {"score": enabled("NodeResourcesMostAllocated", "RequestedToCapacityRatio")}
-    config = [{"name": "RequestedToCapacityRatio", "args": {"shape": SHAPE}}]
-    found = load(version, profiles=[{"plugins": named, "pluginConfig": config}])
-    converted = convert(found, builtin_registry())
-    again = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36").profiles[0]
-    assert again.weights["NodeResourcesFit"] == 1
-    assert again.args["NodeResourcesFit"].scoring_strategy.type == "LeastAllocated"
-    told = [note for note in converted.notes if "scores by one strategy" in note]
-    assert told == [
-        f"profiles[0]: {name} has no equivalent beside NodeResourcesFit: NodeResourcesFit scores by one strategy"
-        for name in ("NodeResourcesMostAllocated", "RequestedToCapacityRatio")
-    ]

@@ -35,6 +35,10 @@ GO = "json: cannot unmarshal"
 OVERFLOW = "total score of Score plugins could overflow; weights are positive"
 OF_AFFINITY = "Go struct field InterPodAffinityArgs.hardPodAffinityWeight of type int32"
 PRESENCE = {"labelsPresence": {"labels": "gpu"}}
+SINCE = {
+    "NodeLabel": "; give NodeAffinity the labels as addedAffinity",
+    "EBSLimits": "; such disks are CSI volumes now, which NodeVolumeLimits counts",
+}
 GONE = f'was removed in version "{GROUP}/v1beta2" (KubeSchedulerConfiguration is version "{GROUP}/v1beta2")'
 NEVER = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{GROUP}/v1")'
 BAD = {  # the document, its fault
@@ -110,10 +114,13 @@ BAD = {  # the document, its fault
         (f'profiles[0].pluginConfig[0].args.presentLabels: Invalid value: "gpu": {GO} string into '
         "Go struct field NodeLabelArgs.presentLabels of type []string"),
     ),
-    "a removed plugin, v1beta2": (scored("v1beta2", "NodeLabel"), f'{PLACE}[0]: Invalid value: "NodeLabel": {GONE}'),
+    "a removed plugin, v1beta2": (
+        scored("v1beta2", "NodeLabel"),
+        f'{PLACE}[0]: Invalid value: "NodeLabel": {GONE}{SINCE["NodeLabel"]}',
+    ),
     "a removed plugin, v1": (
         configuration("v1", {"filter": {"enabled": [{"name": "EBSLimits"}]}}),
-        f'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": {NEVER}',
+        f'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": {NEVER}{SINCE["EBSLimits"]}',
     ),
     "an unknown plugin": (
         scored("v1beta1", "NodeNme"),

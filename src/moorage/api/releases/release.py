@@ -40,7 +40,7 @@ class Release:
     ``variants``      plugin → the release in which the rule of this plugin here ended; other plugins follow the newest rules.
                       In a release after the newest, the release in which the rule began
     ``lacks``         plugins of the newest release that it does not have
-    ``removed_plugins``  plugins of 1.21 that a configuration may still name, although the newest release does not have them
+    ``removed_plugins``  plugins of 1.21 that it has and the newest release does not
     ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
     ``own_flags``     kube-scheduler's flags that the newest release does not have
     ``lacks_points``  plugin → extension points that it implements in the newest release and not here

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from moorage.api.releases import TODAY, find_release, why_unknown
 from moorage.core.config.algorithm import Algorithm, load_algorithm
+from moorage.core.config.config_map import taken_out
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.errors import InputError
 from moorage.framework.feature_gates import FeatureGates
@@ -78,6 +79,9 @@ def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loa
         if release is None:
             raise InputError(why_unknown(source.emulate))
         source = replace(source, emulate=release.name)
+    if source.config is not None:
+        config, where = taken_out(source.config, source.where)
+        source = replace(source, config=config, where=where)
     if algorithm is not None:
         return load_algorithm(algorithm, source.config, source.where, source, source.emulate)
     if source.provider:

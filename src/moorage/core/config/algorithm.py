@@ -113,7 +113,7 @@ def _from_policy(given: Algorithm, rules: ReleaseRules, emulate: str | None, bas
     try:
         text = read_text(given.policy or b"", where, _POLICY_HINT)
         if (text.kind, text.version) != (POLICY, "v1"):
-            fault = not_registered(text.kind, text.version, {POLICY}, _POLICY_HINT)
+            fault = not_registered(text.kind, text.version, {POLICY}, f"write {_POLICY_HINT}")
             raise InputError(f"invalid policy: {where}: {fault}")
     except ConfigError as error:
         raise InputError(f"invalid policy: {where}: {_in_brackets(error)}") from None

@@ -4,13 +4,15 @@
 version  read by     rules of              defaults
 =======  ==========  ====================  ===============================================================================
 v1       1.25-1.36   1.36                  ``multiPoint``
-v1beta3  1.23-1.28   1.36                  ``multiPoint``, limits of in-tree disks among them
+v1beta3  1.23-1.28   1.36                  ``multiPoint``
 v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced;
                                            ``multiPoint`` has no effect
 v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
 =======  ==========  ====================  ===============================================================================
 
-Versions of 1.22 to 1.28 run the plugins of 1.36: since 1.22 scores have the same form as in 1.36.
+Versions of 1.22 to 1.28 run the plugins of 1.36, since from 1.22 scores have the same form as in 1.36: the version says how a
+profile is written and what weight a default has without one; the release says which plugins there are. So kube-scheduler 1.26
+to 1.28 added SchedulingGates to the defaults of v1beta3.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODA
 from moorage.core.config import release_plugins
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from moorage.core.config.decoder import Fields
-from moorage.core.config.plugin_sets import Expansion, appended, expand, overlaid, settled
+from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, appended, expand, overlaid, settled
 from moorage.framework.feature_gates import FeatureGates
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
@@ -66,9 +68,24 @@ class ApiVersion:
         return RELEASES[self.rules].legacy_flags
 
     @property
+    def read_by(self) -> str:
+        """The releases of Kubernetes that read it, in words: ``1.23 to 1.28``."""
+        series = [RELEASES[name].series for name in self.emulated]
+        return f"{min(series, key=_numbers)} to {max(series, key=_numbers)}"
+
+    @property
+    def last_reader(self) -> str:
+        """The newest release of Kubernetes that reads it."""
+        return self.read_by.rpartition(" ")[2]
+
+    @property
     def short(self) -> str:
         """The version without its group: ``v1beta1``."""
         return self.name.rpartition("/")[2]
+
+
+def _numbers(series: str) -> tuple[int, ...]:
+    return tuple(map(int, series.split(".")))
 
 
 def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> Expand:
@@ -112,28 +129,61 @@ def _v1beta2(
 ) -> Expansion:
     # It reads multiPoint, and leaves it out when it merges the defaults.
     given = structs.replace(profile.plugins, multi_point=PluginSet())
-    sets = overlaid(_defaults_of_v1beta2(gates, catalogue), given)
+    defaults = _defaults_of_v1beta2(gates, catalogue)
+    sets = overlaid(defaults, given)
     name, alone = profile.scheduler_name or "", gates.emulated.has_multi_point
     found = settled(sets, given, catalogue, path, name, weighs_scores_alone=alone)
-    if "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]:
-        found.points["preEnqueue"] = ("SchedulingGates",)
+    found.points["preEnqueue"] = tuple(plugin.name for plugin in defaults.get("preEnqueue", ()))
     return found
 
 
 def _defaults_of_v1beta2(gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[PluginRef, ...]]:
-    """Return the plugins of each point: those of 1.22, and those that gates and 1.27 add."""
+    """Return the plugins of each point: those of 1.22, and those that gates, 1.27 or a release that does not read it add."""
+    if gates.emulated.name not in V1BETA2.emulated:
+        return _with_plugins_of_release(release_plugins.V1BETA2_DEFAULTS, release_plugins.default_plugins(gates), catalogue)
     defaults, spreading = release_plugins.V1BETA2_DEFAULTS, _spreading(gates)
     added = {
         point: tuple(PluginRef(name=name) for name in names if point in catalogue.get(name, ()))
         for point, names in release_plugins.ADDED_BY_1_27.items()
     }
     *before, affinity = defaults["preFilter"]
+    is_gated = "PodSchedulingReadiness" in gates.emulated.gates and gates["PodSchedulingReadiness"]
     return {
         **defaults,
+        "preEnqueue": (PluginRef(name="SchedulingGates"),) if is_gated else (),
         "preFilter": (*before, *added["preFilter"], affinity),
         "preScore": (*defaults["preScore"], *added["preScore"], *spreading),
         "score": (*defaults["score"], *_by_capacity(gates), *spreading),
     }
+
+
+def _with_plugins_of_release(
+    defaults: release_plugins.Sets, plugins: tuple[PluginRef, ...], catalogue: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[PluginRef, ...]]:
+    """Return the defaults of each point with the plugins that a release runs there, in its order, and none that it lacks.
+
+    A plugin that the defaults do not have runs before the next one that they have, or else last.
+    """
+    found: dict[str, tuple[PluginRef, ...]] = {}
+    for point in ALL_POINTS:
+        here = {plugin.name: plugin for plugin in defaults.get(point, ()) if plugin.name in catalogue}
+        order, waiting = list(here), list[str]()
+        for plugin in plugins:
+            if point not in catalogue.get(plugin.name, ()):
+                continue
+            if plugin.name not in here:
+                here[plugin.name] = plugin if point == "score" else PluginRef(name=plugin.name)
+                waiting.append(plugin.name)
+            else:
+                at = order.index(plugin.name)
+                order[at:at], waiting = waiting, []
+        found[point] = tuple(here[name] for name in (*order, *waiting))
+    return found
+
+
+def _without_devices(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the defaults of v1beta3 in a release that reads it: DynamicResources, behind an alpha gate, joins v1 alone."""
+    return tuple(plugin for plugin in release_plugins.default_plugins(gates) if plugin.name != "DynamicResources")
 
 
 #: While this gate of 1.23 is closed, SelectorSpread spreads pods without constraints.
@@ -148,14 +198,8 @@ _REMOVED: Final = (
 _IN_TREE: Final = dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), ("filter",))
 
 
-def _without_later_points(plugin_points: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the points without those that v1beta3 cannot name."""
-    known = set(release_plugins.POINTS)
-    return {name: tuple(point for point in points if point in known) for name, points in plugin_points.items()}
-
-
-#: A beta is read as this release reads it, unless another one is emulated.
-_READS_BETAS: Final = RELEASES["1.24.17"]
+#: Version → the release as which a document of it is read, unless another one is emulated.
+_READS: Final = {"v1beta3": RELEASES["1.28.8"], "v1beta2": RELEASES["1.27.16"], "v1beta1": RELEASES["1.22.6"]}
 
 
 def _lacking(version: str, release: Release) -> Fields:
@@ -195,22 +239,22 @@ V1BETA3: Final = ApiVersion(
     name=release_plugins.V1BETA3,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta3" in one.documents),
-    plugin_points={**_without_later_points(release_plugins.POINTS_1_36), **_IN_TREE},
-    expand=_multi_point(lambda gates: release_plugins.V1BETA3_DEFAULTS),
+    plugin_points=release_plugins.POINTS_1_36,
+    expand=_multi_point(release_plugins.default_plugins),
     checked=release_plugins.CHECKED_WHEN_LOADED,
-    lacks=_lacking("v1beta3", _READS_BETAS),
+    lacks=_lacking("v1beta3", _READS["v1beta3"]),
 )
 
 V1BETA2: Final = ApiVersion(
     name=release_plugins.V1BETA2,
     rules=TODAY,
     emulated=tuple(one.name for one in EARLIER if "v1beta2" in one.documents),
-    plugin_points=release_plugins.POINTS_1_22,
+    plugin_points=release_plugins.POINTS_1_36,
     expand=_v1beta2,
     removed=dict.fromkeys(release_plugins.REMOVED_IN_V1BETA2, _REMOVED),
     checked=release_plugins.CHECKED_WHEN_LOADED,
     sorts=release_plugins.V1BETA2_DEFAULTS["queueSort"],
-    lacks=_lacking("v1beta2", _READS_BETAS),
+    lacks=_lacking("v1beta2", _READS["v1beta2"]),
 )
 
 V1BETA1: Final = ApiVersion(
@@ -219,7 +263,7 @@ V1BETA1: Final = ApiVersion(
     emulated=tuple(one.name for one in (*LEGACY, *EARLIER) if "v1beta1" in one.documents),
     plugin_points=release_plugins.POINTS_1_21,
     expand=_v1beta1(release_plugins.DEFAULT_PROVIDER),
-    lacks=_lacking("v1beta1", _READS_BETAS),
+    lacks=_lacking("v1beta1", _READS["v1beta1"]),
 )
 
 
@@ -244,14 +288,14 @@ def version_of(version: ApiVersion, release: Release) -> ApiVersion:
         return version
     same, lacks = v1_of(release), _lacking(version.short, release)
     if version is V1BETA3:
-        return replace(same, name=version.name, lacks=lacks, removed={})
+        return replace(same, name=version.name, lacks=lacks, removed={}, expand=_multi_point(_without_devices))
     if version is V1BETA1 and not release.legacy_flags:
         points = {**release_plugins.POINTS_1_21, **release_plugins.POINTS_1_22}
         return replace(
             version, plugin_points=points, checked=release_plugins.CHECKED_WHEN_LOADED | release_plugins.CHECKED_IN_V1BETA1
         )
     if version is V1BETA2 and not release.has_multi_point:
-        return replace(version, lacks=lacks)
+        return replace(version, lacks=lacks, plugin_points=release_plugins.POINTS_1_22)
     if version is V1BETA2:
         return replace(version, lacks=lacks, plugin_points=same.plugin_points)
     return version

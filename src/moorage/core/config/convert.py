@@ -20,13 +20,14 @@ from msgspec import structs
 from moorage.api.releases import CURRENT
 from moorage.basis import table_of
 from moorage.core.config.api_versions import V1
-from moorage.core.config.configuration import Configuration
+from moorage.core.config.configuration import Configuration, Plugins
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_plugins import REMOVED_IN_V1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document
-from moorage.core.config.upgrade import changed_rules, gained_plugins, without_refused
+from moorage.core.config.upgrade import changed_rules, gained_plugins, with_plugin, without_refused
 from moorage.framework.feature_gates import FeatureGates
+from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 
 _FIT: Final = "NodeResourcesFit"
@@ -52,9 +53,11 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
     """Return a loaded configuration as a v1 document. ``today`` are the plugins of 1.36."""
     notes = [f"{name} has no equivalent; {text}" for name, text in loaded.unused.items()]
     profiles = []
-    for i, profile in enumerate(loaded.profiles):
+    for i, (profile, given) in enumerate(zip(loaded.profiles, loaded.configuration.profiles, strict=True)):
         one = _Profile(profile, today)
         profiles.append(one.converted())
+        profiles[i], gained = _with_gained(profiles[i], given.plugins, loaded.gates)
+        one.notes += gained
         notes += [f"profiles[{i}]: {note}" for note in one.notes]
         notes += [f"profiles[{i}]: {note}" for note in _changed(profile, loaded.gates)]
     configuration, lease_notes = _with_leases(loaded.configuration)
@@ -77,11 +80,43 @@ def _changed(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[str]:
         return
     if not gates.emulated.legacy_flags:
         yield from changed_rules(profile, gates.emulated)
-        yield from gained_plugins(profile, gates)
         return
     for name in profile.points.get("score", ()):
         if name in _SAME_NAME:
             yield f"{name} scores otherwise today: it {_SAME_NAME[name]}"
+
+
+def _with_gained(profile: ResolvedProfile, given: Plugins, gates: FeatureGates) -> tuple[ResolvedProfile, list[str]]:
+    """Return the profile with the default plugins that its release does not have, and a note for each.
+
+    They decide on what objects of that release do not have: scheduling gates, resource claims. A point at which the profile
+    disables all defaults does without.
+    """
+    if gates.emulated is CURRENT:
+        return profile, []
+    points, weights = {point: list(names) for point, names in profile.points.items()}, dict(profile.weights)
+    notes = []
+    for plugin in gained_plugins(gates):
+        name = plugin.name
+        if any(name in names for names in points.values()):
+            continue
+        here = [point for point in V1.plugin_points[name] if not _is_disabled(name, point, given)]
+        for point in here:
+            points[point] = with_plugin(points.get(point, []), name)
+        if "score" in here:
+            weights[name] = plugin.weight or 1
+        added = "is added" if here else "does not run in this profile, which disables it"
+        notes.append(
+            f"{name} is a default plugin of {CURRENT.series}, which {gates.emulated.series} does not have, and {added}"
+        )
+    in_order = {point: tuple(points[point]) for point in POINTS if points.get(point)}
+    return replace(profile, points=in_order, weights=weights), notes
+
+
+def _is_disabled(name: str, point: str, given: Plugins) -> bool:
+    return not given.multi_point.disabled_names.isdisjoint({"*", name}) or not given.at(point).disabled_names.isdisjoint(
+        {"*", name}
+    )
 
 
 class _Profile:

@@ -384,9 +384,9 @@ def one_line_error(where: str, faults: Iterable[Fault]) -> InputError:
     return InputError(f"{where}: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}")
 
 
-def not_registered(kind: str, version: str, kinds: Collection[str], hint: str) -> Fault:
+def not_registered(kind: str, version: str, kinds: Collection[str], way_out: str) -> Fault:
     """Return the fault for an unknown kind or version. ``kinds`` are the known kinds of any version."""
-    text = f'no kind "{kind}" is registered for version "{version}"; write {hint}'
+    text = f'no kind "{kind}" is registered for version "{version}"; {way_out}'
     known = kind in kinds
     return Fault("Unsupported value", "apiVersion" if known else "kind", text, version if known else kind)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Final
 
 from moorage.api.quantity import INT64_MAX, INT64_MIN
+from moorage.core.config.absent_plugins import hint
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.core.config.release_plugins import POINTS, Sets
 from moorage.errors import Fault
@@ -239,10 +239,8 @@ def interface(point: str) -> str:
 
 
 def _unknown(point: str, name: str, known: Iterable[str]) -> str:
-    """Return kube-scheduler's message for an unknown plugin, with a suggestion."""
-    near = get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {quoted(near[0])}?" if near else "is it one of yours? --plugins MODULE:CLASS loads it"
-    return f"{interface(point)} {quoted(name)} does not exist; {hint}"
+    """Return kube-scheduler's message for an unknown plugin, and what to write instead."""
+    return f"{interface(point)} {quoted(name)} does not exist; {hint(name, known)}"
 
 
 def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:

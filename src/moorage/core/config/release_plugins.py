@@ -67,10 +67,6 @@ CHECKED_IN_V1BETA1: Final = frozenset(_TABLE["checked"]["v1beta1"].split())
 
 _DEFAULTS: Final = _listed("v1")
 _WITH_DISK_LIMITS: Final = _listed("1.30")
-#: The defaults of a v1beta3 configuration: those of kube-scheduler 1.23 and 1.24, as one list for all extension points.
-#:
-#: Source  kube-scheduler 1.24, apis/config/v1beta3/default_plugins.go
-V1BETA3_DEFAULTS: Final = _listed("v1beta3")
 #: The defaults of a v1beta2 configuration: those of kube-scheduler 1.22, by extension point.
 V1BETA2_DEFAULTS: Final[Sets] = {
     **{point: _named(names) for point, names in _TABLE["sets"]["v1beta2"].items()},

@@ -166,7 +166,7 @@ def load(text: bytes, where: str, registry: Registry, gates: FeatureGates) -> Co
     """
     found = read_text(text, where, _HINT)
     if (found.kind, found.version) != (KIND, V1.name):
-        refuse(where, [not_registered(found.kind, found.version, {KIND}, _HINT)])
+        refuse(where, [not_registered(found.kind, found.version, {KIND}, f"write {_HINT}")])
     return load_version(found, v1_of(gates.emulated), registry, gates)
 
 
@@ -259,6 +259,21 @@ class Loaded:
         """Return a line that names the release and the source of the configuration."""
         return f"rules of Kubernetes {self.release}{self.gates.emulated.basis} ({self.source})"
 
+    @property
+    def note(self) -> str:
+        """Return what to know of a document in a form that its release does not read; "" for others."""
+        if self.version.short == V1.short or self.release in self.version.emulated:
+            return ""
+        short, series, last = self.version.short, self.gates.emulated.series, self.version.last_reader
+        return (
+            f"kube-scheduler {series} does not read {short}, {self.version.read_by} do; it runs the plugins of {series} here. "
+            f'"moorage config convert" writes it as v1, --emulate {last} decides as {last} did'
+        )
+
+
+#: The releases that read a Policy, in words.
+_POLICY_READ_BY: Final = V1BETA1.read_by
+
 
 def load_any(text: bytes, where: str, rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Read a KubeSchedulerConfiguration of any version, or a Policy, and resolve its profiles.
@@ -271,7 +286,7 @@ def load_any(text: bytes, where: str, rules: ReleaseRules, emulate: str | None =
         return from_policy(found, rules, emulate)
     if version is None or (emulate is not None and emulate not in version.emulated):
         known = {KIND, POLICY} if emulate is None or _reads_policy(emulate) else {KIND}
-        refuse(where, [not_registered(found.kind, found.version, known, _hint(emulate))])
+        refuse(where, [not_registered(found.kind, found.version, known, _way_out(found, version, emulate))])
         raise AssertionError("a document of no known version is refused")
     return load_as(version, found, rules, emulate)
 
@@ -314,6 +329,18 @@ def _reads_policy(release: str) -> bool:
 def _hint(emulate: str | None) -> str:
     version = next((one for one in API_VERSIONS.values() if emulate in one.emulated), V1)
     return f"apiVersion: {version.name} and kind: {KIND}"
+
+
+def _way_out(text: SchedulerText, version: ApiVersion | None, emulate: str | None) -> str:
+    """Return what to do with a document that the emulated release, or none, reads."""
+    is_policy = (text.kind, text.version) == (POLICY, "v1")
+    if emulate is None or (version is None and not is_policy):
+        return f"write {_hint(emulate)}"
+    read_by = _POLICY_READ_BY if version is None else version.read_by
+    name = POLICY if version is None else version.short
+    last = TODAY if version is V1 else read_by.rpartition(" ")[2]
+    as_v1 = "" if version is V1 else ', and "moorage config convert" writes it as v1'
+    return f"{RELEASES[emulate].series} does not read it; {read_by} read {name}, --emulate {last} does{as_v1}"
 
 
 def _with_emulate(source: str, emulate: str | None) -> str:

@@ -62,11 +62,14 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
         if point not in known:
             continue
         enabled = _enabled(profile, point, version)
-        if point == "multiPoint":
+        if point == "multiPoint" and "preEnqueue" not in known:
+            # The version has no preEnqueue, so what runs there is in multiPoint; every other point lists its own plugins.
+            sets[attribute] = PluginSet(enabled=_enabled(profile, "preEnqueue", version), disabled=everything)
+        elif point == "multiPoint":
             sets[attribute] = PluginSet(disabled=everything)
-        elif version.has_multi_point and enabled:
+        elif "preEnqueue" in known and version.has_multi_point and enabled:
             sets[attribute] = PluginSet(enabled=enabled)
-        elif not version.has_multi_point:
+        elif "preEnqueue" not in known or not version.has_multi_point:
             sets[attribute] = PluginSet(enabled=enabled, disabled=everything)
     return KubeSchedulerProfile(
         scheduler_name=profile.scheduler_name,

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from moorage.api.releases import AFTER_1_36, CURRENT, Release
 from moorage.basis import table_of
+from moorage.core.config.configuration import PluginRef
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.release_plugins import default_plugins
+from moorage.core.config.release_plugins import POINTS_1_21, default_plugins
 from moorage.framework.feature_gates import FeatureGates
 
 _FIT: Final = "NodeResourcesFit"
@@ -85,13 +86,19 @@ def _number(version: str) -> tuple[int, ...]:
     return (major, minor, *(patch or [99]))
 
 
-def gained_plugins(profile: ResolvedProfile, gates: FeatureGates) -> Iterator[str]:
-    """Yield a line for each plugin of the default profile that neither the profile nor the release's default profile runs."""
-    running = {name for names in profile.points.values() for name in names}
-    before = {plugin.name for plugin in default_plugins(gates)}
-    for plugin in default_plugins(FeatureGates()):
-        if plugin.name not in before and plugin.name not in running:
-            yield f"{plugin.name} is a default plugin of {CURRENT.series} and does not run in this profile"
+def gained_plugins(gates: FeatureGates) -> list[PluginRef]:
+    """Return the plugins of the default profile that the default profile of the gates' release does not run."""
+    release = gates.emulated
+    before = POINTS_1_21.keys() if release.legacy_flags else {plugin.name for plugin in default_plugins(gates)}
+    return [plugin for plugin in default_plugins(FeatureGates()) if plugin.name not in before]
+
+
+def with_plugin(names: list[str], plugin: str) -> list[str]:
+    """Return the plugins of a point with one that the default release runs there: before the next default, or else last."""
+    order = [one.name for one in default_plugins(FeatureGates())]
+    later = {*order[order.index(plugin) + 1 :]}
+    at = next((i for i, name in enumerate(names) if name in later), len(names))
+    return [*names[:at], plugin, *names[at:]]
 
 
 def without_refused(args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

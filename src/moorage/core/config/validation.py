@@ -14,6 +14,7 @@ from typing import Any
 from moorage.api.durations import format_duration
 from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.api.releases import CURRENT, Release
+from moorage.core.config.absent_plugins import successor
 from moorage.core.config.api_versions import V1, ApiVersion
 from moorage.core.config.configuration import (
     Configuration,
@@ -155,7 +156,7 @@ def _profile(profile: KubeSchedulerProfile, path: str, gates: FeatureGates, vers
         for i, plugin in enumerate(profile.plugins.at(point).enabled):
             if plugin.name in version.removed:
                 where = f"{path}.plugins.{point}.enabled[{i}]"
-                yield Fault("Invalid value", where, version.removed[plugin.name], plugin.name)
+                yield Fault("Invalid value", where, version.removed[plugin.name] + successor(plugin.name), plugin.name)
     yield from _plugin_config(profile, f"{path}.pluginConfig", gates, version)
 
 
@@ -167,7 +168,7 @@ def _plugin_config(profile: KubeSchedulerProfile, path: str, gates: FeatureGates
             yield Fault("Duplicate value", at, value=name)
         seen.add(name)
         if name in version.removed:
-            yield Fault("Invalid value", at, version.removed[name], name)
+            yield Fault("Invalid value", at, version.removed[name] + successor(name), name)
         elif name in version.checked and hasattr(config.args, "faults"):
             yield from config.args.faults(f"{at}.args", gates)
 

@@ -39,6 +39,8 @@ def validate(file: str, **given: Any) -> None:
     names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
     kind = "profile" if len(loaded.profiles) == 1 else "profiles"
     say(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
+    if loaded.note:
+        say(f"note: {loaded.note}", err=True)
     for profile in loaded.profiles:
         if profile.missing:
             missing = ", ".join(profile.missing)

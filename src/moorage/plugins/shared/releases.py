@@ -1,7 +1,6 @@
 """The plugins of each Kubernetes release, and the class that implements each in that release, from ``variants.toml``.
 
-``PLUGINS_1_21`` lists the plugins of 1.21, which stands for 1.19 to 1.21. A profile of the current release may still name a
-plugin that Kubernetes has removed; the plugin then behaves as in 1.21. A module is imported when one of its classes is asked
+``PLUGINS_1_21`` lists the plugins of 1.21, which stands for 1.19 to 1.21. A module is imported when one of its classes is asked
 for, so that the current release does not load the rules of all others.
 """
 

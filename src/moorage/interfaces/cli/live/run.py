@@ -228,7 +228,7 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
         log.warning(line)
     warn = _without_repeats(log.warning)
     loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], warn=warn))
-    for line in loaded.gates.lacking:
+    for line in (*loaded.gates.lacking, *filter(None, [loaded.note])):
         log.warning(line)
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)

@@ -151,6 +151,8 @@ class WantedScheduler:
             plugins=tuple(load(name) for name in given["plugins"]),
         )
         loaded = load_source(source, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
+        if loaded.note:
+            _report(f"note: {loaded.note}")
         scheduler = complete_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=watched)
         return scheduler, ExtenderClient(loaded.configuration.extenders)
 

@@ -2,12 +2,13 @@
  * The HTML files of the bundle, made from its script and style sheet.
  *
  * `app.html` is the live page and links both. `report.html` contains both, so that it works from disk without a network; its
- * Content-Security-Policy names their hashes. `source.sha256` lets a test see that the bundle is older than its source.
+ * Content-Security-Policy names their hashes. `licenses.txt` has the licences of the packages in the script. `source.sha256` lets a test see that the bundle is older than its source.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Plugin } from "vite";
+import { notice } from "./licenses.ts";
 
 const SOURCES = ["bundling", "package-lock.json", "package.json", "src", "tsconfig.json", "vite.config.ts"];
 
@@ -34,7 +35,7 @@ ${body}
 const live = () =>
   page('<title>Moorage</title>\n<link rel="stylesheet" href="app.css">', '<script src="app.js"></script>');
 
-function report(script: string, style: string): string {
+function report(script: string, style: string, licenses: string): string {
   const policy = [
     "default-src 'none'",
     `script-src '${hashOf(script)}'`,
@@ -47,7 +48,7 @@ function report(script: string, style: string): string {
   const head = `<meta http-equiv="Content-Security-Policy" content="${policy}">
 <title><!--moorage-title--></title>
 <style>${style}</style>`;
-  return page(head, `<!--moorage-document-->\n<script>${script}</script>`);
+  return page(head, `<!--moorage-document-->\n<!--\n${licenses}-->\n<script>${script}</script>`);
 }
 
 const hashOf = (text: string) => "sha256-" + createHash("sha256").update(text, "utf8").digest("base64");
@@ -90,9 +91,12 @@ export function htmlFiles(): Plugin {
         const script = bundle["app.js"];
         const style = bundle["app.css"];
         if (script?.type !== "chunk" || style?.type !== "asset") throw new Error("app.js or app.css is missing");
+        const licenses = notice(this.getModuleIds());
+        if (licenses.includes("--")) throw new Error('a licence contains "--", which cannot stand in a comment of HTML');
         const files = {
           "app.html": live(),
-          "report.html": report(inlined(script.code.trim(), "script"), inlined(String(style.source).trim(), "style")),
+          "licenses.txt": licenses,
+          "report.html": report(inlined(script.code.trim(), "script"), inlined(String(style.source).trim(), "style"), licenses),
           "source.sha256": sourceHash(import.meta.dirname.replace(/\/bundling$/, "")) + "\n",
         };
         for (const [fileName, source] of Object.entries(files)) this.emitFile({ type: "asset", fileName, source });

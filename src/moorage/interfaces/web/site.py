@@ -174,9 +174,14 @@ LIVE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'none'"
 )
-_TYPES: Final = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+}
 #: Paths below /ui/ → files of the bundle.
-_SERVED: Final = {"": "app.html", "app.js": "app.js", "app.css": "app.css", "report.html": "report.html"}
+_SERVED: Final = {"": "app.html"} | {name: name for name in ("app.js", "app.css", "report.html", "licenses.txt")}
 
 
 def bundle_text(name: str) -> str:

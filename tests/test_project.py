@@ -46,11 +46,6 @@ def project_files():
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_source_file_is_too_long_to_hold_one_idea():
-    lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES + TOOLS}
-    assert {name: length for name, length in lengths.items() if length > 600} == {}
-
-
 def modules():
     return ["moorage", *(found.name for found in pkgutil.walk_packages(moorage.__path__, "moorage."))]
 

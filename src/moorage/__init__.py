@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from moorage.simulator.simulate import Options, kinds_named, simulate
     from moorage.simulator.traces.formats import read_trace
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Cluster", "NodeType", "Options", "Simulation", "__version__",
     "compare", "kinds_named", "read", "read_trace", "redact", "simulate", "simulate_cluster", "sweep",

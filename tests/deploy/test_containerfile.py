@@ -1,7 +1,13 @@
 """The Containerfile, as far as it can be judged without building: what is copied is there, and it runs without rights."""
 
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Containerfile").read_text(encoding="utf-8")
@@ -36,6 +42,24 @@ def test_what_is_copied_is_there_and_reaches_the_builder():
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert sorted(set(copied())) == sorted(kept)
     assert [name for name in copied() if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_wheel_is_built_from_what_is_copied(tmp_path):
+    pytest.importorskip("hatchling")
+    for name in copied():
+        source, target = ROOT / name, tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        names = set(files.namelist())
+    assert {"moorage/py.typed", "moorage/interfaces/web/bundle/licenses.txt", "moorage/docs/index.md"} <= names
 
 
 def test_packages_are_those_of_the_lock():

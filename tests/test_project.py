@@ -328,3 +328,29 @@ def test_commands_on_the_pages_are_targets_of_the_makefile():
     assert ("README.md", "demo") in told
     assert ("README.md", "test") in told
     assert {(name, target) for name, target in told if target not in targets} == set()
+
+
+# -- what is public -----------------------------------------------------------------------------------------------------
+
+_IMPORTED = re.compile(r"^(?:from|import) (moorage[\w.]*)", re.MULTILINE)
+
+
+def public_modules():
+    table = (ROOT / "docs/project/policies.md").read_text("utf-8").partition("| module | for |")[2].partition("\n\n")[0]
+    return re.findall(r"`(moorage[\w.]*)`", table)
+
+
+def test_pages_and_examples_import_what_is_public_alone():
+    public = public_modules()
+    pages = {name: text for name, text in project_files().items() if re.match(r"README\.md|docs/|examples/|contrib/", name)}
+    imported = {(name, module) for name, text in pages.items() for module in _IMPORTED.findall(text)}
+    assert len(imported) > 100
+    beyond = [
+        one
+        for one in imported
+        if not any(one[1] == module or one[1].startswith(f"{module}.") for module in public if module != "moorage")
+    ]
+    assert sorted(one for one in beyond if one[1] != "moorage") == []
+    assert [
+        module for module in public if not any(one[1] == module or one[1].startswith(f"{module}.") for one in imported)
+    ] == []

@@ -112,7 +112,7 @@ def test_only_learning_needs_gymnasium():
         "main(['list'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "moorage.laboratory.learning needs Gymnasium: pip install 'moorage[gym]'"
+    assert done.stdout.splitlines()[0] == "moorage.laboratory.learning needs Gymnasium: pip install gymnasium"
     assert "basic" in done.stdout
 
 

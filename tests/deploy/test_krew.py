@@ -70,12 +70,13 @@ def test_the_archive_is_what_the_manifest_says(made, manifest):
         assert moorage.__version__ in opened.extractfile(platform["bin"]).read().decode()
 
 
+WHEEL = f"moorage @ {URL}/moorage-{moorage.__version__}-py3-none-any.whl"
 STARTED = {  # what is on the PATH → what is started
     "moorage": ({"moorage", "kubectl-moorage", "uvx"}, "kubectl-moorage explain a b"),
-    "uvx": ({"uvx", "pipx"}, f"uvx -q --from moorage=={moorage.__version__} kubectl-moorage explain a b"),
-    "pipx": ({"pipx"}, f"pipx run -q --spec moorage=={moorage.__version__} kubectl-moorage explain a b"),
+    "uvx": ({"uvx", "pipx"}, f"uvx -q --from {WHEEL} kubectl-moorage explain a b"),
+    "pipx": ({"pipx"}, f"pipx run -q --spec {WHEEL} kubectl-moorage explain a b"),
     "an older moorage, without the plugin": (
-        {"moorage", "uvx"}, f"uvx -q --from moorage=={moorage.__version__} kubectl-moorage explain a b",
+        {"moorage", "uvx"}, f"uvx -q --from {WHEEL} kubectl-moorage explain a b",
     ),
 }  # fmt: skip
 
@@ -110,7 +111,18 @@ def test_the_plugin_starts_what_is_there(start, programs, started):
 def test_the_plugin_says_what_to_install(start):
     found = start(())
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == "error: found no moorage, uvx or pipx on the PATH; install one: pip install moorage\n"
+    assert (
+        found.stderr
+        == "error: found no moorage, uvx or pipx on the PATH; install Moorage first: https://example.com/releases\n"
+    )
+
+
+def test_the_checksum_of_a_wheel_that_is_there_is_named(tmp_path):
+    (tmp_path / f"moorage-{moorage.__version__}-py3-none-any.whl").write_bytes(b"a wheel")
+    subprocess.run([sys.executable, ROOT / "scripts" / "krew", URL, tmp_path], check=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as opened:
+        text = opened.extractfile("kubectl-moorage").read().decode()
+    assert f".whl#sha256={hashlib.sha256(b'a wheel').hexdigest()}'" in text
 
 
 def test_the_script_needs_a_place():

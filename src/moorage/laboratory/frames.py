@@ -80,7 +80,7 @@ class ColumnFrame:
         try:
             arrow = importlib.import_module("pyarrow")
         except ImportError:
-            raise InputError("Arrow streams need pyarrow: pip install 'moorage[frames]'") from None
+            raise InputError("Arrow streams need pyarrow: pip install pyarrow") from None
         stream: object = arrow.table(self._columns).__arrow_c_stream__(requested_schema)
         return stream
 

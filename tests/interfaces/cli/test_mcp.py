@@ -13,4 +13,4 @@ def test_without_the_package(moorage, monkeypatch):
     ran = moorage("mcp", "-f", ROOT / "examples/demo")
     assert ran.status == 1
     assert "moorage mcp needs the package mcp" in ran.err
-    assert ran.err.endswith("pip install 'moorage[mcp]'\n")
+    assert ran.err.endswith("pip install mcp\n")

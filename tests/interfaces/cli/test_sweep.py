@@ -103,4 +103,4 @@ def test_the_extra_is_named_where_dask_is_missing(moorage, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     ran = moorage("sweep", GRID, "--dask", "tcp://127.0.0.1:1")
-    assert ran.err == "error: --dask needs Dask distributed: pip install 'moorage[dask]'\n"
+    assert ran.err == "error: --dask needs Dask distributed: pip install distributed\n"

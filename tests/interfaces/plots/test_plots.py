@@ -105,5 +105,5 @@ def test_faults(plot, message):
 
 def test_the_extra_is_named_where_matplotlib_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"pip install 'moorage\[plot\]'"):
+    with pytest.raises(InputError, match=r"pip install matplotlib"):
         plot_pending(HOURS)

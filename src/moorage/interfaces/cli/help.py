@@ -20,8 +20,8 @@ from moorage.interfaces.cli.terminal import bare, output_style, shows_colour
 
 #: Folder → the heading of its pages in the list, in the order to read them.
 _KINDS: Final = {
-    "tutorial": "Tutorials", "how-to": "How to", "reference": "Reference", "reference/plugins": "Plugins",
-    "explanation": "Explanations",
+    "start": "Start", "tutorial": "Tutorials", "how-to": "How to", "reference": "Reference", "reference/plugins": "Plugins",
+    "explanation": "Explanations", "project": "Project",
 }  # fmt: skip
 _SCHEMA: Final = ".schema.json"
 

@@ -25,7 +25,7 @@ def mcp(**given: Any) -> None:
         from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
         from moorage.interfaces.mcp.server import make_server
     except ImportError as error:
-        raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: pip install 'moorage[mcp]'") from None
+        raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: pip install mcp") from None
 
     def read() -> Cluster:
         with Progress.of(given) as progress, open_question(given, progress) as asked:

@@ -56,7 +56,7 @@ def new_figure(title: str = "", *, width: float = _WIDTH, height: float = _HEIGH
     try:
         figures = importlib.import_module("matplotlib.figure")
     except ImportError:
-        raise InputError("plots need matplotlib: pip install 'moorage[plot]'") from None
+        raise InputError("plots need matplotlib: pip install matplotlib") from None
     figure = figures.Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     if title:

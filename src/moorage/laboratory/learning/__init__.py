@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from moorage.errors import InputError
 
 if find_spec("gymnasium") is None:
-    raise InputError("moorage.laboratory.learning needs Gymnasium: pip install 'moorage[gym]'")
+    raise InputError("moorage.laboratory.learning needs Gymnasium: pip install gymnasium")
 
 from moorage.laboratory.learning.placement import PlacementEnv
 from moorage.laboratory.learning.weights import (

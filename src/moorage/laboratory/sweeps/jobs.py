@@ -216,7 +216,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise InputError("--dask needs Dask distributed: pip install 'moorage[dask]'") from None
+        raise InputError("--dask needs Dask distributed: pip install distributed") from None
     try:
         client = distributed.Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

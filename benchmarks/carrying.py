@@ -20,8 +20,8 @@ from benchmarks.loop_time import loop_us
 from benchmarks.workloads import ZONES
 from moorage.api.core import Node, Pod
 from moorage.api.pod_decoding import PodDecoder
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Seen, Work
 from moorage.core.engine.scheduler import Scheduler

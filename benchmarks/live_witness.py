@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Pod
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import complete_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.facts import Fact, Seen
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig

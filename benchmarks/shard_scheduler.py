@@ -12,8 +12,8 @@ from zlib import crc32
 
 from benchmarks.shard_world import HOPS, SHARD, Agenda, Change, SharedCluster
 from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen, Work
 from moorage.core.engine.outbox import Decided

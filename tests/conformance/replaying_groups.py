@@ -18,8 +18,8 @@ from moorage.api.core import Node, Pod, PodCondition
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.pod_groups import PodGroup, with_condition
+from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.building.builder import build_resolved
-from moorage.core.building.loading import ConfigSource
 from moorage.core.config.scheduler_document import load_any, load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen

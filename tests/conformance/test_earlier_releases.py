@@ -158,7 +158,7 @@ def nothing_resolved():
     """Resolve gates and the default configuration again, which a process otherwise does once for each release."""
     opened = feature_gates._opened_by_default
     opened.cache_clear()
-    with mock.patch("moorage.core.building.loading._DEFAULTS", {}):
+    with mock.patch("moorage.basis.inputs.scheduler_config._DEFAULTS", {}):
         yield
     opened.cache_clear()
 

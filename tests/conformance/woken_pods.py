@@ -10,8 +10,8 @@ from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler

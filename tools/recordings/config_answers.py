@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.show import listed

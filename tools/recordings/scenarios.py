@@ -15,8 +15,8 @@ from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
 from moorage.api.releases import find_release, why_unknown
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_resolved
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
 from moorage.errors import InputError
 from moorage.framework.dropped_fields import pod_reader

@@ -64,6 +64,6 @@ def _component(registry: str, name: str, version: str, licence: str) -> Mapping[
 def _licence(name: str) -> str:
     """Return the licence that an installed package names as an SPDX expression; "" if it does not, or is not installed."""
     try:
-        return str(metadata(name).get("License-Expression") or "")
+        return str(metadata(name).json.get("license_expression") or "")
     except PackageNotFoundError:
         return ""

@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
+from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.binding.binding import Binding
 from moorage.core.building.builder import build_profiles
-from moorage.core.building.loading import registry_with
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision

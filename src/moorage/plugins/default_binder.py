@@ -14,6 +14,8 @@ class DefaultBinder(BindPlugin[None]):
     """The plugin. It returns the effect; the driver of the engine writes the Binding."""
 
     name = "DefaultBinder"
+    #: ``bind`` is this one effect and reads nothing, so that the engine may write the Binding without asking.
+    binds_alone = True
 
     def bind(self, state: None, pod: PodInfo, node: str) -> tuple[BindPod]:
         return (BindPod(pod, node),)

@@ -10,9 +10,9 @@ from typing import Any
 
 from moorage.api.core import Object, Pod
 from moorage.api.pod_groups import PodGroup
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted, some
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.configuration import extenders_of
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from moorage.api.releases import LATER, RELEASES, TODAY
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.upgrade import change_texts, rules_between
 
 #: Makes the release that the first argument names the default, and prints what the functions of this module return.

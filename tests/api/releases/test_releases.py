@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODAY, find_release, why_unknown
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import API_VERSIONS
 from moorage.errors import InputError
 from moorage.framework.feature_gates import FeatureGates

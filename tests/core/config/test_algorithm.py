@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moorage.core.building.loading import ConfigSource
+from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.config.algorithm import Algorithm, load_algorithm
 from moorage.core.config.plain_addresses import Addresses, plain_addresses, split_host_port
 from moorage.core.config.scheduler_document import load_any, load_default

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.errors import ConfigError, InputError
 
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: inner}]\n"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.releases import find_release
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.absent_plugins import SUCCESSORS
 from moorage.core.config.convert import convert
 from moorage.core.config.release_plugins import POINTS_1_21, PROVIDERS

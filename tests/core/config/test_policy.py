@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moorage.core.building.loading import ConfigSource
+from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.config.scheduler_document import load_any
 from moorage.errors import ConfigError
 

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from moorage.api.releases import RELEASES, find_release
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import v1_of
 from moorage.core.config.convert import convert
 from moorage.core.config.profiles import resolve

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
 from moorage.core.config.plugin_sets import expand
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins

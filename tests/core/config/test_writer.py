@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.core.building.loading import ConfigSource
+from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load_any
 from moorage.core.config.show import as_written

@@ -7,8 +7,8 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
-from moorage.core.building.loading import registry_with
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work

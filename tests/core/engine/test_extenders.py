@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
-from moorage.core.building.loading import registry_with
 from moorage.core.config.configuration import extenders_of
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle

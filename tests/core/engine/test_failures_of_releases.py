@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.releases import find_release
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.queue import QueuePlace
 from moorage.framework.verdicts import Hold

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from moorage.api.meta import LabelSelector, ObjectMeta
 from moorage.api.pod_groups import BasicSchedulingPolicy, DisruptionMode
 from moorage.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.pod_groups import _Fitting

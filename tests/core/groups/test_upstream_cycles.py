@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.pod_groups import Condition, find_condition, with_condition
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Phase
 from moorage.errors import AttemptError

@@ -149,8 +149,8 @@ def test_an_unknown_plugin_suggests_similar_names(run):
 
 def test_an_uninstalled_plugin_is_noted(run, monkeypatch):
     few = Registry(cls for cls in BUILTIN if cls.name != "NodeName")
-    monkeypatch.setattr("moorage.core.building.loading.builtin_registry", lambda release: few)
-    monkeypatch.setattr("moorage.core.building.loading._DEFAULTS", {})  # what other registries led to
+    monkeypatch.setattr("moorage.basis.inputs.scheduler_config.builtin_registry", lambda release: few)
+    monkeypatch.setattr("moorage.basis.inputs.scheduler_config._DEFAULTS", {})  # what other registries led to
     found = run("validate good.yaml")
     assert (found.exit_code, found.stdout) == (0, f"good.yaml: valid; profile default-scheduler; {TODAY}\n")
     assert found.stderr.startswith("note: profile default-scheduler: not in Moorage, left out when it runs: ")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from moorage.api.core import Node
+from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.core.building.builder import build_resolved
-from moorage.core.building.loading import ConfigSource
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler

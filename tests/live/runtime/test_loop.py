@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
+from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
-from moorage.core.building.loading import registry_with
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen

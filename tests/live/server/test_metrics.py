@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import complete_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.cycle.decision import Decision
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import PluginError

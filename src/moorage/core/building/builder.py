@@ -10,6 +10,7 @@ from moorage.basis.printable import clip
 from moorage.core.config.configuration import Configuration, extenders_of
 from moorage.core.config.profiles import ResolvedProfile, resolve
 from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.waking import Waking
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
@@ -21,7 +22,6 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Registry
-from moorage.plugins.earlier.shared.waking import Waking
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
 # From a configuration to profiles that run: resolve the names, build the plugins, report what is missing.

@@ -1,9 +1,9 @@
 """The fast lane: pods that need nothing unusual go from the queue to their node in one step.
 
-Most pods are alike: it is their first attempt, no other pod is in backoff, in flight or held, and no plugin but
-DefaultBinder has work after the decision. For such a pod the lane does what an attempt and its binding cycle do, without the
-objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the caller makes an attempt;
-decisions, states and reports are the same with and without the lane.
+Most pods are alike: it is their first attempt, no other pod is in backoff, in flight or held, and no plugin has work after the
+decision but one that says ``binds_alone``, as DefaultBinder does. For such a pod the lane does what an attempt and its binding
+cycle do, without the objects that carry a pod from one stage to the next. ``find`` returns None for any other pod, and the
+caller makes an attempt; decisions, states and reports are the same with and without the lane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
-from moorage.plugins.default_binder import DefaultBinder
 from moorage.state.cluster import ClusterState
 
 #: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
@@ -143,5 +142,5 @@ class FastLane:
 def _suits(profile: Profile) -> bool:
     binders = profile.at("bind")
     plugin = binders[0].plugin if len(binders) == 1 else None
-    only_default = type(plugin) is DefaultBinder and binders[0].call == plugin.bind
-    return only_default and not any(profile.restless_at(point) for point in _QUIET_POINTS)
+    binds_alone = vars(type(plugin)).get("binds_alone", False) and binders[0].call == getattr(plugin, "bind", None)
+    return binds_alone and not any(profile.restless_at(point) for point in _QUIET_POINTS)

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import escape_json
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.config.convert import convert as to_v1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, as_table

@@ -20,7 +20,7 @@ from moorage import __version__
 from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
 from moorage.basis.files import replacing
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.decoder import one_line_error
 from moorage.core.config.release_plugins import LOCKS

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Final
 from moorage.api.releases import CURRENT, LATER
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted
 from moorage.cluster.apiserver.access.certificate_authority import ADMIN, Address, address_of, make_authority
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager
@@ -32,7 +33,6 @@ from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
 from moorage.core.building.builder import complete_scheduler
-from moorage.core.building.loading import ConfigSource, load_source
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, MoorageError
 from moorage.framework.feature_gates import FeatureGates

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.core.building.loading import ConfigSource, load_source
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
+from moorage.core.config.waking import event_kinds
 from moorage.framework.events import Action, Resource
-from moorage.plugins.earlier.shared.waking import event_kinds
 
 
 def kinds_of(version, plugin):

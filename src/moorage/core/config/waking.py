@@ -1,7 +1,7 @@
 """Which changes wake the pods that a plugin rejected: by queueing hints, and in releases up to 1.31.
 
 Without hints any event of a kind that a plugin names does. With the gate SchedulerQueueingHints open, plugins of 1.30 and 1.31
-look at changes of some kinds of objects only, and those of 1.28 and 1.29 at none. ``variants.toml`` has events and kinds.
+look at changes of some kinds of objects only, and those of 1.28 and 1.29 at none. ``waking.toml`` has events and kinds.
 
 Source  kube-scheduler 1.22.6 to 1.31.8, EventsToRegister of the plugins
 """
@@ -28,7 +28,7 @@ def event_kinds() -> Mapping[str, Mapping[str, Events]]:
     """Return, by ``Release.event_kinds`` and plugin, the events that it names; others name those of the newest release."""
     found: dict[str, Mapping[str, Events]] = {"": {}}
     events: Mapping[str, Events] = {}
-    for release, rows in table_of("moorage.plugins.shared", "variants.toml")["events"].items():
+    for release, rows in table_of("moorage.core.config", "waking.toml")["events"].items():
         events = {**events, **{plugin: tuple(map(_event, row)) for names, row in rows.items() for plugin in names.split()}}
         found[release] = events
     return found
@@ -42,7 +42,7 @@ def _event(text: str) -> ClusterEvent:
 @cache
 def _looks() -> Mapping[str, Mapping[str, frozenset[Resource]]]:
     """Return, by ``Release.event_kinds`` and plugin, the objects whose changes its hints look at; none in other releases."""
-    rows = table_of("moorage.plugins.shared", "variants.toml")["looks"]
+    rows = table_of("moorage.core.config", "waking.toml")["looks"]
     return {
         release: {plugin: frozenset(Resource[name] for name in names.split()) for plugin, names in looks.items()}
         for release, looks in rows.items()

@@ -158,7 +158,11 @@ def test_other_refused_objects_are_left_out():
 
 
 def test_mutations_change_pods_before_they_are_placed():
-    adds = policy("Object{spec: Object.spec{nodeSelector: {'disk': 'ssd'}}}", form="Mutating")
+    adds = policy("", form="Mutating")
+    adds["spec"]["mutations"] = [{
+        "patchType": "JSONPatch",
+        "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/spec/nodeSelector', value: {'disk': 'ssd'}}]"},
+    }]  # fmt: skip
     seen = validating("object.spec.nodeSelector.disk == 'ssd'", name="q")
     made = created(NODE, adds, binding(form="Mutating"), *seen, workload(replicas=3), pod("old", created=LONG_AGO))
     new = [one for one in made.cluster.pods if one.metadata.name != "old"]

@@ -23,8 +23,10 @@ from moorage.api.kinds import Kind
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import counted, one_line, some
 from moorage.cluster.apiserver.admission.strategy import set_defaults_and_decode
-from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies, requested_by
+from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies
+from moorage.cluster.apiserver.storage.policy_requests import requested_by
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
@@ -39,7 +41,7 @@ _WORKLOADS: Final = {_KINDS[slot].name: slot for slot in (
 #: Kinds whose pods others create: these go by the name of the owner's controller.
 _CONTROLLERS: Final = {"DaemonSet": "daemon-set-controller", "ReplicationController": "replication-controller"}
 #: Who writes the manifests of an input.
-_USER: Final = ("kubernetes-admin", ("kubeadm:cluster-admins", "system:authenticated"))
+_USER: Final = User("kubernetes-admin", ("kubeadm:cluster-admins", "system:authenticated"))
 #: Before all others: a policy looks up the namespace of an object.
 _FIRST: Final = "namespaces"
 
@@ -155,7 +157,7 @@ class PolicyAdmission:
         )
         return cluster, refused
 
-    def _pod(self, pod: Pod, key: WrittenKey, user: tuple[str, tuple[str, ...]]) -> tuple[Pod, Refused | None]:
+    def _pod(self, pod: Pod, key: WrittenKey, user: User) -> tuple[Pod, Refused | None]:
         """Return a new pod as policies change it; and why it is refused, if it is. ``key``: where its spec was written."""
         if key in self.denied:
             return pod, self.denied[key]
@@ -189,7 +191,7 @@ class PolicyAdmission:
         return document
 
     def _judged(
-        self, kind: Kind, document: dict[str, Any], old: dict[str, Any] | None, user: tuple[str, tuple[str, ...]]
+        self, kind: Kind, document: dict[str, Any], old: dict[str, Any] | None, user: User
     ) -> tuple[Refused | None, bool]:
         """Let policies change a document, in place, then check it. Return why it is refused, and whether it was changed."""
         served = self._served(kind)
@@ -197,7 +199,7 @@ class PolicyAdmission:
             return None, False
         changed, by = False, "MutatingAdmissionPolicy"
         name = document["metadata"]["name"]
-        with requested_by(*user) as warnings:
+        with requested_by(user) as warnings:
             try:
                 changed = self.policies.mutate(served, old, document)
                 if changed:
@@ -241,11 +243,11 @@ def _adopt(store: Store, kind: ServedKind, document: dict[str, Any], where: str)
         raise InputError(f"{where}: {error}") from None
 
 
-def _controller(kind: str) -> tuple[str, tuple[str, ...]]:
+def _controller(kind: str) -> User:
     """Return the user name and the groups of the controller that creates the pods of a kind."""
     name = _CONTROLLERS.get(kind) or f"{kind.lower()}-controller"
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
-    return f"system:serviceaccount:kube-system:{name}", groups
+    return User(f"system:serviceaccount:kube-system:{name}", groups)
 
 
 def _pod_text(slot: str, text: bytes | None) -> bytes | None:

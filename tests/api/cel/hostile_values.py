@@ -7,7 +7,7 @@ Sizes are at the bounds of an operation (``moorage.api.cel.bounds``), just beyon
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from random import Random
 from time import process_time
@@ -22,7 +22,21 @@ from moorage.api.cel.planner import plan
 from moorage.api.cel.program import COST_LIMIT, standard_functions
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, Literal
 from moorage.api.cel.types import Type
-from moorage.api.cel.values import INT_MAX, INT_MIN, NONE, UINT_MAX, Map, Optional, TypeValue, UInt
+from moorage.api.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    NONE,
+    UINT_MAX,
+    AuthorizerValue,
+    GroupCheck,
+    Map,
+    Optional,
+    PathCheck,
+    ResourceCheck,
+    RightsDecision,
+    TypeValue,
+    UInt,
+)
 
 __all__ = ["MOST_BYTES", "MOST_S", "QUICK_S", "TRIES", "Call", "Measured", "call_of", "measured", "operand", "scale"]
 
@@ -79,6 +93,10 @@ def nested(depth: int, empty: Any = ()) -> list[Any]:
 _AMOUNTS = ("0", "1", "-1", "1n", "1e999999999", "-1e999999999", "1e-999999999", "9" * 500, "1e3990", "9" * 500 + "e999")
 
 
+def _decide(user: str | None, parts: Mapping[str, str]) -> RightsDecision:
+    return RightsDecision(user is None, "; ".join(parts))
+
+
 def _quantity(rng: Random) -> Quantity:
     one = Quantity.parse(rng.choice(_AMOUNTS))
     other = Quantity(rng.choice([0, 1, -1, 10 ** (MAX_DIGITS - 1)]), rng.choice([-9, 0, 3, 3990]))
@@ -133,6 +151,11 @@ SCALARS: dict[str, Callable[[Random], Any]] = {
     "net.IP": _parsed("ip"),
     "net.CIDR": _parsed("cidr"),
     "kubernetes.NamedFormat": _format,
+    "kubernetes.authorization.Authorizer": lambda rng: AuthorizerValue(_decide, None, {"resource": "pods"}),
+    "kubernetes.authorization.PathCheck": lambda rng: PathCheck(_decide, None, {"path": text(rng)}),
+    "kubernetes.authorization.GroupCheck": lambda rng: GroupCheck(_decide, None, {"group": text(rng)}),
+    "kubernetes.authorization.ResourceCheck": lambda rng: ResourceCheck(_decide, None, {"name": text(rng)}),
+    "kubernetes.authorization.Decision": lambda rng: RightsDecision(True, text(rng)),
 }
 
 

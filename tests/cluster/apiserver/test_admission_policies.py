@@ -6,7 +6,9 @@ from types import MappingProxyType
 
 import pytest
 
-from moorage.cluster.apiserver.storage.admission_policies import requested_by
+from moorage.api.cel.values import RightsDecision
+from moorage.cluster.apiserver.storage.policy_requests import requested_by
+from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
@@ -65,7 +67,7 @@ VIOLATIONS = {  # validation → message, code and reason
         ("not web", 422, "Invalid"),
     ),
     "a message that cannot be made": (
-        {"expression": "false", "message": "no", "messageExpression": "object.no"}, ("no", 422, "Invalid"),
+        {"expression": "false", "message": "no", "messageExpression": "string(object.no)"}, ("no", 422, "Invalid"),
     ),
     "a message of two lines": (
         {"expression": "false", "messageExpression": "'a\\nb'"}, ("failed expression: false", 422, "Invalid"),
@@ -232,7 +234,7 @@ def test_parameters_that_are_missing(store, action, fails):
 
 def test_a_warning_does_not_refuse(store):
     validate(store, "false", binding={"validationActions": ["Warn", "Audit"]})
-    with requested_by("jane", ["dev"]) as warnings:
+    with requested_by(User("jane", ("dev",))) as warnings:
         store.create(PODS, "default", a_pod())
     assert warnings == ["Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': failed expression: false"]
 
@@ -240,11 +242,11 @@ def test_a_warning_does_not_refuse(store):
 def test_the_user_is_that_of_the_request(store):
     validate(store, "request.userInfo.username == 'jane' && 'dev' in request.userInfo.groups")
     refusal(store)
-    with requested_by("jane", ["dev"]):
+    with requested_by(User("jane", ("dev",))):
         store.create(PODS, "default", a_pod())
 
 
-@pytest.mark.parametrize("expression", ["object.nothing == 1", "object.spec +", "authorizer.group('').check('x').allowed()"])
+@pytest.mark.parametrize("expression", ["object.nothing == 1", "object.spec.containers[9].name == 'x'"])
 def test_errors_are_ignored_if_the_policy_says_so(store, expression):
     validate(store, expression, failurePolicy="Ignore")
     store.create(PODS, "default", a_pod())
@@ -326,10 +328,19 @@ def test_a_change_is_checked_by_the_policies_that_refuse(store):
 
 
 NO_CHANGES = {
-    "no patch": ("[1]", "expression for JSONPatch must evaluate to a list"),
-    "no object": ("'text'", "expression for ApplyConfiguration must evaluate to an object"),
+    "a field that is not there": (
+        "Object{metadata: Object.metadata{nosuch: 'x'}}",
+        (
+            "policy 'p' with binding 'b' denied request: failed to convert patch object to typed object: "
+            ".metadata.nosuch: field not declared in schema"
+        ),
+    ),
+    "an atomic list": (
+        "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'd', args: ['x']}]}}",
+        "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.containers[0].args",
+    ),
     "another name": ("Object{metadata: Object.metadata{name: 'other'}}", "must not change the identity of the object"),
-    "a path that leads nowhere": ("[JSONPatch{op: 'remove', path: '/spec/no'}]", "denied request"),
+    "a path that leads nowhere": ("[JSONPatch{op: 'remove', path: '/spec/no'}]", "denied request: JSON Patch: "),
     "an error": ("Object{metadata: Object.metadata{labels: {'a': object.no}}}", "no such key: no"),
 }
 
@@ -337,7 +348,120 @@ NO_CHANGES = {
 @pytest.mark.parametrize(("expression", "why"), NO_CHANGES.values(), ids=NO_CHANGES)
 def test_a_mutation_that_fails_refuses_the_request(store, expression, why):
     mutate(store, expression)
-    assert why in str(refusal(store))
+    refused = refusal(store)
+    assert why in str(refused)
+    assert (refused.code, refused.reason) == (403, "Invalid")
+
+
+def test_a_patch_whose_test_fails_is_not_applied(store):
+    mutate(store, "[JSONPatch{op: 'test', path: '/metadata/name', value: 'other'},"
+           " JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]")  # fmt: skip
+    assert store.create(PODS, "default", a_pod()).labels == {}
+
+
+def test_a_patch_with_an_unknown_field_is_an_error_of_the_server(store):
+    mutate(store, "[JSONPatch{op: 'add', path: '/spec/nosuch', value: 1}]")
+    refused = refusal(store)
+    assert refused.code == 500
+    assert str(refused) == 'Internal error occurred: strict decoding error: unknown field "spec.nosuch"'
+
+
+BAD_EXPRESSIONS = {  # what is written → the place and the fault
+    "a name": (
+        {"validations": [{"expression": "tide == 1"}]}, "spec.validations[0].expression", "undeclared reference to 'tide'",
+    ),
+    "a syntax": ({"validations": [{"expression": "object.spec +"}]}, "spec.validations[0].expression", "Syntax error"),
+    "a type": (
+        {"validations": [{"expression": "'text'"}]}, "spec.validations[0].expression", "must evaluate to bool but got string",
+    ),
+    "a message": (
+        {"validations": [{"expression": "true", "messageExpression": "1"}]}, "spec.validations[0].messageExpression",
+        "must evaluate to string but got int",
+    ),
+    "a message that asks for rights": (
+        {"validations": [{"expression": "true", "messageExpression": "authorizer.path('/x').check('get').reason()"}]},
+        "spec.validations[0].messageExpression", "undeclared reference to 'authorizer'",
+    ),
+    "parameters without a kind of them": (
+        {"validations": [{"expression": "params.x"}]}, "spec.validations[0].expression", "undeclared reference to 'params'",
+    ),
+    "a field of requests": (
+        {"validations": [{"expression": "request.uid == ''"}]}, "spec.validations[0].expression", "undefined field 'uid'",
+    ),
+    "a field of namespaces": (
+        {"validations": [{"expression": "namespaceObject.metadata.managedFields == []"}]}, "spec.validations[0].expression",
+        "undefined field 'managedFields'",
+    ),
+    "a variable that comes later": (
+        {"variables": [{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}],
+         "validations": [{"expression": "true"}]},
+        "spec.variables[0].expression", "variables",
+    ),
+    "a variable's type": (
+        {"variables": [{"name": "a", "expression": "'x'"}], "validations": [{"expression": "variables.a > 1"}]},
+        "spec.validations[0].expression", "found no matching overload for '_>_' applied to '(string, int)'",
+    ),
+    "a condition": (
+        {"matchConditions": [{"name": "c", "expression": "1"}], "validations": [{"expression": "true"}]},
+        "spec.matchConditions[0].expression", "must evaluate to bool but got int",
+    ),
+    "an annotation": (
+        {"auditAnnotations": [{"key": "k", "valueExpression": "1"}]}, "spec.auditAnnotations[0].valueExpression",
+        "must evaluate to one of [string null_type] but got int",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "place", "fault"), BAD_EXPRESSIONS.values(), ids=BAD_EXPRESSIONS)
+def test_an_expression_is_compiled_when_it_is_written(store, spec, place, fault):
+    with pytest.raises(ApiError) as refused:
+        make(store, "ValidatingAdmissionPolicy", "p", {"matchConstraints": {"resourceRules": [ON_PODS]}, **spec})
+    assert refused.value.code == 422
+    assert f"{place}: Invalid value: " in str(refused.value)
+    assert fault in str(refused.value)
+
+
+BAD_MUTATIONS = {
+    "no patch": ("[1]", "must evaluate to list(JSONPatch) but got list(int)"),
+    "no object": ("'text'", "must evaluate to Object but got string"),
+    "a field of patches": ("[JSONPatch{op: 'add', road: '/x'}]", "undefined field 'road'"),
+}
+
+
+@pytest.mark.parametrize(("expression", "fault"), BAD_MUTATIONS.values(), ids=BAD_MUTATIONS)
+def test_a_mutation_is_compiled_when_it_is_written(store, expression, fault):
+    with pytest.raises(ApiError) as refused:
+        mutate(store, expression)
+    assert refused.value.code == 422
+    assert fault in str(refused.value)
+
+
+RIGHTS = {
+    "authorizer.group('apps').resource('deployments').namespace('default').check('create').allowed()": True,
+    "authorizer.group('apps').resource('deployments').namespace('kube-system').check('create').allowed()": False,
+    "authorizer.requestResource.check('create').allowed()": True,
+    "authorizer.requestResource.subresource('exec').check('create').allowed()": False,
+    "authorizer.path('/healthz').check('get').allowed()": False,
+    "authorizer.serviceAccount('default', 'default').requestResource.check('create').allowed()": False,
+    "authorizer.requestResource.check('create').reason() == 'as the test says'": True,
+    "authorizer.requestResource.check('create').errored()": False,
+}
+
+
+@pytest.mark.parametrize(("expression", "holds"), RIGHTS.items(), ids=RIGHTS)
+def test_an_expression_asks_for_rights(store, expression, holds):
+    def decide(user, parts):
+        return RightsDecision(
+            user is None and parts.get("namespace") == "default" and not parts.get("subresource") and "path" not in parts,
+            "as the test says",
+        )
+
+    validate(store, expression)
+    with requested_by(User("jane"), decide=decide):
+        if holds:
+            store.create(PODS, "default", a_pod())
+        else:
+            refusal(store)
 
 
 def test_a_mutation_with_variables_and_conditions(store):

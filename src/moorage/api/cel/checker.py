@@ -20,6 +20,8 @@ from moorage.api.cel.values import UInt, Value
 Fields = Mapping[str, Mapping[str, types.Type]]
 
 _LOGICAL = frozenset(["_&&_", "_||_"])
+#: The first name of types with any fields: the parts of a configuration that a policy applies.
+DYNAMIC = "Object"
 
 
 def check(
@@ -109,6 +111,8 @@ class _Checker:
             found = held.params[1]
         elif held.kind == "struct":
             found = self._fields.get(held.name, {}).get(field, types.ERROR)
+            if held.name.partition(".")[0] == DYNAMIC:
+                found = types.DYN
             if found == types.ERROR:
                 self._problem(at, f"undefined field '{field}'")
         else:
@@ -200,7 +204,20 @@ class _Checker:
             joined = self._joined(element, joined, found)
         return types.list_of(self.bindings.fresh() if joined is None else joined)
 
+    def _struct(self, node: MapExpr) -> types.Type:
+        """Return the type of a struct. Its fields are those that are declared; any, for a type that has none declared."""
+        declared = self._fields.get(node.struct)
+        for entry in node.entries:
+            found = self.check(entry.value)
+            if entry.optional:
+                self._unwrapped(entry.value, found)
+            if declared is not None and isinstance(entry.key, Literal) and entry.key.value not in declared:
+                self._problem(entry.key.at, f"undefined field '{entry.key.value}'")
+        return types.Type("struct", node.struct)
+
     def _map(self, node: MapExpr) -> types.Type:
+        if node.struct:
+            return self._struct(node)
         keys: types.Type | None = None
         values: types.Type | None = None
         for entry in node.entries:

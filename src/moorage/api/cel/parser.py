@@ -349,7 +349,7 @@ class _Parser:
                 self.expect("}")
                 break
         if is_struct:
-            return MapExpr(brace.at, entries)
+            return MapExpr(brace.at, entries, name)
         return Message(brace.at, name, [entry.value for entry in entries])
 
     def _list(self) -> Expr:

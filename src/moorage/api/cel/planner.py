@@ -399,7 +399,8 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
                         frame.strain(strain_of_operands(args))
                 else:
                     frame.spend(cost := overload.cost(args, found))
-                    frame.work(cost * _WORK_PER_COST + work_of_result(found))
+                    if not overload.cheap:
+                        frame.work(cost * _WORK_PER_COST + work_of_result(found))
                 return found
         raise EvalError(f"no such overload: {name}({', '.join(map(cel.type_name, args))})")
 

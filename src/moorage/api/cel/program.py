@@ -13,7 +13,7 @@ from moorage.api.cel.checker import Fields, NodeTypes, check
 from moorage.api.cel.cost_estimate import estimate_cost
 from moorage.api.cel.declarations import Function, functions_of
 from moorage.api.cel.frame import Frame, Run
-from moorage.api.cel.functions import conversions, kubernetes, lists, network, strings
+from moorage.api.cel.functions import authorization, conversions, kubernetes, lists, network, strings
 from moorage.api.cel.functions.conversions import TYPE_NAMES
 from moorage.api.cel.functions.operators import signatures
 from moorage.api.cel.functions.times import duration_of, timestamp_of
@@ -127,7 +127,8 @@ _PARAMETERS: Final = {"list": (DYN,), "map": (DYN, DYN), "optional_type": (DYN,)
 @cache
 def standard_functions() -> Mapping[str, Function]:
     """Return all functions, by name."""
-    libraries = (conversions.FUNCTIONS, strings.FUNCTIONS, lists.FUNCTIONS, kubernetes.FUNCTIONS, network.FUNCTIONS)
+    libraries = (conversions.FUNCTIONS, strings.FUNCTIONS, lists.FUNCTIONS, kubernetes.FUNCTIONS, network.FUNCTIONS,
+                 authorization.FUNCTIONS)  # fmt: skip
     return functions_of(signatures(), *libraries)
 
 

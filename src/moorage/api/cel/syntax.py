@@ -63,8 +63,11 @@ class MapEntry:
 
 @dataclass(slots=True, eq=False)
 class MapExpr:
+    """``struct`` is the name of the type for ``name{…}`` with a type whose values are maps."""
+
     at: int
     entries: list[MapEntry]
+    struct: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -54,6 +54,10 @@ _KUBERNETES: Final = {
     "quantity": QUANTITY, "semver": SEMVER, "timestamp": TIMESTAMP, "duration": DURATION,
     "url": Type("struct", "kubernetes.URL"), "ip": Type("struct", "net.IP"), "cidr": Type("struct", "net.CIDR"),
     "format": Type("struct", "kubernetes.NamedFormat"),
+    **{name: Type("struct", f"kubernetes.authorization.{named}") for name, named in (
+        ("authorizer", "Authorizer"), ("pathcheck", "PathCheck"), ("groupcheck", "GroupCheck"),
+        ("resourcecheck", "ResourceCheck"), ("decision", "Decision"),
+    )},
 }  # fmt: skip
 
 _KINDS: Final = {t.kind: t for t in (DYN, ANY, NULL, BOOL, BYTES, DOUBLE, INT, STRING, UINT)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -184,6 +184,55 @@ class GrowingMap(Map):
 EMPTY_MAP: Final = Map()
 
 
+# -- authorization values ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RightsDecision:
+    """Whether a request is allowed, and why; ``error`` is set if that is not known."""
+
+    is_allowed: bool
+    reason: str = ""
+    error: str = ""
+
+    def __str__(self) -> str:
+        return f"Allowed: {str(self.is_allowed).lower()}, reason: {self.reason}"
+
+
+#: Decides about a request of a user, None for the one who makes the request that is judged. Its parts are verb, path, group,
+#: resource, subresource, namespace, name, fieldSelector and labelSelector.
+Decide = Callable[["str | None", Mapping[str, str]], RightsDecision]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    decide: Decide
+    user: str | None
+    parts: Mapping[str, str]
+
+
+class PathCheck(_Check):
+    """A request for a path."""
+
+
+class GroupCheck(_Check):
+    """A request for a resource of an API group, which is not named yet."""
+
+
+class ResourceCheck(_Check):
+    """A request for a resource."""
+
+
+class AuthorizerValue(Map):
+    """Who decides about requests of a user. Its field ``requestResource`` is the resource of the request that is judged."""
+
+    __slots__ = ("decide", "resource", "user")
+
+    def __init__(self, decide: Decide, user: str | None, resource: Mapping[str, str]) -> None:
+        super().__init__([("requestResource", ResourceCheck(decide, user, resource))])
+        self.decide, self.user, self.resource = decide, user, resource
+
+
 def _key(key: Value) -> Value:
     if isinstance(key, bool):
         return (key,)
@@ -204,7 +253,9 @@ TYPES: Final[dict[type[Any], Type]] = {
     bool: types.BOOL, int: types.INT, UInt: types.UINT, float: types.DOUBLE, str: types.STRING, bytes: types.BYTES,
     type(None): types.NULL, tuple: LIST_TYPE, list: LIST_TYPE, Growing: LIST_TYPE, Map: MAP_TYPE, GrowingMap: MAP_TYPE,
     TypeValue: TYPE_TYPE, Optional: OPTIONAL_TYPE, Quantity: types.QUANTITY, Semver: types.SEMVER, Timestamp: types.TIMESTAMP,
-    Duration: types.DURATION, Url: typed("url"), CelAddress: typed("ip"), CelNetwork: typed("cidr"), Format: typed("format"),
+    AuthorizerValue: typed("authorizer"), PathCheck: typed("pathcheck"), GroupCheck: typed("groupcheck"),
+    ResourceCheck: typed("resourcecheck"), RightsDecision: typed("decision"), Duration: types.DURATION, Url: typed("url"),
+    CelAddress: typed("ip"), CelNetwork: typed("cidr"), Format: typed("format"),
 }  # fmt: skip
 #: Types whose values have another name in messages at run time.
 _NAMES: Final = {"timestamp": TIMESTAMP_NAME, "duration": DURATION_NAME, "any": "google.protobuf.Any", "null": "null_type"}

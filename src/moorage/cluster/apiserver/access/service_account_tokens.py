@@ -80,8 +80,10 @@ class AccountTokens:
 
     # -- issuing -------------------------------------------------------------------------------------------------------
 
-    def issue(self, namespace: str, name: str, request: Document) -> Document:
-        """Return the response to a ``TokenRequest``.
+    def issue(
+        self, namespace: str, name: str, request: Document, check: Callable[[Document], None] = lambda request: None
+    ) -> Document:  # fmt: skip
+        """Return the response to a ``TokenRequest``. ``check`` is called with the complete request and may raise an error.
 
         Raises  ApiError 404 if the account or the bound object does not exist, 409 if the uid differs, 422 or 400 for an
                 invalid request
@@ -91,20 +93,22 @@ class AccountTokens:
             raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # kube-apiserver reports no name here
         account = self._store.get(_ACCOUNTS, namespace, name).document()["metadata"]
         reference = as_mapping(spec.get("boundObjectRef"))
-        bound = self._bound(namespace, name, reference) if reference else {}
         lasts_s = spec.get("expirationSeconds") or _DEFAULT_LIFE_S
         audiences = list(spec.get("audiences") or [ISSUER])
         now = int(self._now())
+        shown = {"audiences": audiences, "expirationSeconds": lasts_s, "boundObjectRef": reference or None}
+        metadata = {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}
+        check({"metadata": {**as_mapping(request.get("metadata")), **metadata, "uid": account["uid"]}, "spec": shown})
+        bound = self._bound(namespace, name, reference) if reference else {}
         private = {"namespace": namespace, "serviceaccount": {"name": name, "uid": account["uid"]}, **bound}
         claims = {
             "aud": audiences, "exp": now + lasts_s, "iat": now, "iss": ISSUER, "jti": str(uuid.uuid4()),
             "kubernetes.io": private, "nbf": now, "sub": f"{_PREFIX}{namespace}:{name}",
         }  # fmt: skip
         token = jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
-        shown = {"audiences": audiences, "expirationSeconds": lasts_s, "boundObjectRef": reference or None}
         return {
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}, "spec": shown,
+            "metadata": metadata, "spec": shown,
             "status": {"token": token, "expirationTimestamp": timestamp(now + lasts_s)},
         }  # fmt: skip
 

@@ -25,6 +25,14 @@ class _PatchFailed(Exception):  # noqa: N818 - never leaves this module
     """An operation that cannot be applied."""
 
 
+class PatchTestError(ApiError):
+    """The error for a patch whose test does not hold."""
+
+
+class _TestFailed(_PatchFailed):
+    """A test that does not hold."""
+
+
 def merge_patch(document: Any, patch: Any) -> Any:
     """Return a document with a JSON merge patch applied. Lists are replaced."""
     if not isinstance(patch, dict):
@@ -56,9 +64,10 @@ def json_patch(document: Any, operations: Any) -> Any:
                     grown = f"the accumulated size increase of copy is {copied}"
                     raise _PatchFailed(f"Unable to copy, {grown}, exceeding the limit {MAX_COPIED}")
             _OPERATIONS.get(str(operation.get("op")), _no_operation)(root, operation)
-        except _PatchFailed:
+        except _PatchFailed as fault:
             message = "the server rejected our request due to an error in our request"
-            raise ApiError(422, "Invalid", message, routed=False) from None
+            error = PatchTestError if isinstance(fault, _TestFailed) else ApiError
+            raise error(422, "Invalid", message, routed=False) from None
     return root[""]
 
 
@@ -105,7 +114,7 @@ def _copy(root: Any, operation: Mapping[str, Any]) -> None:
 def _test(root: Any, operation: Mapping[str, Any]) -> None:
     held = _value_at(root, _path(operation, "path"))
     if held != operation.get("value") or isinstance(held, bool) is not isinstance(operation.get("value"), bool):
-        raise _PatchFailed(f"testing value {operation['path']} failed")
+        raise _TestFailed(f"testing value {operation['path']} failed")
 
 
 _OPERATIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], None]]] = {

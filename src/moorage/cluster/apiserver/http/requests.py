@@ -7,91 +7,48 @@ Source  apiserver, pkg/endpoints/handlers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from moorage.api.core import ENDED_PHASES
+from moorage.api.cel.values import RightsDecision
 from moorage.cluster.apiserver.access.access_reviews import answer
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.access.rbac import Authorizer, attributes_of
+from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_of
+from moorage.cluster.apiserver.access.service_account_tokens import account_groups
 from moorage.cluster.apiserver.access.write_rights import write_check
 from moorage.cluster.apiserver.http import write_requests
 from moorage.cluster.apiserver.http.lists import check_list, metadata_list, object_list, table_list
 from moorage.cluster.apiserver.http.scale_requests import answer_scale
+from moorage.cluster.apiserver.http.streams import STREAMS, connect
 from moorage.cluster.apiserver.http.write_requests import drop_repeated_owners
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.representations import META as _META
 from moorage.cluster.apiserver.schema.representations import accepted, form_of, metadata_of
 from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.admission_policies import requested_by
 from moorage.cluster.apiserver.storage.deletion import DeleteOptions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection, selection
 from moorage.cluster.apiserver.storage.object_reader import ListPage
+from moorage.cluster.apiserver.storage.policy_requests import (
+    asking_for,
+    of_a_collection,
+    request_for,
+    requested_by,
+    unjudged,
+    written,
+)
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import bind, evict
 from moorage.cluster.apiserver.tables.tables import included, table
 from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
 from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, ReviewTarget, Target
+from moorage.cluster.apiserver.vocabulary.http_messages import AUTHENTICATED, HTTPRequest, Response, ReviewTarget, Target, User
 from moorage.cluster.apiserver.vocabulary.records import Record, parse_version_of_one, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, Review, ServedKind
-
-# -- pod connect -------------------------------------------------------------------------------------------------------
-# Connections to containers: logs, exec, attach and port forwarding. No containers run here.
-#
-# The server performs kube-apiserver's checks first: the pod and the container must exist, and the pod must have a node. Then
-# it returns 501 with the reason, rather than an empty log that could be mistaken for a real one.
-#
-# Source  kubernetes, pkg/registry/core/pod/strategy.go: LogLocation, ExecLocation, streamLocation; pkg/kubelet/kubelet_pods.go
-
-#: Streaming subresources, with the reason why they are not available.
-STREAMS: Final = {
-    "attach": "there is nothing to attach to",
-    "exec": "no program can be run in it",
-    "log": "it has no log",
-    "portforward": "it listens on no port",
-}
-_CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
-
-
-def check_stream(pod: Document, subresource: str, container: str) -> None:
-    """Check a streaming request. Returns only for the log of a pod without a node, which is empty.
-
-    Raises  ApiError 400 for an unknown container or for a pod that no cluster could serve; 501 where a cluster with
-            containers could
-    """
-    name = pod["metadata"]["name"]
-    if subresource != "portforward":
-        container = _container(pod, name, container)
-    if not pod["spec"].get("nodeName"):
-        if subresource == "log":
-            return
-        raise statuses.bad_request(f"pod {name} does not have a host assigned")
-    phase = (pod.get("status") or {}).get("phase") or "Pending"
-    if subresource == "exec" and phase in ENDED_PHASES:
-        raise statuses.bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
-    if subresource == "log" and phase == "Pending":
-        raise statuses.bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
-    subject = f'container "{container}" of pod "{name}"' if container else f'pod "{name}"'
-    raise statuses.ApiError(501, "", f"{subject} is only pretended to run in this cluster: {STREAMS[subresource]}")
-
-
-def _container(pod: Document, name: str, container: str) -> str:
-    """Return the requested container, or the only one."""
-    names = [[str(one.get("name")) for one in pod["spec"].get(part) or ()] for part in _CONTAINER_FIELDS]
-    if container:
-        if not any(container in some for some in names):
-            raise statuses.bad_request(f"container {container} is not valid for pod {name}")
-        return container
-    containers, inits, _ = names
-    if len(containers) == 1:
-        return containers[0]
-    text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
-    raise statuses.bad_request(f"{text} or one of the init containers: [{' '.join(inits)}]" if inits else text)
 
 
 def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:
@@ -113,7 +70,9 @@ def serve(
 
     Raises  ApiError for a rejected request
     """
-    with requested_by(request.user.name, request.user.groups) as warnings:
+    part = target.subresource if isinstance(target, Target) and target.subresource == "approval" else ""
+    decide = partial(_decide, authorizer, request.user)
+    with requested_by(request.user, _options_of(request), subresource=part, decide=decide) as warnings:
         if warning := deprecation_warning(target):
             warnings.append(warning)
         try:
@@ -122,6 +81,27 @@ def serve(
             error.warnings = (*warnings, *error.warnings)
             raise
     return replace(response, warnings=(*warnings, *response.warnings)) if warnings else response
+
+
+def _options_of(request: HTTPRequest) -> Document:
+    """Return the parameters of a write as its options."""
+    query = request.query
+    options: Document = {"dryRun": [query["dryRun"]]} if query.get("dryRun") else {}
+    for name in ("fieldManager", "fieldValidation"):
+        if query.get(name):
+            options[name] = query[name]
+    if request.method == "PATCH" and "force" in query and request.media_type == request_bodies.APPLY:
+        options["force"] = request.flag("force")
+    return options
+
+
+def _decide(authorizer: Authorizer, user: User, other: str | None, parts: Mapping[str, str]) -> RightsDecision:
+    """Return whether the user of a request, or another one, may do something."""
+    if other is not None:
+        user = User(other, (*account_groups(other), AUTHENTICATED))
+    attributes = Attributes(parts["verb"], **{name: parts[name] for name in Attributes._fields[1:] if name in parts})
+    verdict = authorizer.judge(user, attributes)
+    return RightsDecision(verdict.allowed, verdict.reason)
 
 
 def deprecation_warning(target: Target | ReviewTarget) -> str:
@@ -140,12 +120,12 @@ def _serve(
     store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
 ) -> Response:
     if isinstance(target, Target) and target.subresource in STREAMS:
-        return _connect(store, authorizer, request, target)
+        return connect(store, authorizer, request, target)
     accepted(request.accept)
     if isinstance(target, ReviewTarget):
         return _review_or_bind(store, guard, authorizer, request, target)
     if target.subresource == "token":
-        return _token(guard, request, target)
+        return _token(store, guard, request, target)
     if target.subresource == "approval":
         target = target._replace(subresource="status")
     if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
@@ -176,7 +156,7 @@ def _review_or_bind(
         raise statuses.not_acceptable_form(form, f"not a list (*{go})")
     review = target.review
     if review.kind == "Binding":
-        return _bind(store, request, target.namespace or "", "")
+        return _bind(store, request, target.namespace or "", "", review)
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
     with write_requests.with_warnings(warnings):
@@ -275,7 +255,7 @@ def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
     options = _delete_options(request)
     _check_answer_to_deletion(store, request, target, options)
     warnings = _orphan_warnings(kind, options)
-    with write_requests.with_warnings(warnings):
+    with write_requests.with_warnings(warnings), asking_for(options.sent):
         deleted = store.delete(kind, target.namespace or "", target.name, _with_defaults(store, kind, options))
     if not deleted.gone or kind.native in _RETURNED_ON_DELETE:
         code = 202 if not deleted.gone and options.is_cascading else 200
@@ -295,7 +275,8 @@ def _check_answer_to_deletion(store: Store, request: HTTPRequest, target: Target
         _check_representation(request, kind, many=False)
     except statuses.ApiError:
         options = _with_defaults(store, kind, options)
-        tried = store.delete(kind, target.namespace or "", target.name, options, dry_run=True)
+        with unjudged():
+            tried = store.delete(kind, target.namespace or "", target.name, options, dry_run=True)
         if not tried.gone or kind.native in _RETURNED_ON_DELETE:
             raise
 
@@ -355,12 +336,26 @@ def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, targ
             _check_representation(request, kind, many=True)
             page = _page(store, request, target)
             options = _delete_options(request)
-            for record in page.records:
-                if store.find(kind, record.namespace, record.name) is not None:
-                    store.delete(kind, record.namespace, record.name, _with_defaults(store, kind, options))
+            _delete_each(store, kind, page.records, options)
             return replace(_list_response(store, request, kind, page), warnings=_orphan_warnings(kind, options))
         case _:
             raise statuses.not_allowed()
+
+
+def _delete_each(store: Store, kind: ServedKind, records: Iterable[Record], options: DeleteOptions) -> None:
+    """Delete the objects of a list. Those that are gone meanwhile, or are of another object with the name, are passed over."""
+    options = _with_defaults(store, kind, options)
+    with of_a_collection(), asking_for(options.sent):
+        for record in records:
+            if (held := store.find(kind, record.namespace, record.name)) is None:
+                continue
+            if held.version != record.version and held.document()["metadata"]["uid"] != record.document()["metadata"]["uid"]:
+                continue
+            try:
+                store.delete(kind, record.namespace, record.name, options)
+            except statuses.ApiError as error:
+                if error.code != 404:  # it was deleted meanwhile
+                    raise
 
 
 def selection_of(request: HTTPRequest, target: Target) -> Selection:
@@ -419,7 +414,7 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
         case "scale", "GET" | "PUT" | "PATCH":
             return answer_scale(store, request, target)
         case "binding", "POST":
-            return _bind(store, request, namespace, target.name)
+            return _bind(store, request, namespace, target.name, target.kind)
         case "eviction", "POST":
             sent, warnings = _body_as(request, "policy", "v1", "Eviction", namespace, ("policy/v1beta1",))
             with write_requests.with_warnings(warnings):
@@ -429,38 +424,31 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
             raise statuses.not_allowed()
 
 
-def _connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
-    if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
-        raise statuses.not_allowed()
-    if target.subresource != "log":
-        # Opening a stream with GET also requires the right to ``create`` the subresource.
-        verdict = authorizer.judge(request.user, attributes_of("POST", target, {}))
-        if not verdict.allowed:
-            raise statuses.forbidden("pods", "", target.name, verdict.reason)
-    if "dryRun" in request.query:
-        raise statuses.bad_request("dryRun is not supported")
-    pod = store.get(target.kind, target.namespace or "", target.name).document()
-    check_stream(pod, target.subresource, request.query.get("container", ""))
-    return Response(204, b"")
-
-
-def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
+def _token(store: Store, guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
     """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
+    namespace = target.namespace or ""
     if request.method != "POST" or guard.accounts is None:
         raise statuses.not_allowed()
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
     with write_requests.with_warnings(warnings):
-        return _json_response(guard.accounts.issue(target.namespace or "", target.name, sent), 201, warnings)
+        asked = request_for(target.kind, None, sent, "token", name=target.name, namespace=namespace, dry_run=request.dry_run)
+        if store.policies.mutate_request(asked):
+            written(asked.object or {}, sent)
+
+        def check(wanted: Document) -> None:
+            store.policies.check_request(asked._replace(object={**(asked.object or {}), **wanted}))
+
+        return _json_response(guard.accounts.issue(namespace, target.name, sent, check), 201, warnings)
 
 
-def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Response:
-    """Bind a pod, named by the path or by the binding."""
+def _bind(store: Store, request: HTTPRequest, namespace: str, name: str, resource: ServedKind | Review) -> Response:
+    """Bind a pod, named by the path or by the binding. ``resource``: the one in the path."""
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, "", "v1", "Binding", namespace)
     own_name = str((sent.get("metadata") or {}).get("name") or "")
     with write_requests.with_warnings(warnings):
         if not name and not own_name:
             raise statuses.bad_request("Name parameter required.")
-        bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
+        bind(store, namespace, name or own_name, sent, dry_run=request.dry_run, resource=resource)
     return _json_response(statuses.success(code=201), 201, warnings)

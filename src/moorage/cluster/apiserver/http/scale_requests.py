@@ -26,11 +26,12 @@ from moorage.cluster.apiserver.http.write_requests import (
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.representations import META, form_of
 from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.storage.policy_requests import request_for, unjudged, written
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.subresources import check_scale, read_scale, write_scale
 from moorage.cluster.apiserver.tables.tables import included, scale_table
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, Target
-from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.cluster.apiserver.vocabulary.records import Confirm, Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
 
@@ -45,7 +46,7 @@ def answer_scale(store: Store, request: HTTPRequest, target: Target) -> Response
     """
     kind, namespace = target.kind, target.namespace or ""
     if request.method == "GET":
-        return _response(store, request, read_scale(kind, store.get(kind, namespace, target.name)))
+        return _response(store, request, read_scale(kind, store.get(kind, namespace, target.name).document()))
     check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     _check_form(request)
     if request.media_type == request_bodies.APPLY and request.method == "PATCH":
@@ -54,7 +55,7 @@ def answer_scale(store: Store, request: HTTPRequest, target: Target) -> Response
         record, wanted, warnings = _wanted(store, request, target)
         with with_warnings(warnings):
             scaled = _written(store, request, target, record, wanted)
-    return replace(_response(store, request, read_scale(kind, scaled)), warnings=warnings)
+    return replace(_response(store, request, read_scale(kind, scaled.document())), warnings=warnings)
 
 
 def _check_form(request: HTTPRequest) -> None:
@@ -82,7 +83,7 @@ def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record,
         record = None
     else:
         record = store.get(kind, namespace, target.name)
-        wanted, warnings = patched(request, _FORM, read_scale(kind, record))
+        wanted, warnings = patched(request, _FORM, read_scale(kind, record.document()))
     metadata = wanted.setdefault("metadata", {})
     with with_warnings(warnings):
         request_bodies.check_namespace(metadata, namespace)
@@ -92,6 +93,11 @@ def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record,
 
 def _written(store: Store, request: HTTPRequest, target: Target, record: Record, wanted: Document) -> Record:
     kind, namespace, name = target.kind, target.namespace or "", target.name
+    asked = request_for(
+        kind, read_scale(kind, record.document()), wanted, "scale", name=name, namespace=namespace, dry_run=request.dry_run
+    )
+    if store.policies.mutate_request(asked):
+        written(asked.object or {}, wanted)
     check_scale(kind, wanted, name)
     sent, uid = wanted["metadata"].get("uid"), record.document()["metadata"]["uid"]
     if sent and sent != uid:
@@ -102,7 +108,26 @@ def _written(store: Store, request: HTTPRequest, target: Target, record: Record,
         document["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion") or str(record.version)
         write_scale(kind, document, wanted)
 
-    return store.change(kind, namespace, name, edit, dry_run=request.dry_run, manager=manager(request, kind, "scale"))
+    with unjudged():  # policies are for the scale
+        return store.change(
+            kind, namespace, name, edit, dry_run=request.dry_run, manager=manager(request, kind, "scale"),
+            confirm=_judged(store, request, target),
+        )  # fmt: skip
+
+
+def _judged(store: Store, request: HTTPRequest, target: Target) -> Confirm:
+    """Return a function that checks the scale of a changed object against the policies."""
+
+    def check(old: Document | None, new: Document) -> None:
+        before, after = (None if one is None else read_scale(target.kind, one) for one in (old, new))
+        store.policies.check_request(
+            request_for(
+                target.kind, before, after, "scale", name=target.name, namespace=target.namespace or "",
+                dry_run=request.dry_run,
+            )
+        )  # fmt: skip
+
+    return check
 
 
 def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record, tuple[str, ...]]:
@@ -117,8 +142,20 @@ def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record
         document = managed_fields.apply(shape, record.document(), config, applier, "", force=force)
     except ApiError as error:
         raise _as_of_scale(error, kind) from None
-    check_scale(kind, {**read_scale(kind, record), "spec": sent.get("spec") or {}}, target.name)
-    return store.update(kind, namespace, target.name, document, dry_run=request.dry_run), warnings
+    wanted = {**read_scale(kind, record.document()), "spec": sent.get("spec") or {}}
+    asked = request_for(
+        kind, read_scale(kind, record.document()), wanted, "scale", name=target.name, namespace=namespace,
+        dry_run=request.dry_run,
+    )  # fmt: skip
+    if store.policies.mutate_request(asked):
+        written(asked.object or {}, wanted)
+        write_scale(kind, document, wanted)
+    check_scale(kind, wanted, target.name)
+    with unjudged():  # policies are for the scale
+        made = store.update(
+            kind, namespace, target.name, document, dry_run=request.dry_run, confirm=_judged(store, request, target)
+        )
+    return made, warnings
 
 
 def _as_of_scale(error: ApiError, kind: ServedKind) -> ApiError:

@@ -39,6 +39,7 @@ SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "finalize": ("", "", "", ("update",)),
     "log": ("", "", "", ("get",)),
     "portforward": ("", "", "PodPortForwardOptions", ("create", "get")),
+    "proxy": ("", "", "", ("create", "delete", "get", "patch", "update")),
     "resize": ("", "", "", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),
@@ -114,7 +115,8 @@ def _entries(member: ServedKind | Review) -> Iterator[dict[str, Any]]:
     for subresource in member.subresources:
         group, version, kind, verbs = SUBRESOURCES[subresource]
         more = {"name": f"{member.resource}/{subresource}", "singularName": "", "namespaced": member.namespaced}
-        more |= {"kind": kind or member.kind, "verbs": list(verbs)}
+        kind = kind or (f"{member.kind}ProxyOptions" if subresource == "proxy" else member.kind)
+        more |= {"kind": kind, "verbs": list(verbs)}
         yield {**more, "group": group, "version": version} if group else more
 
 

@@ -9,9 +9,9 @@ Source  apiserver, pkg/admission/plugin/policy: generic/plugin.go, matching/matc
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,73 +19,48 @@ import msgspec
 from moorage.api.cel.values import as_cel
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import label_selector_matches
-from moorage.cluster.apiserver.fields.field_merge import merge
-from moorage.cluster.apiserver.fields.patches import json_patch
-from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.cluster.apiserver.admission.policy_expressions import Expressions, PolicyError, UnmetRule
+from moorage.cluster.apiserver.fields.field_merge import merge, type_faults
+from moorage.cluster.apiserver.fields.patches import PatchTestError, json_patch
+from moorage.cluster.apiserver.schema.normalization import FieldTypeError, conform
+from moorage.cluster.apiserver.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct, Type, kind_schema
+from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
-from moorage.cluster.apiserver.storage.policy_expressions import Expressions, PolicyError, UnmetRule
+from moorage.cluster.apiserver.storage.policy_requests import (
+    KindName,
+    PolicyRequest,
+    kind_name,
+    request_for,
+    requester,
+    written,
+)
 from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, forbidden
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind, served
+from moorage.cluster.apiserver.vocabulary.statuses import ApiError, Cause, bounded, forbidden, internal
 
 _GROUP: Final = "admissionregistration.k8s.io"
 _KINDS: Final = {
     "Validating": (served("validatingadmissionpolicies", _GROUP), served("validatingadmissionpolicybindings", _GROUP)),
     "Mutating": (served("mutatingadmissionpolicies", _GROUP), served("mutatingadmissionpolicybindings", _GROUP)),
 }
-#: Kinds to which policies do not apply.
-_EXEMPT: Final = frozenset(kind for pair in _KINDS.values() for kind in pair)
+#: Resources to which policies do not apply: policies and their bindings, and reviews.
+_EXEMPT: Final = frozenset((kind.group, kind.resource) for pair in _KINDS.values() for kind in pair)
+_EXEMPT_GROUPS: Final = frozenset(["authentication.k8s.io", "authorization.k8s.io"])
 _NAMESPACES: Final = served("namespaces")
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 
 
-class _Requester(NamedTuple):
-    """Who makes the requests of this context, and the warnings for them."""
+class _Match(NamedTuple):
+    """A policy for a request with a binding and its parameters.
 
-    user: Document
-    warnings: list[str]
+    ``resource``: the resource in the version that its rules name.
+    """
 
-
-_CONTROLLERS: Final = _Requester({"username": "system:apiserver", "groups": ["system:masters"]}, [])
-_REQUESTER: Final[ContextVar[_Requester]] = ContextVar("requester", default=_CONTROLLERS)
-
-
-@contextmanager
-def requested_by(user: str, groups: Iterable[str]) -> Iterator[list[str]]:
-    """Let a user make the requests of the block. The list gets the warnings of policies."""
-    made = _Requester({"username": user, "groups": [*groups]}, [])
-    token = _REQUESTER.set(made)
-    try:
-        yield made.warnings
-    finally:
-        _REQUESTER.reset(token)
-
-
-class _Request(NamedTuple):
-    """A write of an object. ``object`` is None for a deletion, and ``old`` for a new object."""
-
-    operation: str
-    kind: ServedKind
-    subresource: str
-    namespace: str
-    name: str
-    object: Document | None
-    old: Document | None
-    dry_run: bool
-
-    def values(self, namespace: Document | None) -> dict[str, Any]:
-        kind = {"group": self.kind.group, "version": self.kind.version, "kind": self.kind.kind}
-        resource = {"group": self.kind.group, "version": self.kind.version, "resource": self.kind.resource}
-        request = {
-            "kind": kind, "requestKind": kind, "resource": resource, "requestResource": resource,
-            "subResource": self.subresource, "name": self.name, "namespace": self.namespace, "operation": self.operation,
-            "userInfo": _REQUESTER.get().user, "dryRun": self.dry_run,
-        }  # fmt: skip
-        return {
-            "object": as_cel(self.object), "oldObject": as_cel(self.old), "request": as_cel(request),
-            "namespaceObject": as_cel(namespace), "params": None,
-        }  # fmt: skip
+    policy: Record
+    binding: Document
+    params: list[Document | None]
+    resource: ServedKind | Review
 
 
 class AdmissionPolicies:
@@ -93,86 +68,153 @@ class AdmissionPolicies:
 
     def __init__(self, store: ObjectReader) -> None:
         self._store = store
-        self._compiled: dict[tuple[str, int], Expressions | PolicyError] = {}
+        self._compiled: dict[tuple[str, int], Expressions] = {}
 
     def mutate(
-        self, kind: ServedKind, old: Document | None, new: Document, subresource: str = "", *, dry_run: bool = False
-    ) -> bool:
-        """Change an object as policies say, in place; return whether one did.
+        self, kind: ServedKind, old: Document | None, new: Document, subresource: str = "", *, dry_run: bool = False,
+        sent: ServedKind | None = None,
+    ) -> bool:  # fmt: skip
+        """Change an object as policies say, in place; return whether one did. ``sent``: the kind in the version of the client.
 
         Raises  ApiError for an error in a policy that must not be passed over
         """
-        if not self._is_in_force("Mutating", kind):
+        if not self._is_in_force("Mutating", kind) or not requester().is_judged:
             return False
-        changed = False
-        request = _request(kind, old, new, subresource, dry_run=dry_run)
-        for policy, binding, params in self._matching("Mutating", request):
-            for values in self._inputs(request, params):
-                with _guarded(request, policy, binding, "MutatingAdmissionPolicy"):
-                    for form, patch in self._expressions(policy).mutations(values):
-                        made = _patched(kind, new, form, patch)
-                        changed = changed or made != new
-                        new.clear()
-                        new.update(made)
-                        values["object"] = as_cel(new)
+        request = request_for(sent or kind, *_in_version(sent, kind, old, new), subresource, dry_run=dry_run)
+        if not self.mutate_request(request):
+            return False
+        assert request.object is not None
+        made = request.object
+        if sent is not None and sent is not kind:
+            convert(kind, sent, made)
+        written(made, new)
+        return True
+
+    def mutate_request(self, request: PolicyRequest) -> bool:
+        """Change the object of a request as policies say, in place; return whether one did.
+
+        Raises  ApiError as ``mutate``
+        """
+        if request.object is None or not self._is_in_force("Mutating", request.resource):
+            return False
+        changed, errors = False, _Errors()
+        for match in self._matching("Mutating", request, errors):
+            seen, kind = _seen(request, match.resource)
+            assert seen.object is not None
+            shape = kind_schema(_as_review(seen.kind) if _is_part(seen) else match.resource)
+            for values in self._inputs(seen, match, kind):
+                with errors.kept_of(match):
+                    for form, made in self._expressions(match.policy).mutations(values):
+                        with errors.kept_of(match):
+                            document = _patched(shape, seen.object, form, made())
+                            if document != seen.object:
+                                changed = True
+                                written(document, seen.object)
+                                if seen.object is not request.object:
+                                    written(_in(request.resource, match.resource, seen.object), request.object)
+                                values["object"] = as_cel(seen.object)
+        errors.check(request)
         return changed
 
     def check(
-        self, kind: ServedKind, old: Document | None, new: Document | None, subresource: str = "", *, dry_run: bool = False
-    ) -> None:
-        """Check a write against the policies; ``new`` is None for a deletion.
+        self, kind: ServedKind, old: Document | None, new: Document | None, subresource: str = "", *, dry_run: bool = False,
+        sent: ServedKind | None = None,
+    ) -> None:  # fmt: skip
+        """Check a write against the policies; ``new`` is None for a deletion. ``sent``: as in ``mutate``.
 
         Raises  ApiError for the first violation that denies the request
         """
-        if not self._is_in_force("Validating", kind):
-            return
-        request = _request(kind, old, new, subresource, dry_run=dry_run)
-        for policy, binding, params in self._matching("Validating", request):
-            for values in self._inputs(request, params):
-                with _guarded(request, policy, binding, "ValidatingAdmissionPolicy"):
-                    for failed in self._expressions(policy).failures(values):
-                        _act(request, policy, binding, failed)
+        if self._is_in_force("Validating", kind) and requester().is_judged:
+            old, new = _in_version(sent, kind, old, new)
+            self.check_request(request_for(sent or kind, old, new, subresource, dry_run=dry_run))
 
-    def _is_in_force(self, form: str, kind: ServedKind) -> bool:
-        return self._store.count(_KINDS[form][1]) > 0 and kind not in _EXEMPT
+    def check_request(self, request: PolicyRequest) -> None:
+        """Check a request against the policies.
+
+        Raises  ApiError as ``check``
+        """
+        if not self._is_in_force("Validating", request.resource):
+            return
+        denials: list[ApiError] = []
+        errors = _Errors()
+        for match in self._matching("Validating", request, errors):
+            seen, kind = _seen(request, match.resource)
+            for values in self._inputs(seen, match, kind):
+                expressions = self._expressions(match.policy)
+                for failed in expressions.failures(values):
+                    denials += _act(request, match, failed)
+                denials += (_denied(request, match, why, "Invalid") for why in expressions.annotation_faults(values))
+        denials += (_denied(request, match, why, "Invalid") for match, why in errors.found)
+        if denials:
+            raise denials[0]
+
+    def admit_request(self, request: PolicyRequest) -> None:
+        """Change and check the object of a request that is not stored.
+
+        Raises  ApiError as ``mutate`` and ``check``
+        """
+        self.mutate_request(request)
+        self.check_request(request)
+
+    @property
+    def are_in_force(self) -> bool:
+        """Whether any policy is bound."""
+        return any(self._store.count(bindings) for _, bindings in _KINDS.values())
+
+    def _is_in_force(self, form: str, resource: ServedKind | Review) -> bool:
+        return (
+            self._store.count(_KINDS[form][1]) > 0
+            and (resource.group, resource.resource) not in _EXEMPT
+            and resource.group not in _EXEMPT_GROUPS
+        )
 
     def _expressions(self, policy: Record) -> Expressions:
-        """Return the compiled expressions of a policy.
-
-        Raises  PolicyError
-        """
+        """Return the compiled expressions of a policy."""
         key = (policy.name, policy.version)
         if key not in self._compiled:
             for other in [one for one in self._compiled if one[0] == policy.name]:
                 del self._compiled[other]
-            try:
-                self._compiled[key] = Expressions(policy.document()["spec"])
-            except PolicyError as error:
-                self._compiled[key] = error
-        found = self._compiled[key]
-        if isinstance(found, PolicyError):
-            raise found
-        return found
+            self._compiled[key] = Expressions(policy.document()["spec"])
+        return self._compiled[key]
 
-    def _matching(self, form: str, request: _Request) -> Iterator[tuple[Record, Document, list[Document | None]]]:
-        """Yield the policies for a request with each binding, and its parameters."""
+    def _matching(self, form: str, request: PolicyRequest, errors: _Errors) -> Iterator[_Match]:
+        """Yield the policies for a request with each binding, and its parameters. ``errors`` gets why there are none."""
         policies, bindings = _KINDS[form]
+        equivalents = self._equivalents(request)
         for held in self._store.all(bindings):
             binding = held.document()
             policy = self._store.find(policies, "", (binding.get("spec") or {}).get("policyName", ""))
             if policy is None:
                 continue
             spec = policy.document()["spec"]
-            rules = (spec.get("matchConstraints"), binding["spec"].get("matchResources"))
-            if all(one is None or self._is_matched(one, request, needs_rules=at == 0) for at, one in enumerate(rules)):
-                yield policy, binding, self._params(policy, binding, request, form)
+            resource = self._matched(spec.get("matchConstraints") or {}, request, equivalents, needs_rules=True)
+            wanted = binding["spec"].get("matchResources")
+            if resource is None or (wanted and self._matched(wanted, request, equivalents, needs_rules=False) is None):
+                continue
+            match = _Match(policy, binding, [], resource)
+            with errors.kept_of(match):
+                match = match._replace(params=self._params(match, request))
+                yield match
 
-    def _params(self, policy: Record, binding: Document, request: _Request, form: str) -> list[Document | None]:
+    def _equivalents(self, request: PolicyRequest) -> list[ServedKind]:
+        """Return the other resources that a rule may name for a request: the resource in its other versions."""
+        resource = request.resource
+        if isinstance(resource, Review):
+            return []
+        storage = resource.storage
+        events = storage.native == "Event"
+        return [
+            one for one in self._store.kinds.served
+            if one is not resource and (one.storage is storage or (events and one.native == "Event"))
+            and (not request.subresource or request.subresource in one.subresources)
+        ]  # fmt: skip
+
+    def _params(self, match: _Match, request: PolicyRequest) -> list[Document | None]:
         """Return the parameters of a binding, each of which is applied; [None] for a policy without parameters.
 
-        Raises  ApiError if there must be some, and there are none
+        Raises  PolicyError if there must be some, and there are none
         """
-        wanted, reference = policy.document()["spec"].get("paramKind"), binding["spec"].get("paramRef")
+        wanted, reference = match.policy.document()["spec"].get("paramKind"), match.binding["spec"].get("paramRef")
         if not wanted or not reference:
             return [None]
         kind = self._store.kinds.find_type(wanted["apiVersion"], wanted["kind"])
@@ -187,127 +229,260 @@ class AdmissionPolicies:
                 found = [one.document() for one in held if _selects(reference.get("selector"), one.labels)]
         if not found and reference.get("parameterNotFoundAction") != "Allow":
             why = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
-            with _guarded(request, policy, binding, f"{form}AdmissionPolicy"):
-                raise PolicyError(why)
+            raise PolicyError(why)
         return found
 
-    def _inputs(self, request: _Request, params: Iterable[Document | None]) -> Iterator[dict[str, Any]]:
+    def _inputs(self, request: PolicyRequest, match: _Match, kind: KindName) -> Iterator[dict[str, Any]]:
+        """Yield the variables of expressions, for each parameter."""
         namespace = None
-        if request.namespace and request.kind is not _NAMESPACES:
+        if request.namespace and not request.is_of_namespace:
             held = self._store.find(_NAMESPACES, "", request.namespace)
-            namespace = None if held is None else held.document()
-        for one in params:
-            yield {**request.values(namespace), "params": as_cel(one)}
+            namespace = None if held is None else _namespace_object(held.document())
+        given = {
+            "object": as_cel(request.object), "oldObject": as_cel(request.old),
+            "request": as_cel(request.values(match.resource, kind)), "namespaceObject": as_cel(namespace),
+            "authorizer": request.authorizer(),
+        }  # fmt: skip
+        for one in match.params:
+            yield {**given, "params": as_cel(one)}
 
-    def _is_matched(self, wanted: Document, request: _Request, *, needs_rules: bool) -> bool:
+    def _matched(
+        self, wanted: Document, request: PolicyRequest, equivalents: Iterable[ServedKind], *, needs_rules: bool
+    ) -> ServedKind | Review | None:
+        """Return the resource in the version that the rules name, None if they are not for a request."""
         labels = self._namespace_labels(request)
         if labels is not None and not _selects(wanted.get("namespaceSelector"), labels):
-            return False
-        objects = [one for one in (request.object, request.old) if one is not None]
-        if not any(_selects(wanted.get("objectSelector"), one["metadata"].get("labels") or {}) for one in objects):
-            return False
-        if any(_fits(rule, request) for rule in wanted.get("excludeResourceRules") or ()):
-            return False
+            return None
+        if (selector := wanted.get("objectSelector")) and not any(
+            _selects(selector, one["metadata"].get("labels") or {})
+            for one in (request.object, request.old) if one is not None and isinstance(one.get("metadata"), dict)
+        ):  # fmt: skip
+            return None
+        others = equivalents if wanted.get("matchPolicy", "Equivalent") == "Equivalent" else ()
+        if _first_fit(wanted.get("excludeResourceRules") or (), request, others) is not None:
+            return None
         rules = wanted.get("resourceRules") or ()
-        return any(_fits(rule, request) for rule in rules) or not (rules or needs_rules)
+        return _first_fit(rules, request, others) if rules or needs_rules else request.resource
 
-    def _namespace_labels(self, request: _Request) -> Mapping[str, str] | None:
+    def _namespace_labels(self, request: PolicyRequest) -> Mapping[str, str] | None:
         """Return the labels that a namespace selector sees; None for an object without namespace, which always matches."""
-        if request.kind is _NAMESPACES:
-            held = request.object or request.old or {}
-            return dict(held["metadata"].get("labels") or {})
+        if request.is_of_namespace and not request.subresource and request.object is not None:
+            return dict(request.object["metadata"].get("labels") or {})
         if not request.namespace:
             return None
         found = self._store.find(_NAMESPACES, "", request.namespace)
         return {} if found is None else found.labels
 
 
-def _request(kind: ServedKind, old: Document | None, new: Document | None, subresource: str, *, dry_run: bool) -> _Request:
-    metadata = (old or new or {"metadata": {}})["metadata"]
-    operation = "DELETE" if new is None else "CREATE" if old is None else "UPDATE"
-    head = {"apiVersion": kind.api_version, "kind": kind.kind}
-    before, after = (None if one is None else {**head, **one} for one in (old, new))
-    return _Request(
-        operation, kind, subresource, metadata.get("namespace") or "", metadata.get("name") or "", after, before, dry_run
-    )
+def _namespace_object(namespace: Document) -> Document:
+    """Return what expressions see of a namespace."""
+    hidden = {"managedFields", "ownerReferences", "selfLink"}
+    metadata = {name: value for name, value in namespace["metadata"].items() if name not in hidden}
+    return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
 
 
-def _fits(rule: Document, request: _Request) -> bool:
-    """Return whether a rule with operations is for a request."""
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def _is_part(request: PolicyRequest) -> bool:
+    """Return whether the objects of a request are of another kind than the resource's."""
+    return request.kind != kind_name(request.resource)
+
+
+def _in_version(
+    sent: ServedKind | None, kind: ServedKind, old: Document | None, new: Document | None
+) -> tuple[Document | None, Document | None]:  # fmt: skip
+    """Return copies of stored objects in the version of a client; the objects themselves if that is the stored one."""
+    if sent is None or sent is kind:
+        return old, new
+    before, after = (None if one is None else _in(sent, kind, one) for one in (old, new))
+    return before, after
+
+
+def _in(wanted: ServedKind | Review, held: ServedKind | Review, document: Document) -> Document:
+    """Return a copy of an object in another version of its kind."""
+    made = copy.deepcopy(document)
+    if isinstance(wanted, Review) or isinstance(held, Review) or wanted is held:
+        return made
+    if wanted.custom is not None or wanted.storage is not held.storage:
+        return {**made, "apiVersion": wanted.api_version}
+    if held.stored_as is not None:
+        convert(held.storage, held, made)
+    if wanted.stored_as is not None:
+        convert(wanted, wanted.storage, made)
+    return made
+
+
+def _seen(request: PolicyRequest, matched: ServedKind | Review) -> tuple[PolicyRequest, KindName]:
+    """Return a request with its objects in the version that a policy names, and their kind."""
+    if matched is request.resource or _is_part(request):
+        return request, request.kind
+    old, new = (None if one is None else _in(matched, request.resource, one) for one in (request.old, request.object))
+    return request._replace(old=old, object=new), kind_name(matched)
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def _first_fit(
+    rules: Iterable[Document], request: PolicyRequest, others: Iterable[ServedKind]
+) -> ServedKind | Review | None:  # fmt: skip
+    """Return the resource that one of the rules names: that of the request or, if none does, one of the others."""
+    if any(_fits(rule, request, request.resource) for rule in rules):
+        return request.resource
+    return next((one for rule in rules for one in others if _fits(rule, request, one)), None)
+
+
+def _fits(rule: Document, request: PolicyRequest, resource: ServedKind | Review) -> bool:
+    """Return whether a rule with operations is for a request about a resource."""
 
     def has(field: str, value: str) -> bool:
         return bool({"*", value} & {*(rule.get(field) or ())})
 
-    whole = f"{request.kind.resource}/{request.subresource}" if request.subresource else request.kind.resource
-    resources = {*(rule.get("resources") or ())}
-    any_part = {"*/*", f"{request.kind.resource}/*", *([f"*/{request.subresource}"] if request.subresource else ["*"])}
     scope = rule.get("scope") or "*"
     names = rule.get("resourceNames") or ()
     return (
-        has("operations", request.operation) and has("apiGroups", request.kind.group)
-        and has("apiVersions", request.kind.version) and bool(resources & {whole, *any_part})
-        and scope in {"*", "Namespaced" if request.kind.namespaced else "Cluster"}
+        has("operations", request.operation) and has("apiGroups", resource.group) and has("apiVersions", resource.version)
+        and any(_names(one, resource.resource, request.subresource) for one in rule.get("resources") or ())
+        and scope in {"*", "Namespaced" if request.namespace and not request.is_of_namespace else "Cluster"}
         and (not names or request.name in names)
     )  # fmt: skip
+
+
+def _names(pattern: str, resource: str, subresource: str) -> bool:
+    """Return whether a pattern such as ``pods``, ``pods/*`` or ``*/scale`` is for a resource or a subresource of it."""
+    whole, _, part = pattern.partition("/")
+    return whole in {"*", resource} and part in {subresource, "*"}
 
 
 def _selects(selector: Any, labels: Mapping[str, str]) -> bool:
     return not selector or label_selector_matches(msgspec.convert(selector, LabelSelector), labels)
 
 
-def _patched(kind: ServedKind, document: Document, form: str, patch: Any) -> Document:
+def _as_review(kind: KindName) -> Review:
+    return Review(kind.group, kind.kind, "", version=kind.version)
+
+
+def _patched(shape: Struct, document: Document, form: str, patch: Any) -> Document:
     """Return an object with the result of a mutation applied.
 
-    Raises  PolicyError for a result that is no patch, or does not apply
+    Raises  PolicyError for a result that is no patch, or does not apply; ApiError 500 for a patch that adds unknown fields
     """
-    try:
-        if form == "JSONPatch" and isinstance(patch, list) and all(isinstance(one, dict) for one in patch):
-            made = json_patch(document, patch)
-        elif form == "ApplyConfiguration" and isinstance(patch, dict):
-            made = merge(kind_schema(kind), document, patch)
-        else:
-            raise PolicyError(f"expression for {form} must evaluate to {'a list' if form == 'JSONPatch' else 'an object'}")
-    except ApiError as error:
-        raise PolicyError(str(error)) from None
+    made = (_with_patch if form == "JSONPatch" else _with_configuration)(shape, document, patch)
     if not isinstance(made, dict):
         raise PolicyError("the result is no object")
     head = {"apiVersion", "kind", "metadata"}
-    fixed = {name: document["metadata"].get(name) for name in ("name", "namespace", "uid")}
+    fixed = {name: document["metadata"].get(name) for name in ("name", "namespace", "uid")} if "metadata" in document else {}
     if any((made.get("metadata") or {}).get(name) != value for name, value in fixed.items()):
         raise PolicyError("a mutation must not change the identity of the object")
     return {name: value for name, value in made.items() if name in document or name not in head or name == "metadata"}
 
 
-@contextmanager
-def _guarded(request: _Request, policy: Record, binding: Document, form: str) -> Iterator[None]:
-    """Deny the request for an error of the block, unless the policy says to ignore errors."""
+def _with_patch(shape: Struct, document: Document, patch: Any) -> Any:
     try:
-        yield
-    except PolicyError as error:
-        if (policy.document()["spec"].get("failurePolicy") or "Fail") != "Ignore":
-            raise _denied(request, f"{form} {_named(policy, binding)} denied request: {error}", "Invalid") from None
+        made = json_patch(document, patch)
+    except PatchTestError:
+        return document  # a patch whose test fails is not applied
+    except ApiError as error:
+        raise PolicyError(f"JSON Patch: {error}") from None
+    try:
+        _, unknown = conform(shape, made)
+    except FieldTypeError as misfit:
+        raise internal(str(misfit)) from None
+    if unknown:
+        shown = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise internal(f"strict decoding error: {shown}")
+    return made
 
 
-def _act(request: _Request, policy: Record, binding: Document, failed: UnmetRule) -> None:
-    """Do what a binding says about a violation.
+def _with_configuration(shape: Struct, document: Document, config: Document) -> Any:
+    _, faults = bounded(type_faults(shape, config))
+    if faults:
+        why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
+        raise PolicyError(f"failed to convert patch object to typed object: {why}")
+    if atomics := [*_atomics(shape, config, "")]:
+        why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"
+        raise PolicyError(f"invalid ApplyConfiguration: {why}")
+    try:
+        return merge(shape, document, config)
+    except ApiError as error:
+        raise PolicyError(str(error)) from None
 
-    Raises  ApiError
-    """
-    actions = binding["spec"].get("validationActions") or ()
+
+def _atomics(shape: Type, value: Any, path: str) -> Iterator[str]:
+    """Yield the paths of atomic lists and objects in a configuration, which would replace what others put there."""
+    if isinstance(shape, Scalar) or shape is UNTYPED:
+        return
+    if isinstance(value, dict) and isinstance(shape, Struct | MapOf):
+        if shape.is_atomic:
+            yield path
+        for name, inner in value.items():
+            field = shape.fields.get(name) if isinstance(shape, Struct) else None
+            below = shape.item if isinstance(shape, MapOf) else None if field is None else field.type
+            if below is not None:
+                yield from _atomics(below, inner, f"{path}.{name}")
+    elif isinstance(value, list) and isinstance(shape, ListOf):
+        if shape.is_atomic:
+            yield path
+        for at, inner in enumerate(value):
+            yield from _atomics(shape.item, inner, f"{path}[{at}]")
+
+
+class _Errors:
+    """The errors of policies that do not ignore theirs."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[_Match, str]] = []
+
+    @contextmanager
+    def kept_of(self, match: _Match) -> Iterator[None]:
+        """Keep an error of the block, unless the policy says to ignore it."""
+        try:
+            yield
+        except PolicyError as error:
+            if (match.policy.document()["spec"].get("failurePolicy") or "Fail") != "Ignore":
+                self.found.append((match, str(error)))
+
+    def check(self, request: PolicyRequest) -> None:
+        """Refuse a request if a mutation failed.
+
+        Raises  ApiError 403
+        """
+        if not self.found:
+            return
+        shown = [f"policy {_named(match)} denied request: {why}" for match, why in self.found]
+        group, resource = request.resource.group, request.resource.resource
+        causes = [Cause("", one, "") for one in shown]
+        raise ApiError(403, "Invalid", shown[0], group=group, kind=resource, name=_name_of(request), causes=causes)
+
+
+def _act(request: PolicyRequest, match: _Match, failed: UnmetRule) -> Iterator[ApiError]:
+    """Do what a binding says about a violation; yield the denial, if it denies."""
+    actions = match.binding["spec"].get("validationActions") or ()
     if "Warn" in actions:
-        name, bound = policy.name, binding["metadata"]["name"]
+        name, bound = match.policy.name, match.binding["metadata"]["name"]
         why = f"Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{bound}': {failed.message}"
-        _REQUESTER.get().warnings.append(why)
+        requester().warnings.append(why)
     if "Deny" in actions:
-        why = f"ValidatingAdmissionPolicy {_named(policy, binding)} denied request: {failed.message}"
-        raise _denied(request, why, failed.reason)
+        yield _denied(request, match, failed.message, failed.reason)
 
 
-def _named(policy: Record, binding: Document) -> str:
-    return f"'{policy.name}' with binding '{binding['metadata']['name']}'"
+def _named(match: _Match) -> str:
+    return f"'{match.policy.name}' with binding '{match.binding['metadata']['name']}'"
 
 
-def _denied(request: _Request, why: str, reason: str) -> ApiError:
-    error = forbidden(request.kind.resource, request.kind.group, request.name, why, [Cause("", why, "")])
+def _denied(request: PolicyRequest, match: _Match, why: str, reason: str) -> ApiError:
+    why = f"ValidatingAdmissionPolicy {_named(match)} denied request: {why}"
+    error = forbidden(request.resource.resource, request.resource.group, _name_of(request), why, [Cause("", why, "")])
     error.reason, error.code = reason, _CODES.get(reason, 422)
     return error
+
+
+def _name_of(request: PolicyRequest) -> str:
+    """Return the name of an object as errors about requests show it."""
+    if request.name or request.object is None:
+        return request.name or "Unknown"
+    metadata = request.object.get("metadata")
+    if not isinstance(metadata, dict):
+        return "Unknown/errorGettingName"
+    return str(metadata.get("name") or metadata.get("generateName") or "Unknown")

@@ -44,6 +44,7 @@ def options_of(document: Document | None) -> DeleteOptions:
     return DeleteOptions(
         options.get("gracePeriodSeconds"), str(only_if.get("uid") or ""), str(only_if.get("resourceVersion") or ""),
         str(policy or ""), "All" in dry_run, is_cascading=orphans is False,
+        sent={name: value for name, value in options.items() if value not in (None, [], {})},
     )  # fmt: skip
 
 
@@ -66,7 +67,8 @@ class DeleteOptions(NamedTuple):
     """``propagation`` is Background, Foreground, Orphan, or "" for the default.
 
     ``is_default`` marks a propagation that the client did not request, which the object's own finalizers override.
-    ``is_cascading`` marks one that the client requested with ``orphanDependents``.
+    ``is_cascading`` marks one that the client requested with ``orphanDependents``. ``sent`` are the options as the client sent
+    them.
     """
 
     grace_s: int | None = None
@@ -76,6 +78,7 @@ class DeleteOptions(NamedTuple):
     dry_run: bool = False
     is_default: bool = False
     is_cascading: bool = False
+    sent: Document | None = None
 
 
 NO_OPTIONS: Final = DeleteOptions()

@@ -18,6 +18,7 @@ import msgspec
 from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
+from moorage.cluster.apiserver.storage.policy_requests import as_requester, requester
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, check_size
 from moorage.cluster.apiserver.storage.watches import StoreChange, between
 from moorage.cluster.apiserver.vocabulary.records import Record
@@ -111,12 +112,20 @@ class DetachedStore(Store):
     # -- changing ------------------------------------------------------------------------------------------------------
 
     def delete(
-        self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
-    ) -> DeletionResult:
+        self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False,
+        sent: ServedKind | None = None,
+    ) -> DeletionResult:  # fmt: skip
         record = self.get(kind, namespace, name)
         if kind is not _NAMESPACES and len(record.body) > _SMALL:
-            return super().delete(kind, namespace, name, options, dry_run=dry_run)
-        return self._ask(lambda: self._store.delete(kind, namespace, name, options, dry_run=dry_run))
+            return super().delete(kind, namespace, name, options, dry_run=dry_run, sent=sent)
+        asks = requester()
+
+        def delete() -> DeletionResult:
+            # The thread of the store has another context.
+            with as_requester(asks):
+                return self._store.delete(kind, namespace, name, options, dry_run=dry_run, sent=sent)
+
+        return self._ask(delete)
 
     def _keep(self, kind: ServedKind, before: Record | None, after: Record, charges: Sequence[Document]) -> Record:
         check_size(after)

@@ -40,6 +40,7 @@ from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, De
 from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
+from moorage.cluster.apiserver.storage.policy_requests import unjudged
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
@@ -92,7 +93,7 @@ class Store(ObjectReader):
         gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
-        self._policies = AdmissionPolicies(self)
+        self.policies = AdmissionPolicies(self)
         enabled = frozenset(filter(self.gates.serves, ALL_GATES)) | group_versions(self.gates)
         super().__init__(enabled | runtime_config, signing_key, capacity)
         self.clock = clock
@@ -170,15 +171,15 @@ class Store(ObjectReader):
     def create(
         self, kind: ServedKind, namespace: str, document: Document, *,
         dry_run: bool = False, manager: FieldManager | None = None,
-        confirm: Confirm | None = None,
+        confirm: Confirm | None = None, sent: ServedKind | None = None,
     ) -> Record:  # fmt: skip
-        """Store a new object. ``manager`` becomes the manager of its fields.
+        """Store a new object. ``manager`` becomes the manager of its fields. ``sent``: the kind in the version of the client.
 
         Raises  ApiError 409 if the name is taken, 404 without the namespace, 403 in a terminating one, 422; and what
                 ``confirm`` raises
         """
         if (stored := _other_version(kind, document)) is not None:
-            made = self.create(stored, namespace, document, dry_run=dry_run, manager=manager, confirm=confirm)
+            made = self.create(stored, namespace, document, dry_run=dry_run, manager=manager, confirm=confirm, sent=kind)
             return convert_record(kind, stored, made)
         metadata = document.setdefault("metadata", {})
         if is_version(metadata.get("resourceVersion")):
@@ -199,14 +200,14 @@ class Store(ObjectReader):
         if manager is not None:
             track(kind_schema(kind), None, document, manager, self.now, ignored=fields_not_written(kind, ""))
         admission_plugins.admit(kind, document, found, self._decode_all, self.gates)
-        self._mutate(kind, document, dry_run=dry_run)
+        self._mutate(kind, document, dry_run=dry_run, sent=sent)
         if not self.empties_namespaces:
             admission_plugins.admit_with_controllers(kind, document)
         prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document))
         admission_plugins.admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document)
-        self._policies.check(kind, None, document, dry_run=dry_run)
+        self.policies.check(kind, None, document, dry_run=dry_run, sent=sent)
         if confirm is not None:
             confirm(None, document)
         charges = self._charged_quotas(kind, namespace, None, document)
@@ -221,9 +222,9 @@ class Store(ObjectReader):
             return Record.of(kind, document, 0)
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
 
-    def _mutate(self, kind: ServedKind, document: Document, *, dry_run: bool) -> None:
+    def _mutate(self, kind: ServedKind, document: Document, *, dry_run: bool, sent: ServedKind | None) -> None:
         """Change a new object as policies say, and label a pod as its node is, in place."""
-        if self._policies.mutate(kind, None, document, dry_run=dry_run):
+        if self.policies.mutate(kind, None, document, dry_run=dry_run, sent=sent):
             set_defaults_and_decode(kind, document)
         if kind.native == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
             document["metadata"]["labels"] = {**(document["metadata"].get("labels") or {}), **labels}
@@ -330,15 +331,19 @@ class Store(ObjectReader):
     def update(
         self, kind: ServedKind, namespace: str, name: str, document: Document, *,
         subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None, confirm: Confirm | None = None,
+        sent_kind: ServedKind | None = None,
     ) -> Record:  # fmt: skip
         """Store a new version of an object. A document without a resource version, or with "0", replaces any version.
+
+        ``sent_kind``: the kind in the version of the client.
 
         Raises  ApiError 404, 409 if the version or uid differs from the stored one, 422; and what ``confirm`` raises
         """
         if (stored := _other_version(kind, document)) is not None:
             made = self.update(
-                stored, namespace, name, document, subresource=subresource, dry_run=dry_run, manager=manager, confirm=confirm
-            )
+                stored, namespace, name, document, subresource=subresource, dry_run=dry_run, manager=manager, confirm=confirm,
+                sent_kind=kind,
+            )  # fmt: skip
             return convert_record(kind, stored, made)
         record = self.get(kind, namespace, name)
         sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
@@ -351,7 +356,7 @@ class Store(ObjectReader):
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
         asked = _resources_of(document) if subresource == "resize" else []
         self._complete(kind, old, document, subresource)
-        self._policies.mutate(kind, old, document, subresource, dry_run=dry_run)
+        self.policies.mutate(kind, old, document, subresource, dry_run=dry_run, sent=sent_kind)
         more = self._admin_access_faults(kind, old, document) if subresource == "status" else ()
         prepare_update(kind, old, document, subresource, self.gates, self.now, more)
         if not subresource:
@@ -364,7 +369,7 @@ class Store(ObjectReader):
         if manager is not None:
             self._track(kind, old, document, manager, asked)
         document["metadata"]["resourceVersion"] = str(record.version)
-        self._policies.check(kind, old, document, subresource, dry_run=dry_run)
+        self.policies.check(kind, old, document, subresource, dry_run=dry_run, sent=sent_kind)
         if confirm is not None:
             confirm(old, document)
         charges = self._charged_quotas(kind, namespace, old, document, subresource)
@@ -416,15 +421,16 @@ class Store(ObjectReader):
     # -- deleting ------------------------------------------------------------------------------------------------------
 
     def delete(
-        self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
-    ) -> DeletionResult:
+        self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False,
+        sent: ServedKind | None = None,
+    ) -> DeletionResult:  # fmt: skip
         """Remove an object, or mark it as deleted if finalizers, a pod's grace period or a namespace's content must be
         waited for.
 
         Raises  ApiError 404, 409 if a precondition does not hold, 403 for system namespaces
         """
         if (stored := _other_version(kind)) is not None:
-            result = self.delete(stored, namespace, name, options, dry_run=dry_run)
+            result = self.delete(stored, namespace, name, options, dry_run=dry_run, sent=kind)
             return DeletionResult(convert_record(kind, stored, result.record), result.gone)
         record = self.get(kind, namespace, name)
         document = record.document()
@@ -432,7 +438,7 @@ class Store(ObjectReader):
         dry_run = dry_run or options.dry_run
         deletion.check_preconditions(kind, metadata, options)
         admission_plugins.check_deletable(kind, name)
-        self._policies.check(kind, document, None, dry_run=dry_run)
+        self.policies.check(kind, document, None, dry_run=dry_run, sent=sent)
         if kind is DEFINITIONS and not metadata.get("deletionTimestamp"):
             mark_for_cleanup(document, self.now)
         grace = deletion.grace_period_of(kind, document, options)
@@ -449,8 +455,9 @@ class Store(ObjectReader):
             # Watches of a pod that is removed at once see the mark first.
             return DeletionResult(marked, True) if dry_run else self._remove(kind, marked, marked.document())
         if kind is _NAMESPACE and self.empties_namespaces:
-            self._delete_content(name)
-            self._remove_if_empty(name)
+            with unjudged():
+                self._delete_content(name)
+                self._remove_if_empty(name)
             left = self.find(kind, "", name)
             return DeletionResult(marked, left is None)
         return DeletionResult(marked, False)
@@ -486,7 +493,8 @@ class Store(ObjectReader):
             self._object_counts[record.namespace] -= 1
         self._notify(kind, change)
         if kind is _SERVICES and self.find(_ENDPOINTS, record.namespace, record.name) is not None:
-            self.delete(_ENDPOINTS, record.namespace, record.name)
+            with unjudged():
+                self.delete(_ENDPOINTS, record.namespace, record.name)
         if kind.namespaced and self.empties_namespaces:
             self._remove_if_empty(record.namespace)
         return DeletionResult(gone, True)
@@ -523,20 +531,27 @@ class Store(ObjectReader):
 
     def _notify(self, kind: ServedKind, change: StoreChange) -> None:
         self._kind_store(kind).history.add(change)
+        if not self.policies.are_in_force:
+            self._follow_up(kind, change)
+            return
+        with unjudged():
+            self._follow_up(kind, change)
+
+    def _follow_up(self, kind: ServedKind, change: StoreChange) -> None:
         for follower in self._followers:
             follower(kind, change)
         self._definitions.on_change(kind, change)
 
     def change(
         self, kind: ServedKind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
-        subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None,
+        subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None, confirm: Confirm | None = None,
     ) -> Record:  # fmt: skip
         """Update an object with ``edit``, which modifies the document in place, or returns a new one."""
         document = self.get(kind, namespace, name).document()
         edited = edit(document)
         return self.update(
             kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run,
-            manager=manager,
+            manager=manager, confirm=confirm,
         )  # fmt: skip
 
 

@@ -20,11 +20,15 @@ from moorage.cluster.apiserver.admission.strategy import decode_document
 from moorage.cluster.apiserver.admission.validation import metadata_faults
 from moorage.cluster.apiserver.storage.deletion import check_preconditions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection
+from moorage.cluster.apiserver.storage.policy_requests import request_for, unjudged, written
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store
 from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.cluster.apiserver.vocabulary.records import Record, is_condition_true, timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, as_mapping, served
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind, as_mapping, served
 from moorage.errors import Fault, InputError
+
+_PODS: Final = served("pods")
+
 
 # -- scale -------------------------------------------------------------------------------------------------------------
 # The ``scale`` subresource of workloads and of custom kinds.
@@ -32,12 +36,12 @@ from moorage.errors import Fault, InputError
 # Source  api, autoscaling/v1; kubernetes, pkg/registry/apps/deployment/storage
 
 
-def read_scale(kind: ServedKind, record: Record) -> Document:
+def read_scale(kind: ServedKind, document: Document) -> Document:
     """Return the ``Scale`` of a workload or of a custom object.
 
     Raises  ApiError 500 for a custom object without a replica count
     """
-    document, selector = record.document(), ""
+    selector = ""
     if kind.custom is not None and kind.custom.scale is not None:
         paths = kind.custom.scale
         wanted, current, shown = (field_of(document, path.removeprefix(".")) if path else "" for path in paths)
@@ -96,21 +100,25 @@ def write_scale(kind: ServedKind, document: Document, wanted: Document) -> None:
     document[last] = replicas
 
 
-_PODS: Final = served("pods")
-
-
 _BUDGETS: Final = served("poddisruptionbudgets", "policy")
 
 
 # -- binding -----------------------------------------------------------------------------------------------------------
 
 
-def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run: bool = False) -> None:
-    """Assign a pod to the node of a ``Binding``.
+def bind(
+    store: Store, namespace: str, name: str, binding: Document, *, dry_run: bool = False, resource: ServedKind | Review = _PODS
+) -> None:  # fmt: skip
+    """Assign a pod to the node of a ``Binding``. ``resource``: the one in the path, which is pods or bindings.
 
     Raises  ApiError 404 if the pod does not exist; 409 if it is terminating, assigned, gated, or fails a precondition; 400
             if the names differ; 500 for a target that is not a node, as in kube-apiserver
     """
+    asked = request_for(
+        resource, None, binding, "binding" if resource is _PODS else "", name=name, namespace=namespace, dry_run=dry_run
+    )
+    if store.policies.mutate_request(asked):
+        written(asked.object or {}, binding)
     metadata = as_mapping(binding.get("metadata"))
     if metadata.get("name") != name:
         raise statuses.bad_request("name in URL does not match name in Binding object")
@@ -122,6 +130,7 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
         faults.append(Fault("Required value", "target.name"))
     if texts := [str(fault) for fault in faults]:
         raise statuses.unknown(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    store.policies.check_request(asked)
     record = store.get(_PODS, namespace, name)
     pod = record.document()
     _check_same(record, pod, metadata)
@@ -188,8 +197,12 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     Raises  ApiError 404; 400 if the names differ; 403 for an invalid budget status; 429 if the budget allows no disruption
             or is not up to date; 500 for a pod with several budgets
     """
+    asked = request_for(_PODS, None, eviction, "eviction", name=name, namespace=namespace, dry_run=dry_run)
+    if store.policies.mutate_request(asked):
+        written(asked.object or {}, eviction)
     if as_mapping(eviction.get("metadata")).get("name") != name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
+    store.policies.check_request(asked)
     options = options_of(eviction.get("deleteOptions"))
     dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
@@ -209,7 +222,8 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
         _set_condition(pod.setdefault("status", {}), condition, timestamp(store.clock()))
         record = store.put(_PODS, record, pod)
         options = options._replace(version="")
-    deleted = store.delete(_PODS, namespace, name, options, dry_run=dry_run)
+    with unjudged():  # an eviction is no deletion for policies
+        deleted = store.delete(_PODS, namespace, name, options, dry_run=dry_run)
     if budget is not None and held is not None and not dry_run:
         store.put(_BUDGETS, budget, _decremented(held, name, timestamp(store.clock())))
     return deleted

@@ -62,7 +62,9 @@ def is_true(parameter: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """A request. ``path`` is percent-encoded as sent; ``media_type`` is the body's."""
+    """A request. ``path`` is percent-encoded as sent; ``media_type`` is the body's. ``raw_query`` has each parameter as
+    often as it was sent, ``query`` once.
+    """
 
     method: str
     path: str
@@ -72,6 +74,7 @@ class HTTPRequest:
     body: bytes
     user: User
     user_agent: str = ""
+    raw_query: str = ""
 
     def flag(self, name: str) -> bool:
         """Return a boolean parameter."""
@@ -168,13 +171,14 @@ def _within(kinds: KindTable, group: str, version: str, parts: list[str]) -> Tar
     # The subresources of namespaces are no resource names.
     if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and parts[2] in {"finalize", "status"}):
         namespace, parts = parts[1], parts[2:]
-    if not parts or any(part in {"", ".", ".."} or _has_special(part) for part in (*parts, namespace or "x")):
+    if not parts or any(part in {"", ".", ".."} or _has_special(part) for part in (*parts[:3], namespace or "x")):
         raise not_found_path()
     review = _REVIEWS.get((group, version, parts[0]))
     if review is not None and len(parts) == 1 and review.namespaced is (namespace is not None):
         return ReviewTarget(review, namespace)
     kind = kinds.find(parts[0], group, version)
-    if kind is None or len(parts) > 3:
+    is_proxy = len(parts) > 2 and parts[2] == "proxy"  # with a path behind it
+    if kind is None or (len(parts) > 3 and not is_proxy):
         raise not_found_path()
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""

@@ -100,6 +100,8 @@ def carry_out(cluster, effects):
             cluster.remove_object(effect.obj)
         elif isinstance(effect, Write):
             cluster.set_object(effect.obj)
+            if effect.made is not None:
+                effect.made(effect.obj)
         elif isinstance(effect, Amend) and isinstance(effect.obj, ResourceClaim):
             held = cluster.objects(ResourceClaim).get(effect.obj.key)
             if held is not None or not effect.or_gone:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from moorage.cluster.apiserver.http.watch_stream import Stream, open_stream
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, User, find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.feature_gates import FeatureGates
@@ -41,6 +42,8 @@ EPOCH = 1_790_000_000.0
 _ADMIN = User("admin", ("system:masters",))
 _LIMITS_S = {BINDING: 5.0, OTHER: 30.0}
 _UNRECORDED = frozenset(["Event"])
+_PODS = served("pods")
+_POD_PATH = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)")
 
 
 def wall_time(at_s: float) -> str:
@@ -122,6 +125,7 @@ class VirtualApi:
         self.recording.add(asked)
 
         def carry_out() -> bytes:
+            asked.uid = asked.uid or self._named(sent)
             try:
                 response = self.serve(sent.actor, sent.method, sent.path, sent.body, sent.query, sent.media_type)
             except ApiError as error:
@@ -133,6 +137,12 @@ class VirtualApi:
             return response.body
 
         return await self.network.carry(sent, carry_out, self.store.version)
+
+    def _named(self, sent: Sent) -> str:
+        """Return the UID of the pod that a request to delete one names; "" for other requests."""
+        found = _POD_PATH.fullmatch(sent.path) if sent.method == "DELETE" else None
+        held = None if found is None else self.store.find(_PODS, found["namespace"], found["name"])
+        return "" if held is None else str(held.document()["metadata"]["uid"])
 
     @asynccontextmanager
     async def follow(self, sent: Sent, idle_s: float) -> AsyncIterator[AsyncIterator[list[bytes]]]:

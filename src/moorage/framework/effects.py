@@ -77,6 +77,9 @@ class Write(Struct, frozen=True):
     ``base`` is the version that the decision read. Where it is given, the driver writes only the difference, on condition that
     no other client has changed the object since: values here hold only some of the API server's fields, and the other fields
     must stay. ``what`` prefixes the error if the write fails. ``settled``: see ``Amend``.
+
+    Without ``base`` the object is created. If it has a ``generateName``, the API server chooses its name, and the one that it
+    has here counts only where there is no API server; ``made`` gets the object that came of it, at once.
     """
 
     obj: Object
@@ -84,6 +87,7 @@ class Write(Struct, frozen=True):
     base: Object | None = None
     what: str = ""
     settled: Callable[[], None] | None = None
+    made: Callable[[Object], None] | None = None
 
 
 class Amend(Struct, frozen=True):

@@ -441,6 +441,8 @@ class SimulatedCluster(PodBooks):
             self._evict(effect)
         elif isinstance(effect, Write):
             self._tell(Seen(effect.obj))
+            if effect.made is not None:
+                effect.made(effect.obj)
         elif isinstance(effect, Amend):
             self._amend(effect)
         elif isinstance(effect, SetGroupCondition):

@@ -167,36 +167,41 @@ class MemoryCluster:
         found: Pod | None = await self._request("read_pod", None, lambda: self.get(Pod, f"{namespace}/{name}"))
         return found
 
-    async def patch_status(self, pod: Pod, change: StatusChange) -> None:
-        await self._request("patch_status", pod, lambda: self._patch_status(pod, change))
+    async def patch_status(self, pod: Pod, change: StatusChange) -> Pod:
+        return await self._request("patch_status", pod, lambda: self._patch_status(pod, change))
 
-    def _patch_status(self, pod: Pod, change: StatusChange) -> None:
-        held = self._own(pod)
+    def _patch_status(self, pod: Pod, change: StatusChange) -> Pod:
+        held = self._named(pod)
         status = held.status
         if change.condition is not None:
             others = tuple(one for one in status.conditions if one.type != change.condition.type)
             status = replace(status, conditions=(*others, change.condition))
         if change.nominated is not None:
             status = replace(status, nominated_node_name=change.nominated)
-        if status != held.status:
-            self.put(replace(held, status=status), "patch_status")
+        if status == held.status:
+            return held
+        changed = self.put(replace(held, status=status), "patch_status")
+        assert isinstance(changed, Pod)
+        return changed
 
-    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
-        await self._request("patch_group", group, lambda: self._patch_group(group, condition))
+    async def patch_group(self, group: PodGroup, condition: Condition) -> PodGroup:
+        return await self._request("patch_group", group, lambda: self._patch_group(group, condition))
 
-    def _patch_group(self, group: PodGroup, condition: Condition) -> None:
+    def _patch_group(self, group: PodGroup, condition: Condition) -> PodGroup:
         held = self.get(PodGroup, group.key)
         if held is None:
             raise ClusterError(f"PodGroup {group.key} not found", 404, "NotFound")
         changed = with_condition(held, condition, condition.last_transition_time)
         if changed is not held:
-            self.put(changed, "patch_group")
+            changed = self.put(changed, "patch_group")
+        assert isinstance(changed, PodGroup)
+        return changed
 
     async def delete_pod(self, pod: Pod) -> None:
         await self._request("delete_pod", pod, lambda: self._delete_pod(pod))
 
     def _delete_pod(self, pod: Pod) -> None:
-        held = self._own(pod)
+        held = self._named(pod)
         if held.metadata.deletion_timestamp is not None:
             return
         marked = replace(held, metadata=replace(held.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
@@ -204,8 +209,13 @@ class MemoryCluster:
         grace_s = held.spec.termination_grace_period_seconds
         asyncio.get_running_loop().call_later(30 if grace_s is None else grace_s, self.remove, marked)
 
-    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
-        return await self._request("write", new, lambda: self._write(old, new))
+    async def write(
+        self, old: Object | None, new: Object, subresource: str, made: Callable[[Object], None] | None = None
+    ) -> Object:
+        written = await self._request("write", new, lambda: self._write(old, new))
+        if made is not None:
+            made(written)
+        return written
 
     def _write(self, old: Object | None, new: Object) -> Object:
         held: Any = self._objects.get(_key(new))
@@ -246,13 +256,17 @@ class MemoryCluster:
             self.notes.append(event.note)
         self.events[event.name] = event
 
-    def _own(self, pod: Pod) -> Pod:
+    def _named(self, pod: Pod) -> Pod:
         held = self.get(Pod, pod.key)
         if held is None:
             raise ClusterError(f'pods "{pod.name}" not found', 404, "NotFound")
+        assert isinstance(held, Pod)
+        return held
+
+    def _own(self, pod: Pod) -> Pod:
+        held = self._named(pod)
         if held.uid != pod.uid:
             raise ClusterError(f"UID in precondition: {pod.uid}, UID in object meta: {held.uid}", 409, "Conflict")
-        assert isinstance(held, Pod)
         return held
 
     async def _request(self, verb: str, obj: Any, carry_out: Callable[[], T]) -> T:

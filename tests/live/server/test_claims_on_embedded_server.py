@@ -12,14 +12,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
+from moorage.api.decode import decode
+from moorage.api.devices import AllocationResult, ClaimConsumer, DeviceClass, ResourceClaim
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ClusterError
 from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.live.client.rest import Rest
+from moorage.live.client.watched_resources import WRITTEN, RawObjects
 from moorage.live.server.api_cluster import ApiCluster
+from moorage.plugins.devices.group_claims import without_user
 
 PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CONFIG = {"requests": ["r"], "opaque": {"driver": "gpu.example.com", "parameters": {"kept": "as it is"}}}
@@ -125,3 +128,62 @@ def test_a_new_claim_is_stored_with_its_status_and_deleted_by_name():
     made = asyncio.run(main())
     assert users(made) == ["p"]
     assert made["metadata"]["uid"] != "made-up"
+
+
+def test_a_consumer_is_taken_out_by_its_uid():
+    """Other consumers that came meanwhile stay, although the claim was not read again."""
+
+    async def main():
+        async with a_server() as (rest, cluster):
+            made = await create(rest)
+            first = await cluster.amend(a_claim(uid=made["metadata"]["uid"]), used_by("a", "b"), "status")
+            texts = RawObjects(WRITTEN)
+            texts.store(first, await rest.send("GET", f"{PATH}/c"))
+            await cluster.amend(first, used_by("c"), "status")
+            late = ApiCluster(rest, "me", "me-0", texts=texts)
+            await late.amend(first, lambda claim: without_user("uid-a", claim), "status")
+            return await stored(rest)
+
+    assert users(asyncio.run(main())) == ["b", "c"]
+
+
+def test_an_allocation_has_the_parameters_as_they_are_written():
+    """Numbers beyond 64 bits, escapes and the order of keys stay in the claim, and are the same in its allocation."""
+    of_claim = b'{"z": 1.0, "a": 0.10, "n": 1000000000000000000000000000000, "t": "\\u003c\xc3\xb8\\u00f8"}'
+    of_class = b'{"deep":{"b":[1.50,{"a":null}]}}'
+    claim_text = (
+        b'{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":"default","uid":"u",'
+        b'"resourceVersion":"1","new":1.0e2},"spec":{"devices":{"config":[{"opaque":{"driver":"d","parameters":'
+        + of_claim
+        + b'}}]}},"more":[ 1.0 ]}'
+    )
+    class_text = b'{"metadata":{"name":"k"},"spec":{"config":[{"opaque":{"driver":"d","parameters":' + of_class + b"}}]}}"
+    texts, sent = RawObjects(WRITTEN), []
+    claim = decode(claim_text, ResourceClaim, "claim")
+    texts.store(claim, claim_text)
+    texts.store(decode(class_text, DeviceClass, "class"), class_text)
+
+    class Server:
+        async def send(self, method, path, body=None, **more):
+            sent.append((method, path, body))
+            return body
+
+    def allocated(now):
+        given = [
+            {"source": source, "opaque": {"driver": "d", "parameters": msgspec.json.decode(text)}}
+            for source, text in (("FromClass", of_class), ("FromClaim", of_claim))
+        ]
+        allocation = msgspec.convert({"devices": {"results": [], "config": given}}, AllocationResult)
+        return used_by("p")(replace(now, status=replace(now.status, allocation=allocation)))
+
+    asyncio.run(ApiCluster(Server(), "me", "me-0", texts=texts).amend(claim, allocated, "status"))
+    at = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+    assert [(method, path) for method, path, _ in sent] == [("PUT", at), ("PUT", f"{at}/status")]
+    finalizer, status = (body for _, _, body in sent)
+    assert finalizer.replace(b',"finalizers":["example.com/f"]', b"") == claim_text.replace(
+        b'"more":[ 1.0 ]', b'"more":[ 1.0 ]'
+    )
+    assert status.count(of_claim) == 2
+    assert status.count(of_class) == 1
+    assert b'"new":1.0e2' in status
+    assert b'"more":[ 1.0 ]' in status

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
-from moorage.api.core import Pod
+from moorage.api.core import Pod, PodCondition
 from moorage.api.custom_objects import read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
@@ -22,10 +23,11 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.cluster.apiserver.fields.patches import merge_patch
 from moorage.errors import ClusterError
 from moorage.live.client.credentials import Endpoint
+from moorage.live.client.raw_json import change_between
 from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 from moorage.live.runtime.ports import EventNote, EventRecord, StatusChange
-from moorage.live.server.api_cluster import ApiCluster, change_between
+from moorage.live.server.api_cluster import ApiCluster
 from moorage.live.server.election_locks import ApiLock
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
@@ -122,7 +124,8 @@ class Api:
         return web.json_response({})
 
     def _delete(self, path, body):
-        if path not in self.objects or body["preconditions"]["uid"] != self.objects[path]["metadata"]["uid"]:
+        wanted = body.get("preconditions", {}).get("uid")
+        if path not in self.objects or wanted not in {None, self.objects[path]["metadata"]["uid"]}:
             return self._refuse(404, "NotFound")
         del self.objects[path]
         return web.json_response({})
@@ -357,16 +360,43 @@ def test_objects_of_kinds_that_plugins_name_are_written_as_documents(namespace):
     with_cluster(act)
 
 
-def test_pods_are_distinguished_by_uid():
+def test_statuses_are_patched_as_kube_scheduler_does():
+    """Only what changes is sent, and nothing if nothing does; neither patches nor deletions of victims name a UID."""
+    told = {"type": "Ready", "status": "False", "reason": "x", "lastTransitionTime": AT}
+    held = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1", "lastTransitionTime": AT}
+
     async def act(api, rest, cluster):
-        mine = decode(json.dumps(api.put("/api/v1/pods", pod("p"))).encode(), Pod, "pod")
-        await cluster.patch_status(mine, StatusChange(nominated=""))
-        body = api.requests[-1][3]
-        assert body == {"metadata": {"uid": "uid-p"}, "status": {"nominatedNodeName": None}}
+        document = api.put("/api/v1/pods", {**pod("p"), "status": {"nominatedNodeName": "n", "conditions": [told, held]}})
+        mine = decode(json.dumps(document).encode(), Pod, "pod")
+        path = "/api/v1/namespaces/default/pods/p"
+
+        async def sent(change):
+            before = len(api.requests)
+            await cluster.patch_status(mine, change)
+            return [(method, where, body) for method, where, _, body in api.requests[before:]]
+
+        assert await sent(StatusChange(nominated="")) == [("PATCH", f"{path}/status", {"status": {"nominatedNodeName": None}})]
+        assert await sent(StatusChange(nominated="n")) == []
+        same = PodCondition(
+            type="PodScheduled", status="False", reason="Unschedulable", message="0/1", last_transition_time="later"
+        )
+        assert await sent(StatusChange(same)) == []
+        order = [{"type": "Ready"}, {"type": "PodScheduled"}]
+        changed = {"$setElementOrder/conditions": order, "conditions": [{"message": "0/2", "type": "PodScheduled"}]}
+        ((_, _, body),) = await sent(StatusChange(replace(same, message="0/2"), "m"))
+        assert body == {"status": {**changed, "nominatedNodeName": "m"}}
+        mark = PodCondition(type="DisruptionTarget", status="True", reason="R", message="m", last_transition_time=AT)
+        ((_, _, body),) = await sent(StatusChange(mark))
+        new = {"lastProbeTime": None, "lastTransitionTime": AT, "message": "m", "reason": "R", "status": "True"}
+        assert body == {
+            "status": {
+                "$setElementOrder/conditions": [*order, {"type": "DisruptionTarget"}],
+                "conditions": [{**new, "type": "DisruptionTarget"}],
+            }
+        }
         assert await cluster.read_pod("default", "none") is None
-        api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"] = "another"
-        with pytest.raises(ClusterError):
-            await cluster.delete_pod(mine)
+        await cluster.delete_pod(mine)
+        assert api.requests[-1][3] == {"kind": "DeleteOptions", "apiVersion": "v1"}
         await cluster.record(EventRecord(EventNote(mine, "Normal", "Scheduled", "Binding", "text"), "p.1", AT))
         event = api.requests[-1][3]
         assert (event["regarding"]["uid"], event["note"], event["reportingController"]) == ("uid-p", "text", "sched")

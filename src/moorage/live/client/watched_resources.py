@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -12,13 +12,14 @@ from msgspec import structs
 from moorage.api.core import LabelSelector, Namespace, Node, Object, Pod
 from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
-from moorage.api.devices import DeviceTaintRule
+from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim
 from moorage.api.kinds import KINDS, Reader
 from moorage.api.pod_groups import PodGroup
-from moorage.api.storage import CSIStorageCapacity
+from moorage.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.feature_gates import FeatureGates
+from moorage.live.client.raw_json import merged
 
 T = TypeVar("T", bound=Object)
 
@@ -180,44 +181,67 @@ async def cluster_uid(get: Callable[[str, Mapping[str, str]], Awaitable[bytes]])
 
 
 # -- raw objects -------------------------------------------------------------------------------------------------------
-# The raw JSON of objects for extenders, which receive more fields than scheduling decodes.
+# The raw JSON of objects: for extenders, which receive more fields than scheduling decodes, and for objects that the scheduler
+# writes, which get back what it does not change as it came.
 #
-# Stores nodes and unassigned pods, without ``managedFields``. All other code uses ``moorage.api``.
+# All other code uses ``moorage.api``.
+
+#: The kinds that the scheduler may write as a whole, and those whose fields it copies into them.
+WRITTEN: Final = frozenset[type[Object]]([DeviceClass, PersistentVolume, PersistentVolumeClaim, ResourceClaim])
+#: What extenders receive.
+FOR_EXTENDERS: Final = frozenset[type[Object]]([Node, Pod])
 
 
 class RawObjects:
-    """The latest JSON of each node and each pending pod."""
+    """The latest JSON of each object of these kinds that may still be used, without ``managedFields``.
 
-    def __init__(self) -> None:
-        self._json: dict[tuple[type[Object], str], bytes] = {}
+    These are pods without a node, volumes without a claim, and claims without a volume; and all objects of other kinds.
+    """
+
+    def __init__(self, kinds: Iterable[type[Object]] = FOR_EXTENDERS) -> None:
+        self.kinds = frozenset(kinds)
+        self._json: dict[type[Object], dict[str, bytes]] = {kind: {} for kind in self.kinds}
 
     def __len__(self) -> int:
-        return len(self._json)
+        return sum(map(len, self._json.values()))
 
     def store(self, obj: Object, json: bytes) -> None:
-        """Store an object's JSON if it is a node or a pending pod."""
-        if isinstance(obj, Pod) and obj.spec.node_name:
+        """Store an object's JSON if it may be used."""
+        if type(obj) not in self.kinds:
+            return
+        if _is_settled(obj):
             self.drop(obj)
-        elif isinstance(obj, Node | Pod):
-            self._json[type(obj), _identity(obj)] = _without_managers(json)
+        else:
+            self._json[type(obj)][_identity(obj)] = _without_managers(json)
 
     def drop(self, obj: Object) -> None:
-        """Remove a deleted object, or one that extenders no longer receive."""
-        if isinstance(obj, Node | Pod):
-            self._json.pop((type(obj), _identity(obj)), None)
+        """Remove a deleted object, or one that is not used any more."""
+        self._json.get(type(obj), {}).pop(_identity(obj), None)
 
-    def json_of(self, obj: Node | Pod) -> bytes | None:
+    def json_of(self, obj: Object) -> bytes | None:
         """Return the latest JSON of an object, or None if it is not stored."""
-        return self._json.get((type(obj), _identity(obj)))
+        return self._json.get(type(obj), {}).get(_identity(obj))
+
+    def of_kind(self, kind: type[Object]) -> Iterable[bytes]:
+        """Return the JSON of all stored objects of a kind."""
+        return self._json.get(kind, {}).values()
 
 
-def _identity(obj: Node | Pod) -> str:
+def _is_settled(obj: Object) -> bool:
+    """Return whether a scheduler has no more use for an object's JSON."""
+    match obj:
+        case Pod():
+            return bool(obj.spec.node_name)
+        case PersistentVolumeClaim():
+            return bool(obj.spec.volume_name)
+        case PersistentVolume():
+            return obj.status.phase == "Bound"
+    return False
+
+
+def _identity(obj: Object) -> str:
     return obj.metadata.uid or obj.metadata.name
 
 
 def _without_managers(json: bytes) -> bytes:
-    if b'"managedFields"' not in json:
-        return json
-    plain = msgspec.json.decode(json)
-    plain.get("metadata", {}).pop("managedFields", None)
-    return msgspec.json.encode(plain)
+    return merged(json, {"metadata": {"managedFields": None}}) if b'"managedFields"' in json else json

@@ -226,6 +226,8 @@ class EffectExecutor:
         at = -1
         try:
             faults: list[str] = []
+            if work.phase is Phase.PRE_BIND:  # other components learn the pod's node before anything is written for it
+                await self._status_writer.sent(work.pod.uid)
             for effects in _at_once(work):
                 if len(effects) == 1:
                     outcomes = [await self._attempted(effects[0], work, failed)]
@@ -269,7 +271,7 @@ class EffectExecutor:
                 await self._evict(effect)
             case Write(obj, subresource, base):
                 base = base if base is not None else self._known(obj)
-                await self._written(effect, self._cluster.write(base, obj, subresource), made=base is None)
+                await self._written(effect, self._cluster.write(base, obj, subresource, effect.made), made=base is None)
             case Amend(obj, change, subresource):
                 await self._amend(effect, self._cluster.amend(obj, change, subresource))
             case Delete(obj):

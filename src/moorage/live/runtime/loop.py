@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES, Pod
+from moorage.api.pod_groups import PodGroup
 from moorage.core.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.core.engine.scheduler import Scheduler
@@ -221,6 +222,8 @@ class Loop:
         """Pass a fact to the engine. Return its event label; see ``AttemptObserver.label_of``."""
         if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
             self._status_writer.forget(fact.obj.uid)
+        elif isinstance(fact, Gone) and isinstance(fact.obj, PodGroup):
+            self._status_writer.forget_group(fact.obj.metadata.uid)
         label = self.follower.label_of(fact)
         try:
             self.scheduler.observe(fact, now)

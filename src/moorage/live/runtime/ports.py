@@ -77,7 +77,7 @@ class Extenders(Protocol):
 
 
 class ClusterWriter(Protocol):
-    """The API server requests that a scheduler makes. A pod is matched by UID, never only by name."""
+    """The API server requests that a scheduler makes. Binds and reads match a pod by UID, patches and deletions by name."""
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
         """Bind the pod. ``check`` is called right before the request is sent, and may raise to stop it."""
@@ -91,17 +91,22 @@ class ClusterWriter(Protocol):
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         """Return the pod as the API server has it now; None if there is no pod of this name."""
 
-    async def patch_status(self, pod: Pod, change: StatusChange) -> None: ...
-    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
-        """Set a condition of a pod group; ``group`` is the group at the time of the decision."""
+    async def patch_status(self, pod: Pod, change: StatusChange) -> Pod:
+        """Change a pod's status, unless ``pod``, its last known version, has the change already. Return its new version."""
+
+    async def patch_group(self, group: PodGroup, condition: Condition) -> PodGroup:
+        """Set a condition of a pod group, unless ``group``, its last known version, has it. Return its new version."""
 
     async def delete_pod(self, pod: Pod) -> None:
         """Delete the pod with its own grace period."""
 
-    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
-        """Create ``new`` if ``old`` is None, else patch the difference if the object is still at ``old``'s version.
+    async def write(
+        self, old: Object | None, new: Object, subresource: str, made: Callable[[Object], None] | None = None
+    ) -> Object:
+        """Create ``new`` if ``old`` is None, else write the difference if the object is still at ``old``'s version.
 
-        Returns the object as the API server has it now.
+        An object with a ``generateName`` gets its name from the API server. ``made`` gets a created object before its status is
+        written. Returns the object as the API server has it now.
         """
 
     async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodCondition
+from moorage.api.core import Pod, PodCondition, PodSpec
+from moorage.api.meta import is_older
 from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.api.releases import CURRENT, Release
 from moorage.basis.printable import clip
@@ -24,6 +25,8 @@ from moorage.live.runtime.ports import Clock, ClusterWriter, EventNote, StatusCh
 from moorage.state.pod_info import PodInfo
 
 _STATUS_WRITERS = 4
+#: The answers to changes of a status are kept without what they do not tell of.
+_NO_SPEC = PodSpec()
 #: The longest message of a condition, in characters; the API rejects longer ones where it checks their length.
 MOST_MESSAGE = 32_768
 
@@ -40,11 +43,18 @@ class StatusWriter:
         self._cluster, self._wall, self._report, self._release = cluster, wall, report, release
         self._recorder = Recorder(cluster, clock, wall, report)
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
+        #: Pods and groups as the API server answered the last change of their status: watches may report it later.
+        self._answered: dict[str, Pod] = {}
+        self._answered_groups: dict[str, PodGroup] = {}
+        #: Pods that are bound or gone while their status is written.
+        self._forgotten: set[str] = set()
         #: Pod UID → a future that completes when the status write under way ends.
         self._writing: dict[str, asyncio.Future[None]] = {}
         self._of_groups: OrderedDict[tuple[str, str], tuple[PodGroup, Condition]] = OrderedDict()
         self._group_news = asyncio.Event()
         self._news = asyncio.Event()
+        #: Pulsed when a queued change leaves the queue.
+        self._taken = asyncio.Event()
 
     @property
     def dropped(self) -> int:
@@ -59,7 +69,7 @@ class StatusWriter:
         self._recorder.note(
             EventNote(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name)
         )
-        condition = failure_condition(decision, self._wall(), self._release.error_reason)
+        condition = failure_condition(decision, self._wall(), self._release.error_reason, self._latest(pod))
         if condition is not None:
             self.change(pod, StatusChange(condition))
 
@@ -92,8 +102,24 @@ class StatusWriter:
         self._changes[pod.uid] = (pod, merged)
         self._news.set()
 
+    def _latest(self, pod: Pod) -> Pod:
+        """Return the newest known version of a pod: this one, or the answer to the last change of its status."""
+        known = self._answered.get(pod.uid)
+        if known is None or not is_older(pod.metadata.resource_version, known.metadata.resource_version):
+            self._answered.pop(pod.uid, None)
+            return pod
+        return known
+
+    def _latest_group(self, group: PodGroup) -> PodGroup:
+        known = self._answered_groups.get(group.metadata.uid)
+        if known is None or not is_older(group.metadata.resource_version, known.metadata.resource_version):
+            self._answered_groups.pop(group.metadata.uid, None)
+            return group
+        return known
+
     def say_of_group(self, group: PodGroup, condition: Condition) -> None:
         """Queue a pod group's condition; it replaces an earlier one that is not sent yet."""
+        group = self._latest_group(group)
         held = find_condition(group, condition.type)
         turned = held is None or held.status != condition.status
         when = in_seconds(self._wall()) if held is None or turned else held.last_transition_time
@@ -102,7 +128,15 @@ class StatusWriter:
 
     def forget(self, uid: str) -> None:
         """Drop the queued status change of a pod that is bound or gone."""
-        self._changes.pop(uid, None)
+        if self._changes.pop(uid, None) is not None:
+            self._pulse()
+        self._answered.pop(uid, None)
+        if uid in self._writing:
+            self._forgotten.add(uid)
+
+    def forget_group(self, uid: str) -> None:
+        """Forget a pod group that is gone."""
+        self._answered_groups.pop(uid, None)
 
     @property
     def is_quiet(self) -> bool:
@@ -112,6 +146,16 @@ class StatusWriter:
     def is_writing(self, uid: str) -> bool:
         """Return whether a status change of a pod is being written."""
         return uid in self._writing
+
+    async def sent(self, uid: str) -> None:
+        """Wait until the queued status change of a pod, if there is one, is answered."""
+        while uid in self._changes or uid in self._writing:
+            if uid in self._changes:
+                self._changes.move_to_end(uid, last=False)
+            if uid in self._writing:
+                await asyncio.shield(self._writing[uid])
+            else:
+                await self._taken.wait()
 
     async def settle(self, uid: str) -> None:
         """Drop the queued status change of a pod that is about to be bound, and wait for one that is being written.
@@ -145,8 +189,14 @@ class StatusWriter:
     async def flush(self, patience_s: float) -> None:
         """Write the queued events, for at most ``patience_s``, and drop status changes: the next leader writes its own."""
         self._changes.clear()
+        self._pulse()
         self._of_groups.clear()
         await self._recorder.flush(patience_s)
+
+    def _pulse(self) -> None:
+        """Wake those that wait for a queued change."""
+        self._taken.set()
+        self._taken.clear()
 
     async def _write_status(self) -> None:
         while True:
@@ -155,13 +205,17 @@ class StatusWriter:
                 await self._news.wait()
             pod, change = self._changes.pop(uid)
             done = self._writing[uid] = asyncio.get_running_loop().create_future()
+            self._pulse()
             try:
-                await self._cluster.patch_status(pod, change)
+                answer = await self._cluster.patch_status(self._latest(pod), change)
+                if uid not in self._forgotten:
+                    self._answered[uid] = replace(answer, spec=_NO_SPEC)
             except ClusterError as error:
                 if error.status not in {404, 409}:
                     self._report(f"status of {pod.key}: {error}")
             finally:
                 del self._writing[uid]
+                self._forgotten.discard(uid)
                 done.set_result(None)
                 if uid in self._changes:
                     self._news.set()
@@ -174,16 +228,20 @@ class StatusWriter:
                 await self._group_news.wait()
             _, (group, condition) = self._of_groups.popitem(last=False)
             try:
-                await self._cluster.patch_group(group, condition)
+                group = self._latest_group(group)
+                self._answered_groups[group.metadata.uid] = await self._cluster.patch_group(group, condition)
             except ClusterError as error:
                 if error.status not in {404, 409}:
                     self._report(f"status of pod group {group.key}: {error}")
 
 
-def failure_condition(decision: Decision, wall: str, error_reason: str = CURRENT.error_reason) -> PodCondition | None:
+def failure_condition(
+    decision: Decision, wall: str, error_reason: str = CURRENT.error_reason, latest: Pod | None = None
+) -> PodCondition | None:
     """Return the condition for a failed attempt; None if the pod's status already has it.
 
-    ``error_reason``: the reason if the attempt ended in an error before it chose a node.
+    ``error_reason``: the reason if the attempt ended in an error before it chose a node. ``latest``: the pod's newest version,
+    if a later one is known than that of the decision.
     """
     reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
     if decision.code is Code.ERROR and decision.refused_after is None:
@@ -196,7 +254,8 @@ def failure_condition(decision: Decision, wall: str, error_reason: str = CURRENT
         last_transition_time=in_seconds(wall),
         observed_generation=pod.metadata.generation,
     )  # fmt: skip
-    old = next((one for one in pod.status.conditions if one.type == wanted.type), None)
+    held = pod if latest is None else latest
+    old = next((one for one in held.status.conditions if one.type == wanted.type), None)
     if old is not None and old.status == wanted.status:
         wanted = replace(wanted, last_transition_time=old.last_transition_time)
     # A different observedGeneration alone is no reason to write; servers before 1.33 do not keep it.

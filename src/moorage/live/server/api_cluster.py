@@ -1,15 +1,15 @@
 """Write the scheduler's effects to an API server, with the requests that kube-scheduler sends.
 
-Requests contain only the changed fields. Moorage's objects hold only what scheduling reads, so an object is never sent
-complete: it is read, changed, and written back with the resource version that the decision was based on.
+Statuses of pods and groups are patched, with the changed fields alone. Other objects are updated as a whole. Moorage's values
+hold only what scheduling reads, so the text that the API server sent is changed and sent back, byte for byte where it does not
+change (see ``raw_json``), with the resource version that the decision was based on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +17,14 @@ import msgspec
 from moorage.api.core import Object, Pod
 from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
-from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup, find_condition
-from moorage.cluster.apiserver.fields.patches import merge_patch
+from moorage.api.devices import DeviceClass, ResourceClaim
+from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup
 from moorage.errors import ClusterError
+from moorage.live.client import raw_json
 from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
-from moorage.live.client.watched_resources import WatchedResource, resource_of
+from moorage.live.client.watched_resources import RawObjects, WatchedResource, resource_of
 from moorage.live.runtime.ports import EventRecord, RequestsEnded, StatusChange
+from moorage.live.server.status_patches import group_patch, pod_patch
 
 _PODS = resource_of(Pod)
 _GROUPS = resource_of(PodGroup)
@@ -31,6 +33,9 @@ _GIVEN = frozenset({"uid", "resourceVersion", "creationTimestamp"})
 #: Attempts at a change that conflicts with concurrent ones, and the pause after each (client-go's RetryOnConflict).
 _CONFLICT_TRIES = 5
 _CONFLICT_PAUSE_S = 0.01
+#: What a request to delete an object says: nothing but its kind, as kube-scheduler's.
+_DELETE: Final = b'{"kind":"DeleteOptions","apiVersion":"v1"}'
+_ANSWER: Final = "the API server's answer"
 #: Maximum length of the API's reportingInstance.
 _MOST_INSTANCE = 128
 #: Matches texts that JSON does not escape; and requests in the form that msgspec writes, for such texts.
@@ -50,11 +55,16 @@ class ApiCluster:
     """Implements ``moorage.live.runtime.ports.ClusterWriter``.
 
     ``reporter``: the scheduler's name, for events without a reporter; ``instance``: the name of the machine that it runs on.
-    ``groups``: pod groups in the version that is written.
+    ``groups``: pod groups in the version that is written. ``texts``: the latest JSON of objects that may be written; an object
+    that is not there is read before it is changed.
     """
 
-    def __init__(self, rest: Rest, reporter: str, instance: str, groups: WatchedResource[Object] = _GROUPS) -> None:
+    def __init__(
+        self, rest: Rest, reporter: str, instance: str, groups: WatchedResource[Object] = _GROUPS,
+        texts: RawObjects | None = None,
+    ) -> None:  # fmt: skip
         self._rest, self._groups = rest, groups
+        self._texts = RawObjects() if texts is None else texts
         self._reporter, self._instance = reporter, instance
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
@@ -72,30 +82,25 @@ class ApiCluster:
             if error.status == 404:
                 return None
             raise
-        return decode(body, Pod, "the API server's answer")
+        return decode(body, Pod, _ANSWER)
 
-    async def patch_status(self, pod: Pod, change: StatusChange) -> None:
-        status: dict[str, Any] = {}
-        if change.condition is not None:
-            status["conditions"] = [{**msgspec.to_builtins(change.condition), "lastProbeTime": None}]
-        if change.nominated is not None:
-            status["nominatedNodeName"] = change.nominated or None
-        # A UID in a patch is a precondition: a pod recreated under the same name is not changed.
-        body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
+    async def patch_status(self, pod: Pod, change: StatusChange) -> Pod:
+        patch = pod_patch(pod, change.condition, change.nominated)
+        return await self._patch_pod(pod, patch) if patch else pod
+
+    async def _patch_pod(self, pod: Pod, patch: dict[str, Any]) -> Pod:
         path = _PODS.path_of(pod.namespace, pod.name, "status")
-        await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+        body = await self._rest.send("PATCH", path, msgspec.json.encode(patch), content_type=STRATEGIC_MERGE_PATCH)
+        return decode(body, Pod, _ANSWER)
 
-    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
+    async def patch_group(self, group: PodGroup, condition: Condition) -> PodGroup:
         """Patch only the changed fields, merged by the condition's type, so that concurrent changes of others survive."""
-        held = find_condition(group, condition.type)
-        before = _group_condition(held) if held is not None else {}
-        change = {name: value for name, value in _group_condition(condition).items() if before.get(name) != value}
-        types = [one.type for one in group.status.conditions]
-        order = [{"type": name} for name in (types if held is not None else [*types, condition.type])]
-        status = {"$setElementOrder/conditions": order, "conditions": [{**change, "type": condition.type}]}
-        body = msgspec.json.encode({"status": status})
+        patch = group_patch(group, condition)
+        if not patch:
+            return group
         path = self._groups.path_of(group.metadata.namespace, group.metadata.name, "status")
-        await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+        body = await self._rest.send("PATCH", path, msgspec.json.encode(patch), content_type=STRATEGIC_MERGE_PATCH)
+        return decode(body, PodGroup, _ANSWER)
 
     def _reference(self, obj: Pod | PodGroup | CompositePodGroup) -> dict[str, str]:
         versions = {PodGroup: self._groups.api_version, CompositePodGroup: "scheduling.k8s.io/v1alpha3"}
@@ -109,85 +114,118 @@ class ApiCluster:
         }
 
     async def delete_pod(self, pod: Pod) -> None:
-        await self._delete(_PODS.path_of(pod.namespace, pod.name), pod.uid)
+        await self._rest.send("DELETE", _PODS.path_of(pod.namespace, pod.name), _DELETE)
 
-    async def write(self, old: Object | None, new: Object, subresource: str) -> Object:
+    async def write(
+        self, old: Object | None, new: Object, subresource: str, made: Callable[[Object], None] | None = None
+    ) -> Object:
         resource = resource_of(type(new))
-        metadata = new.metadata
         if old is None:
-            document = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
-            document["metadata"] = {key: value for key, value in document["metadata"].items() if key not in _GIVEN}
-            body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(document))
-            made = json.loads(body)
-            if subresource:  # the API server drops the status of a created object
-                path = resource.path_of(made["metadata"].get("namespace", ""), made["metadata"]["name"])
-                made = await self._put_parts(path, made, [(subresource, {subresource: document[subresource]})])
-            return _same_kind(new, made)
-        parts, before = _parts(change_between(_plain(old), _plain(new)), subresource), old.metadata
+            return await self._create(resource, new, subresource, made or (lambda created: None))
+        parts, before = _parts(raw_json.change_between(_plain(old), _plain(new)), subresource), old.metadata
         path = resource.path_of(before.namespace, before.name)
-        held = await self._held(path)
-        if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (before.uid, before.resource_version):
+        text = self._texts.json_of(old)
+        if text is None or _identity_of(text) != (before.uid, before.resource_version):
+            text = await self._held(path)
+        if _identity_of(text) != (before.uid, before.resource_version):
             raise _unsent(ClusterError(f"{resource.plural} {before.name}: it was modified meanwhile", 409, "Conflict"))
-        return _same_kind(new, await self._put_parts(path, held, parts))
+        return await self._put_parts(new, path, text, parts)
 
-    async def _put_parts(self, path: str, held: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-        """Send the parts of a change, each based on the server's response to the one before."""
+    async def _create(
+        self, resource: WatchedResource[Any], new: Object, subresource: str, made: Callable[[Object], None]
+    ) -> Object:
+        """Create an object; then, as kube-scheduler does, set its finalizers and its status, which the API server would drop.
+
+        The API server chooses the name of an object with a ``generateName``.
+        """
+        document = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
+        later = {key: document.pop(key) for key in (subresource,) if key in document}
+        given = _GIVEN | {"name"} if new.metadata.generate_name else _GIVEN
+        metadata = document["metadata"] = {key: value for key, value in document["metadata"].items() if key not in given}
+        parts = [(key, {key: value}) for key, value in later.items()]
+        if later and "finalizers" in metadata:
+            parts.insert(0, ("", {"metadata": {"finalizers": metadata.pop("finalizers")}}))
+        text = await self._rest.send("POST", resource.path_in(new.metadata.namespace), msgspec.json.encode(document))
+        created = _same_kind(new, text)
+        made(created)
+        path = resource.path_of(created.metadata.namespace, created.metadata.name)
+        return await self._put_parts(created, path, text, parts)
+
+    async def _put_parts(self, obj: Object, path: str, text: bytes, parts: list[tuple[str, dict[str, Any]]]) -> Object:
+        """Send the parts of a change, each based on the server's response to the one before. Return the last response."""
         for subresource, change in parts:
+            if isinstance(obj, ResourceClaim):
+                self._write_parameters(text, change)
             target = f"{path}/{subresource}" if subresource else path
-            held = json.loads(await self._rest.send("PUT", target, json.dumps(merge_patch(held, change)).encode()))
-        return held
+            text = await self._rest.send("PUT", target, raw_json.merged(text, change))
+        return _same_kind(obj, text)
 
-    async def _held(self, path: str) -> dict[str, Any]:
+    def _write_parameters(self, claim: bytes, change: dict[str, Any]) -> None:
+        """Let a new allocation have the opaque parameters as they are written in the claim and in the device classes."""
+        allocation = (change.get("status") or {}).get("allocation") or {}
+        for config in (allocation.get("devices") or {}).get("config") or ():
+            sources = self._texts.of_kind(DeviceClass) if config.get("source") == "FromClass" else [claim]
+            config["opaque"] = _as_written(config.get("opaque"), sources)
+
+    async def _held(self, path: str) -> bytes:
         """Return the current object before a change is sent."""
         try:
-            held: dict[str, Any] = json.loads(await self._rest.send("GET", path))
+            return await self._rest.send("GET", path)
         except ClusterError as error:
             raise _unsent(error) from None
-        return held
 
     async def amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
-        tries = 0
+        if isinstance(obj, Pod) and subresource == "status":
+            patch = raw_json.change_between(_plain(obj), _plain(change(obj)))
+            return await self._patch_pod(obj, patch) if patch else obj
+        tries, text = 0, self._texts.json_of(obj)
         while True:
             tries += 1
             try:
-                return await self._amend(obj, change, subresource)
+                return await self._amend(obj, change, subresource, text)
             except ClusterError as error:
                 error.sent = error.sent or tries > 1
                 if error.status != 409 or tries == _CONFLICT_TRIES:
                     raise
+            text = None
             await asyncio.sleep(_CONFLICT_PAUSE_S)
 
-    async def _amend(self, obj: Object, change: Callable[[Any], Object], subresource: str) -> Object:
+    async def _amend(self, obj: Object, change: Callable[[Any], Object], subresource: str, text: bytes | None) -> Object:
         resource, metadata = resource_of(type(obj)), obj.metadata
         path = resource.path_of(metadata.namespace, metadata.name)
-        held = await self._held(path)
-        if metadata.uid and held["metadata"].get("uid") != metadata.uid:
-            text = f'{resource.plural} "{metadata.name}" not found: another has its name'
-            raise _unsent(ClusterError(text, 404, "NotFound"))
-        now = _same_kind(obj, held)
-        wanted = change_between(_plain(now), _plain(change(now)))
-        return _same_kind(obj, await self._put_parts(path, held, _parts(wanted, subresource)))
+        text = await self._held(path) if text is None else text
+        if metadata.uid and _identity_of(text)[0] != metadata.uid:
+            found = f'{resource.plural} "{metadata.name}" not found: another has its name'
+            raise _unsent(ClusterError(found, 404, "NotFound"))
+        now = _same_kind(obj, text)
+        new = change(now)
+        wanted = raw_json.change_between(_plain(now), _plain(new))
+        if (users := _released(now, new)) and list(wanted) == ["status"] and list(wanted["status"]) == ["reservedFor"]:
+            left = [{"$patch": "delete", "uid": uid} for uid in users]
+            patch = {"metadata": {"uid": now.metadata.uid}, "status": {"reservedFor": left}}
+            body = msgspec.json.encode(patch)
+            answer = await self._rest.send("PATCH", f"{path}/status", body, content_type=STRATEGIC_MERGE_PATCH)
+            return _same_kind(obj, answer)
+        return await self._put_parts(obj, path, text, _parts(wanted, subresource))
 
     async def read(self, obj: Object) -> Object | None:
         metadata = obj.metadata
         path = resource_of(type(obj)).path_of(metadata.namespace, metadata.name)
         try:
-            held = json.loads(await self._rest.send("GET", path))
+            text = await self._rest.send("GET", path)
         except ClusterError as error:
             if error.status == 404:
                 return None
             raise
-        is_another = metadata.uid and held["metadata"].get("uid") != metadata.uid
-        return None if is_another else _same_kind(obj, held)
+        is_another = metadata.uid and _identity_of(text)[0] != metadata.uid
+        return None if is_another else _same_kind(obj, text)
 
     async def delete(self, obj: Object) -> None:
         metadata = obj.metadata
-        await self._delete(resource_of(type(obj)).path_of(metadata.namespace, metadata.name), metadata.uid)
-
-    async def _delete(self, path: str, uid: str) -> None:
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if metadata.uid:
+            options["preconditions"] = {"uid": metadata.uid}
+        path = resource_of(type(obj)).path_of(metadata.namespace, metadata.name)
         await self._rest.send("DELETE", path, msgspec.json.encode(options))
 
     async def record(self, event: EventRecord) -> None:
@@ -270,22 +308,38 @@ def _plain(obj: Object) -> dict[str, Any]:
     return plain
 
 
-def _same_kind(obj: Object, held: dict[str, Any]) -> Object:
-    where = "the API server's answer"
-    return read_custom(held, obj.resource, where) if isinstance(obj, CustomObject) else decode(held, type(obj), where)
+def _same_kind(obj: Object, held: bytes) -> Object:
+    return read_custom(held, obj.resource, _ANSWER) if isinstance(obj, CustomObject) else decode(held, type(obj), _ANSWER)
 
 
-def change_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch that turns one object into the other; lists are replaced as a whole."""
-    change: dict[str, Any] = dict.fromkeys(key for key in old if key not in new)
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            if inner := change_between(before, value):
-                change[key] = inner
-        elif value != before or key not in old:
-            change[key] = value
-    return change
+class _OnlyIdentity(Object):
+    """An object of any kind, without its fields."""
+
+
+def _identity_of(text: bytes) -> tuple[str, str]:
+    """Return the UID and the resource version of an object."""
+    metadata = decode(text, _OnlyIdentity, _ANSWER).metadata
+    return metadata.uid, metadata.resource_version
+
+
+def _released(old: Object, new: Object) -> list[str]:
+    """Return the UIDs of the consumers that a change of a claim takes away, if it adds none."""
+    if not isinstance(old, ResourceClaim) or not isinstance(new, ResourceClaim):
+        return []
+    before, after = ({user.uid for user in claim.status.reserved_for} for claim in (old, new))
+    return [] if after - before else sorted(before - after)
+
+
+def _as_written(opaque: Any, sources: Iterable[bytes]) -> Any:
+    """Return opaque parameters as the text of a configuration that has equal ones, or as they are if none has."""
+    for source in sources:
+        devices = raw_json.at(source, "spec", "devices")
+        configs = raw_json.at(source, "spec", "config") if devices is None else raw_json.at(devices, "config")
+        for config in raw_json.items_of(configs) if configs is not None else ():
+            text = raw_json.fields_of(config).get("opaque")
+            if text is not None and msgspec.json.decode(text) == opaque:
+                return text
+    return opaque
 
 
 def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str, Any]]]:
@@ -299,12 +353,3 @@ def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str
 
 def _series(event: EventRecord) -> dict[str, Any]:
     return {"count": event.count, "lastObservedTime": event.last}
-
-
-def _group_condition(condition: Condition) -> dict[str, Any]:
-    """Return a condition as JSON, including empty fields: an omitted field would keep another writer's value."""
-    return {
-        "lastTransitionTime": condition.last_transition_time, "message": condition.message,
-        "observedGeneration": condition.observed_generation or None, "reason": condition.reason, "status": condition.status,
-        "type": condition.type,
-    }  # fmt: skip

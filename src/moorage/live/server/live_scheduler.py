@@ -14,7 +14,7 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.client.reflector import Reflector, Sink
 from moorage.live.client.rest import Rest
-from moorage.live.client.watched_resources import RawObjects, custom_resource, groups_of, watched
+from moorage.live.client.watched_resources import FOR_EXTENDERS, WRITTEN, RawObjects, custom_resource, groups_of, watched
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.leader_election import Election, Timing, end_tasks, lead
@@ -79,14 +79,15 @@ class Live:
         self.election = None if settings.leader is None else Election(identity, settings.leader.timing)
         self._clock = _clock_of(asyncio.get_running_loop())
         inbox = Inbox(settings.limits.inbox)
-        cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0], groups_of(scheduler.gates))
+        raw_objects = RawObjects(WRITTEN | (FOR_EXTENDERS if scheduler.cycle.extenders else frozenset()))
+        groups = groups_of(scheduler.gates)
+        cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0], groups, raw_objects)
         clocks = Clocks(self._clock, wall, lambda: datetime.fromisoformat(wall()).timestamp())
         self.loop = Loop(
             scheduler, inbox, cluster, clocks,
             observers=observers, may_act=self._may_act, extenders=settings.extenders, limits=settings.limits,
         )  # fmt: skip
-        raw_objects = RawObjects() if scheduler.cycle.extenders else None
-        if raw_objects is not None:
+        if scheduler.cycle.extenders:
             scheduler.cycle.whole = raw_objects.json_of
         named = scheduler.named_kinds
         for name in named.unusable:
@@ -99,7 +100,7 @@ class Live:
                 clock=self._clock,
                 rng=chance,
                 report=observers.report,
-                raw_objects=raw_objects,
+                raw_objects=raw_objects if resource.type in raw_objects.kinds else None,
                 streams=True,
             )
             for resource in (*watched(scheduler.gates), *map(custom_resource, named.kinds))

@@ -32,7 +32,7 @@ from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ContainerMapping, object_name
 from moorage.plugins.devices.group_claims import is_reserved_for, without_user
-from moorage.plugins.devices.pod_devices import PodDevices, taking
+from moorage.plugins.devices.pod_devices import PodDevices, WrittenClaims, taking
 from moorage.state.pod_info import PodInfo
 
 # -- binding conditions ------------------------------------------------------------------------------------------------
@@ -200,16 +200,18 @@ class Binder:
         effects: list[Effect] = []
         keys: list[str] = []
         waits = False
+        of_special = ""
         for claim in wanted.claims:
             settled = reserved.claims.get(claim.metadata.uid)
-            if claim is wanted.special and claim.status.allocation is None:
-                if settled is None:
-                    continue
-                bound = wanted.written.made = self._created(settled, pod, unix_s)
-                what = f"create claim for extended resources {bound.key}"
-                effects.append(Write(bound, "status", what=what, settled=_on_outcome(wanted, claim, pod)))
-                action = f"update pod {pod.key} ExtendedResourceClaimStatus"
-                effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status", what=action))
+            is_special = claim is wanted.special and claim.status.allocation is None
+            if is_special and settled is None:
+                continue
+            if is_special and settled is not None and claim.metadata.name == SPECIAL_NAME:
+                bound = self._created(settled, pod, unix_s)
+                what = f"create claim for extended resources {pod.namespace}/"
+                known = _on_outcome(wanted, claim, pod)
+                effects.append(Write(bound, "status", what=what, settled=known, made=wanted.written.note_made))
+                of_special = bound.key
             elif is_reserved_for(claim, pod, for_group=self._options.group_claims):
                 bound = claim
             else:
@@ -219,8 +221,12 @@ class Binder:
                 change = partial(self._bound, settled, pod, wanted.users.get(claim.metadata.uid), unix_s)
                 bound = change(latest)
                 what = f"add {'allocation and ' if settled is not None else ''}reservation to claim {claim.key}"
-                known = _on_outcome(wanted, claim, pod) if settled is not None else None
-                effects.append(Amend(latest, change, "status", what=what, settled=known))
+                late = _on_outcome(wanted, claim, pod) if settled is not None else None
+                effects.append(Amend(latest, change, "status", what=what, settled=late))
+            if is_special:
+                what = f"update pod {pod.key} ExtendedResourceClaimStatus"
+                show = partial(_with_extended_claim, wanted.written, bound, reserved.mappings)
+                effects.append(Amend(pod.pod, show, "status", what=what))
             wanted.written.claims.add(claim.metadata.uid)
             keys.append(bound.key)
             waits = waits or has_conditions(bound)
@@ -228,12 +234,13 @@ class Binder:
             what = f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses"
             effects.append(Amend(pod.pod, partial(taking, takes), "status", what=what))
         if waits and self._options.binding_conditions:
-            effects.append(Until(self._all_ready(wanted, keys), self._timeout_s, "device binding timeout"))
+            ready = self._all_ready(wanted, keys, of_special)
+            effects.append(Until(ready, self._timeout_s, "device binding timeout"))
         return tuple(effects)
 
     def _created(self, settled: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
-        """Return the claim for extended resources with its own unique name."""
-        metadata = replace(settled.metadata, name=object_name(settled, pod), generate_name="")
+        """Return the claim for extended resources with a name, which counts where no API server chooses one."""
+        metadata = replace(settled.metadata, name=object_name(settled, pod))
         return self._used(replace(settled, metadata=metadata), pod, None, unix_s)
 
     def _bound(
@@ -270,11 +277,13 @@ class Binder:
             status = replace(status, allocation=replace(allocation, allocation_timestamp=stamp))
         return replace(claim, status=status)
 
-    def _all_ready(self, wanted: PodDevices, keys: list[str]) -> Callable[[], bool]:
+    def _all_ready(self, wanted: PodDevices, keys: list[str], of_special: str) -> Callable[[], bool]:
+        """Return the condition that these claims are ready; the one called ``of_special`` may have got another name."""
+
         def ready() -> bool:
-            claims = wanted.snapshot.objects(ResourceClaim)
+            claims, made = wanted.snapshot.objects(ResourceClaim), wanted.written.made
             for key in keys:
-                claim = claims.get(key)
+                claim = claims.get(made.key if made is not None and key == of_special else key)
                 if claim is None:
                     raise self._failed(f'could not find ResourceClaim "{key}"')
                 try:
@@ -324,7 +333,8 @@ def unprotected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=left))
 
 
-def _with_extended_claim(claim: ResourceClaim, mappings: tuple[ContainerMapping, ...], pod: Pod) -> Pod:
+def _with_extended_claim(written: WrittenClaims, claim: ResourceClaim, mappings: tuple[ContainerMapping, ...], pod: Pod) -> Pod:
+    claim = claim if written.made is None else written.made
     used = tuple([{"containerName": m.container, "resourceName": m.resource, "requestName": m.request} for m in mappings])
     status = ExtendedResourceClaimStatus(resource_claim_name=claim.metadata.name, request_mappings=used)
     return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, NodeAllocatableClaimStatus, Pod
 from moorage.api.devices import AllocationResult, ClaimConsumer, DeviceClaim, ResourceClaim, ResourceClaimSpec
+from moorage.api.meta import Object
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
 from moorage.plugins.devices.claim_requests import DeviceGates
@@ -50,6 +51,11 @@ class WrittenClaims:
 
     claims: set[str] = field(default_factory=set)
     made: ResourceClaim | None = None
+
+    def note_made(self, claim: Object) -> None:
+        """Note the claim that PreBind has created."""
+        assert isinstance(claim, ResourceClaim)
+        self.made = claim
 
 
 @dataclass(frozen=True, slots=True, eq=False)

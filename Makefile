@@ -70,6 +70,16 @@ least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and pr
 conflicts: $(VENV)/.ready-to-test  ## compare conflicts alone with brute force; CLUSTERS and FIRST as for least-change, which includes it
 	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q --timeout 0 tests/laboratory/test_conflicts.py
 
+.PHONY: oracles
+oracles: $(VENV)/.ready-to-run  ## build the real programs in oracles/ (needs Go); one that cannot be had is skipped with the reason
+	@$(BIN)/python -m tools.oracles $(ARGS)
+
+NODES ?= 3
+SCHEDULER ?= none
+.PHONY: real-cluster
+real-cluster: $(VENV)/.ready-to-run  ## run a real control plane until Ctrl-C (needs Go); NODES=10, SCHEDULER=kube-scheduler, ARGS='-- COMMAND' runs that in it
+	@$(BIN)/python -m tools.real_cluster run --nodes $(NODES) --scheduler $(SCHEDULER) $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers
 	@scripts/check lint

@@ -133,6 +133,16 @@ def pod_specs(kind: ServedKind, document: Document) -> Iterator[tuple[str, Docum
             yield path, _with_claims(inner, spec) if kind.native == "StatefulSet" else inner
 
 
+def pod_template(kind: ServedKind, document: Document) -> tuple[Document, Document] | None:
+    """Return the metadata and the spec of the pod template of a workload; None if it has none."""
+    template = document.get("template") if kind.native == "PodTemplate" else None
+    if kind.native in _WITH_POD_TEMPLATE or kind.native == "CronJob":
+        spec = document.get("spec") or {}
+        job = (spec.get("jobTemplate") or {}).get("spec") or {} if kind.native == "CronJob" else spec
+        template = job.get("template")
+    return (template.get("metadata") or {}, template.get("spec") or {}) if isinstance(template, dict) else None
+
+
 def _with_claims(pod: Document, spec: Document) -> Document:
     """Return a stateful set's pod spec with the volumes that its controller adds for its claim templates."""
     claims = [(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or ()]

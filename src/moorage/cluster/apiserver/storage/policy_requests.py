@@ -10,7 +10,8 @@ Source  apiserver, pkg/admission/plugin/cel/condition.go, CreateAdmissionRequest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, MutableSequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
@@ -36,7 +37,7 @@ class Requester(NamedTuple):
     """
 
     user: Document
-    warnings: list[str]
+    warnings: MutableSequence[str]
     options: Document
     subresource: str = ""
     is_collection: bool = False
@@ -44,7 +45,8 @@ class Requester(NamedTuple):
     decide: Decide = _may
 
 
-_CONTROLLERS: Final = Requester({"username": "system:apiserver", "groups": ["system:masters"]}, [], {})
+#: Controllers read no warnings.
+_CONTROLLERS: Final = Requester({"username": "system:apiserver", "groups": ["system:masters"]}, deque(maxlen=0), {})
 _REQUESTER: Final[ContextVar[Requester]] = ContextVar("requester", default=_CONTROLLERS)
 
 
@@ -58,9 +60,9 @@ def requested_by(
     user: User, options: Document | None = None, *, subresource: str = "", decide: Decide = _may
 ) -> Iterator[list[str]]:  # fmt: skip
     """Let a user make the requests of the block. The list gets the warnings about them."""
-    made = Requester(_user_info(user), [], options or {}, subresource, decide=decide)
-    with as_requester(made):
-        yield made.warnings
+    warnings: list[str] = []
+    with as_requester(Requester(_user_info(user), warnings, options or {}, subresource, decide=decide)):
+        yield warnings
 
 
 @contextmanager

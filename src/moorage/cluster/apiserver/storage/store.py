@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from moorage.api.core import Node, Pod
 from moorage.cluster.apiserver.admission import admission_plugins
 from moorage.cluster.apiserver.admission.device_validation import admin_access_faults
+from moorage.cluster.apiserver.admission.pod_security import PodSecurity
 from moorage.cluster.apiserver.admission.quota_admission import charge_quotas
 from moorage.cluster.apiserver.admission.quota_usage import Facts
 from moorage.cluster.apiserver.admission.services import allocate_addresses, drop_unused_fields, keep_addresses
@@ -40,7 +41,7 @@ from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, De
 from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
-from moorage.cluster.apiserver.storage.policy_requests import unjudged
+from moorage.cluster.apiserver.storage.policy_requests import requester, unjudged
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
@@ -91,9 +92,11 @@ class Store(ObjectReader):
     def __init__(
         self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = watch_cache.CAPACITY,
         gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(),
+        pod_security: PodSecurity | None = None,
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
         self.policies = AdmissionPolicies(self)
+        self.pod_security = pod_security or PodSecurity(int(self.gates.emulated.series.partition(".")[2]))
         enabled = frozenset(filter(self.gates.serves, ALL_GATES)) | group_versions(self.gates)
         super().__init__(enabled | runtime_config, signing_key, capacity)
         self.clock = clock
@@ -207,6 +210,7 @@ class Store(ObjectReader):
         admission_plugins.admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document)
+        self._check_security(kind, None, document)
         self.policies.check(kind, None, document, dry_run=dry_run, sent=sent)
         if confirm is not None:
             confirm(None, document)
@@ -228,6 +232,22 @@ class Store(ObjectReader):
             set_defaults_and_decode(kind, document)
         if kind.native == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
             document["metadata"]["labels"] = {**(document["metadata"].get("labels") or {}), **labels}
+
+    def _check_security(self, kind: ServedKind, old: Document | None, new: Document, subresource: str = "") -> None:
+        """Check an object against the pod security levels of its namespace; a controller or client gets the warnings.
+
+        Raises  ApiError 403 for a pod, 422 for labels of a namespace
+        """
+        if kind.custom is not None or not self.pod_security.concerns(kind, subresource):
+            return
+        asks = requester()
+        if kind is _NAMESPACE:
+            pods = (record.document() for record in self.all(_PODS, Selection(new["metadata"]["name"])))
+            asks.warnings.extend(self.pod_security.admit_namespace(old, new, pods))
+            return
+        held = self.find(_NAMESPACE, "", new["metadata"].get("namespace") or "")
+        labels = held.labels if held is not None else {}
+        asks.warnings.extend(self.pod_security.admit(kind, labels, str(asks.user.get("username", "")), old, new))
 
     def _admin_access_faults(self, kind: ServedKind, old: Document | None, new: Document) -> Iterator[Fault]:
         if kind.native not in {"ResourceClaim", "ResourceClaimTemplate"}:
@@ -369,6 +389,7 @@ class Store(ObjectReader):
         if manager is not None:
             self._track(kind, old, document, manager, asked)
         document["metadata"]["resourceVersion"] = str(record.version)
+        self._check_security(kind, old, document, subresource)
         self.policies.check(kind, old, document, subresource, dry_run=dry_run, sent=sent_kind)
         if confirm is not None:
             confirm(old, document)

@@ -206,6 +206,56 @@ def test_unknown_fields_count_when_objects_are_compared(store):
     assert (code, "free is immutable" in told) == (422, True), told
 
 
+NAMED = "self.metadata.name.endsWith('-berth')"
+HEADS = {  # what the schema says of metadata
+    "nothing": None,
+    "an object": {"type": "object"},
+    "other fields": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 30}}},
+}
+
+
+@pytest.mark.parametrize("metadata", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("embedded", [False, True], ids=["the object", "an object within"])
+def test_rules_see_names_whatever_the_schema_says_of_metadata(store, metadata, embedded):
+    head = {} if metadata is None else {"metadata": metadata}
+    made = definition({"type": "object"}, more={} if embedded else head)
+    root = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    inner = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+    if embedded:
+        root["properties"]["boat"] = inner | {"properties": head}
+    named = root["properties"]["boat"] if embedded else root
+    named["x-kubernetes-validations"] = [{"rule": NAMED, "message": "ends in -berth"}]
+    define(store, made)
+    codes = []
+    for name in ("west", "west-berth"):
+        boat = {"apiVersion": "v1", "kind": "Boat", "metadata": {"name": name}}
+        sent = widget("a", boat=boat) if embedded else widget(name)
+        code, told = message(ask(store, "POST", WIDGETS, sent))
+        assert code == 201 or "ends in -berth" in told, told
+        codes.append(code)
+    assert codes == [422, 201]
+
+
+KEYWORDS = ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
+            "namespace", "return", "var", "void", "while"]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", KEYWORDS)
+def test_a_keyword_is_the_name_of_a_field(store, word):
+    rules = [f"!has(self.{word}) || self.{word} != 'bad'", f"!has(self.__{word}__) || self.__{word}__ != 'worse'",
+             f"self.?{word}.orValue('') != 'worst'"]  # fmt: skip
+    checks = [{"rule": rule} for rule in rules]
+    define(store, definition({"type": "object", "properties": {word: TEXT}, "x-kubernetes-validations": checks}))
+    for value, code in {"good": 201, "bad": 422, "worse": 422, "worst": 422}.items():
+        assert ask(store, "POST", WIDGETS, widget(value, spec={word: value}))[0] == code, value
+
+
+def test_a_keyword_that_no_field_has_is_named_as_it_was_written(store):
+    wrong = {"type": "object", "properties": {"n": NUMBER}, "x-kubernetes-validations": [{"rule": "self.namespace == ''"}]}
+    code, told = message(ask(store, "POST", DEFINITIONS, definition(wrong)))
+    assert (code, "undefined field 'namespace'" in told) == (422, True), told
+
+
 TIMED = {
     "type": "object",
     "properties": {

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from moorage.api.cel import types
 from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.declarations import Function, Functions, Overload
+from moorage.api.cel.parser import RESERVED
 from moorage.api.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
 from moorage.api.cel.values import UInt, Value
 
@@ -102,26 +103,30 @@ class _Checker:
         return types.ERROR
 
     def _select(self, node: Select) -> types.Type:
-        found = self._field(node.at, node.operand, node.field, optional=False)
+        found, node.field = self._field(node.at, node.operand, node.field, optional=False)
         return types.BOOL if node.test else self.bindings.substitute(found)
 
-    def _field(self, at: int, operand: Expr, field: str, *, optional: bool) -> types.Type:
+    def _field(self, at: int, operand: Expr, field: str, *, optional: bool) -> tuple[types.Type, str]:
+        """Return the type of a field, and its name in the value: a struct has ``namespace`` as ``__namespace__``."""
         held, was_optional = types.unwrap_optional(self.bindings.substitute(self.check(operand)))
         if held.kind == "map":
             found = held.params[1]
         elif held.kind == "struct":
-            found = self._fields.get(held.name, {}).get(field, types.ERROR)
+            name, fields = field, self._fields.get(held.name, {})
+            if field not in fields and field in RESERVED:
+                field = f"__{field}__"
+            found = fields.get(field, types.ERROR)
             if held.name.partition(".")[0] == DYNAMIC:
-                found = types.DYN
+                field, found = name, types.DYN
             if found == types.ERROR:
-                self._problem(at, f"undefined field '{field}'")
+                self._problem(at, f"undefined field '{name}'")
         else:
             if held.kind == "param":
                 self.bindings.assignable((types.DYN,), (held,))
             elif not held.is_dyn_or_error:
                 self._problem(at, f"type '{held}' does not support field selection")
             found = types.DYN
-        return types.optional_of(found) if optional or was_optional else found
+        return (types.optional_of(found) if optional or was_optional else found), field
 
     # -- calls ------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +134,8 @@ class _Checker:
         if node.function == "_?._":
             field = node.args[1]
             assert isinstance(field, Literal)
-            return self.bindings.substitute(self._field(node.at, node.args[0], field.value, optional=True))
+            found, field.value = self._field(node.at, node.args[0], field.value, optional=True)
+            return self.bindings.substitute(found)
         args = [self._argument(node, arg) for arg in node.args]
         target = node.target
         if target is not None:

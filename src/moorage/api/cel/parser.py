@@ -132,7 +132,8 @@ MAX_CODE_POINTS: Final = 100_000
 MAX_DEPTH: Final = 64
 MAX_HEIGHT: Final = 120
 
-_RESERVED: Final = frozenset(
+#: Words that no variable can have as its name; fields can.
+RESERVED: Final = frozenset(
     ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace",
      "return", "var", "void", "while"]
 )  # fmt: skip
@@ -314,7 +315,7 @@ class _Parser:
     def _identifier(self) -> Expr:
         dot = "." if self._take_if(".") else ""
         token = self.expect("word", "IDENTIFIER")
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             raise SourceError(token.at, f"reserved identifier: {token.text}")
         open_ = self._take_if("(")
         if open_ is not None:

@@ -92,6 +92,7 @@ class _Node:
     properties: Mapping[str, _Node] = field(default_factory=dict)
     compares: bool = False
     least_bytes: int = 0
+    is_root: bool = False
 
 
 def _compiled(schema: Schema, *, is_root: bool = False, estimates: bool = False) -> _Node | None:
@@ -109,7 +110,7 @@ def _compiled(schema: Schema, *, is_root: bool = False, estimates: bool = False)
     below = [node for node in (*properties.values(), *parts.values()) if node is not None]
     compares = any(rule.uses_old for rule in rules) or any(node.compares for node in below)
     least = 0 if size is None else size.least_bytes
-    return _Node(schema, rules, parts.get("items"), parts.get("additionalProperties"), properties, compares, least)
+    return _Node(schema, rules, parts.get("items"), parts.get("additionalProperties"), properties, compares, least, is_root)
 
 
 _PARTS: Final = ("items", "additionalProperties")
@@ -274,8 +275,8 @@ class _Check:
     def _rules(self, node: _Node, value: Any, old: Any, path: str) -> Faults:
         is_same = old is not ABSENT and old == value
         has_old = old is not ABSENT and old is not None
-        now = rule_costs.as_value(node.schema, value)
-        before = rule_costs.as_value(node.schema, old) if has_old else None
+        now = rule_costs.as_value(node.schema, value, is_resource=node.is_root)
+        before = rule_costs.as_value(node.schema, old, is_resource=node.is_root) if has_old else None
         for rule in node.rules:
             if rule.program is None or (not rule.uses_old and is_same):
                 continue

@@ -174,11 +174,14 @@ def _has_head(properties: Mapping[str, Schema]) -> bool:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def as_value(schema: Schema, value: Any) -> Value:
-    """Convert a value to CEL's representation. The value has been validated against the schema."""
+def as_value(schema: Schema, value: Any, *, is_resource: bool = False) -> Value:
+    """Convert a value to CEL's representation. The value has been validated against the schema.
+
+    ``is_resource``: it is a whole object, of which rules see the kind and the names whatever its schema says of metadata.
+    """
     match value:
         case dict():
-            return Map(_entries(schema, value))
+            return Map(_entries(schema, value, is_resource=is_resource))
         case list():
             items = schema.get("items")
             return [as_value(items, one) for one in value] if isinstance(items, Mapping) else value
@@ -192,11 +195,11 @@ def as_value(schema: Schema, value: Any) -> Value:
             return value
 
 
-def _entries(schema: Schema, value: dict[str, Any]) -> Iterable[tuple[Value, Value]]:
+def _entries(schema: Schema, value: dict[str, Any], *, is_resource: bool) -> Iterable[tuple[Value, Value]]:
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
         return [(name, as_value(additional, inner)) for name, inner in value.items()]
-    properties = {**_HEAD, **schema.get("properties", {})}
+    properties = visible_properties(schema, is_resource=is_resource)
     found: list[tuple[Value, Value]] = []
     unknown = {}
     for name, inner in value.items():

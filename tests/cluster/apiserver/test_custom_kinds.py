@@ -120,6 +120,10 @@ def test_discovery_and_openapi_follow_the_definitions(store):
     assert store.kinds is before is built_in_kinds(store.kinds.gates)
 
 
+def webhook(versions=("v1",), **config):
+    return {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": [*versions]}}
+
+
 WRONG = {
     "a name of another kind": (
         lambda d: d["metadata"].update(name="gadgets.example.com"),
@@ -153,9 +157,25 @@ WRONG = {
         lambda d: (d["spec"].update(group="x.k8s.io"), d["metadata"].update(name="widgets.x.k8s.io")),
         "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation",
     ),
-    "a webhook": (
+    "a webhook without an address": (
         lambda d: d["spec"].update(conversion={"strategy": "Webhook"}),
-        "spec.conversion.strategy: Forbidden: this server calls no conversion webhooks; only None is supported",
+        "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+    ),
+    "a webhook that is called in two places": (
+        lambda d: d["spec"].update(conversion=webhook(url="https://a", service={"name": "a", "namespace": "b"})),
+        "exactly one of url or service is required",
+    ),
+    "a webhook without a version": (
+        lambda d: d["spec"].update(conversion=webhook([], url="https://a")),
+        "spec.conversion.conversionReviewVersions: Required value",
+    ),
+    "a webhook of no known version": (
+        lambda d: d["spec"].update(conversion=webhook(["v2"], url="https://a")),
+        'spec.conversion.conversionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1',
+    ),
+    "a webhook without encryption": (
+        lambda d: d["spec"].update(conversion=webhook(url="http://a")),
+        "'https' is the only allowed URL scheme",
     ),
     "a junctor with a type": (
         lambda d: spec_of(d).update(anyOf=[{"type": "object"}]),

@@ -171,6 +171,17 @@ def _list_kind(path: str, list_kind: str | None, names: Document, *_: Any) -> It
     return (invalid(path, list_kind, "kind and listKind may not be the same"),) if is_same else ()
 
 
+@check("review versions")
+def _review_versions(path: str, versions: Sequence[str]) -> Iterable[Fault]:
+    """Check the versions of ConversionReview that a webhook reads."""
+    repeated = [i for i, one in enumerate(versions) if one in versions[:i]]
+    yield from (invalid(f"{path}[{i}]", versions[i], "duplicate version") for i in repeated)
+    for i, one in enumerate(versions):
+        yield from _label(f"{path}[{i}]", one)
+    if not {"v1", "v1beta1"} & {*versions}:
+        yield invalid(path, versions, "must include at least one of v1, v1beta1")
+
+
 # -- schemas -----------------------------------------------------------------------------------------------------------
 
 _AT_ROOT: Final = (

@@ -97,7 +97,11 @@ class Stream:
         needs_end_bookmark = self._initial
         while not self._watch.closed:
             self._changed.clear()
-            events = self._watch.take(lists.PIECE)
+            try:
+                events = self._watch.take(lists.PIECE)
+            except ApiError as error:  # an object that cannot be shown in the version of the watch
+                yield iter([self._line("ERROR", msgspec.json.encode(error.status()))])
+                return
             bookmark = b""
             if needs_end_bookmark and self._watch.idle:
                 bookmark, needs_end_bookmark = self._bookmark_if_due({_INITIAL_END: "true"}), False

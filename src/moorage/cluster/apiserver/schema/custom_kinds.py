@@ -5,6 +5,7 @@ Source  apiextensions-apiserver, pkg/apiserver/customresource_handler.go and pkg
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -26,6 +27,7 @@ MAX_DEFAULTS: Final = 3 << 19
 _SEPARATORS: Final = 4
 #: What each map and list in a default counts more than its JSON: it is made and looked at.
 _CONTAINER: Final = 16
+_HTTPS: Final = 443
 _AGE: Final = served_kinds.PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
@@ -78,7 +80,26 @@ def _custom_version(definition: Document, version: Document, stored: CustomVersi
         warning=_warning(definition["spec"], version),
         is_served=bool(version.get("served")),
         is_terminating="deletionTimestamp" in definition["metadata"],
+        webhook=_webhook(definition["spec"].get("conversion") or {}),
     )
+
+
+def _webhook(conversion: Document) -> served_kinds.ConversionWebhook | None:
+    """Return the webhook that converts between the versions; None if only their apiVersion differs."""
+    if conversion.get("strategy") != "Webhook":
+        return None
+    webhook = conversion.get("webhook") or {}
+    config = webhook.get("clientConfig") or {}
+    service, address = config.get("service"), ""
+    if service is not None:
+        host = f"{service.get('name', '')}.{service.get('namespace', '')}.svc"
+        address = f"https://{host}:{service.get('port', _HTTPS)}/{(service.get('path') or '').lstrip('/')}"
+    try:
+        authority = base64.b64decode(config.get("caBundle") or "").decode().strip()
+    except ValueError:
+        authority = ""
+    reviews = tuple(webhook.get("conversionReviewVersions") or ())
+    return served_kinds.ConversionWebhook(config.get("url") or "", address, authority, reviews)
 
 
 def _columns(version: Document) -> Iterator[served_kinds.PrinterColumn]:

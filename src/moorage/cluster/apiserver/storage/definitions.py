@@ -20,9 +20,17 @@ from moorage.cluster.apiserver.schema import custom_kinds
 from moorage.cluster.apiserver.schema.custom_kinds import CLEANUP, is_established
 from moorage.cluster.apiserver.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.versions import convert, is_renamed
+from moorage.cluster.apiserver.storage.conversion_webhooks import convert_by_webhook
 from moorage.cluster.apiserver.storage.watches import StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Record, condition_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served, set_or_drop
+from moorage.cluster.apiserver.vocabulary.served_kinds import (
+    KINDS,
+    ConversionWebhook,
+    Document,
+    ServedKind,
+    served,
+    set_or_drop,
+)
 
 # -- deferral ----------------------------------------------------------------------------------------------------------
 # The interface between a store and a worker thread: the store defers work to the thread, which calls back.
@@ -280,7 +288,8 @@ def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[s
 # Objects of custom kinds in each of their versions.
 #
 # An object is stored once, in the storage version of its kind. With the conversion strategy None, all versions have the same
-# fields: only ``apiVersion`` changes, and fields that the other version does not have are dropped.
+# fields: only ``apiVersion`` changes, and fields that the other version does not have are dropped. With the strategy Webhook,
+# a program of the user converts them.
 #
 # Source  apiextensions-apiserver, pkg/apiserver/conversion/nop_converter.go; customresource_handler.go
 
@@ -289,6 +298,8 @@ def convert_record(kind: ServedKind, source: ServedKind, record: Record) -> Reco
     """Return an object of the kind ``source`` in another version of that kind."""
     if kind is source:
         return record
+    if kind.custom is not None and kind.custom.webhook is not None:
+        return _converted_elsewhere(kind, source, record, kind.custom.webhook)
     schemas = [one.custom and one.custom.schema for one in (kind, source)]
     is_same = schemas[0] is schemas[1] if kind.custom is not None else all(map(is_renamed, (kind, source)))
     body = _with_version(record.body, kind, source) if is_same else None
@@ -303,6 +314,18 @@ def convert_record(kind: ServedKind, source: ServedKind, record: Record) -> Reco
     if kind.fields == source.fields:
         return Record(record.namespace, record.name, record.version, record.labels, record.fields, body)
     return Record.read(kind, body, record.version)
+
+
+def _converted_elsewhere(kind: ServedKind, source: ServedKind, record: Record, webhook: ConversionWebhook) -> Record:
+    """Return an object in another version, as the webhook of its definition converts it.
+
+    Raises  ApiError 500 if the webhook cannot be reached or gives no answer
+    """
+    made = convert_by_webhook(webhook, kind, source, record.document())
+    if kind.custom is not None:
+        custom_kinds.drop_unknown_fields(kind.custom.schema, made)
+        custom_kinds.apply_defaults(kind.custom.schema, made)
+    return Record.of(kind, made, record.version)
 
 
 def _with_version(body: bytes, kind: ServedKind, source: ServedKind) -> bytes | None:

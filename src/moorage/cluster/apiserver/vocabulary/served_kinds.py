@@ -52,6 +52,20 @@ class ScalePaths(NamedTuple):
     selector: str = ""
 
 
+@dataclass(frozen=True)
+class ConversionWebhook:
+    """The webhook that converts the objects of a definition between its versions.
+
+    ``service`` is the address that kube-apiserver would call for a service, and "" for a webhook with a ``url``. ``authority``
+    holds the certificates that sign the webhook's, as PEM; "" for those of the system. ``reviews``: versions of ConversionReview.
+    """
+
+    url: str
+    service: str
+    authority: str
+    reviews: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class CustomVersion:
     """A version of a custom kind. ``warning`` is sent with each response of a deprecated version.
@@ -68,6 +82,7 @@ class CustomVersion:
     warning: str = ""
     is_served: bool = True
     is_terminating: bool = False
+    webhook: ConversionWebhook | None = None
 
 
 #: The group whose versions depend on the release (``group_versions``).

@@ -7,6 +7,7 @@ import pytest
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.schema import discovery, openapi
 from moorage.cluster.apiserver.storage.list_selection import ALL
+from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.served_kinds import built_in_kinds
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from tests.cluster.apiserver.custom_kinds import APPLY, DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
@@ -430,3 +431,24 @@ def test_a_definition_has_no_grace_period(store):
     metadata = ask(store, "DELETE", f"{DEFINITIONS}/widgets.example.com?dryRun=All")[1]["metadata"]
     assert "deletionTimestamp" in metadata
     assert "deletionGracePeriodSeconds" not in metadata
+
+
+def test_a_write_reads_no_other_definition(store, monkeypatch):
+    """The cost of one write is the same with any number of definitions."""
+    read = []
+
+    def counted(record, original=Record.document):
+        read.append(record.name)
+        return original(record)
+
+    monkeypatch.setattr(Record, "document", counted)
+    needed = []
+    for i in range(30):
+        made = copy.deepcopy(definition(SPEC))
+        made["metadata"]["name"] = f"things{i}.example.com"
+        made["spec"]["names"] = {"plural": f"things{i}", "kind": f"Thing{i}"}
+        read.clear()
+        define(store, made)
+        needed.append(len([name for name in read if name.endswith(".example.com")]))
+    assert set(needed) == {needed[0]}, needed
+    assert [one for i in range(30) if store.kinds.find(f"things{i}", "example.com", "v1") is None] == []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from moorage.cluster.apiserver.admission.admission_plugins import add_finalizer
 from moorage.cluster.apiserver.admission.definition_validation import approval_of
@@ -76,46 +76,66 @@ class DefinitionStore(Protocol):
     def serve_custom_kinds(self, custom: Sequence[ServedKind], /) -> None: ...
 
 
+class _Defined(NamedTuple):
+    """What is remembered of a definition, so that a change of another one need not read it.
+
+    ``state``: what its kinds are made from (``served_state``).
+    """
+
+    state: tuple[Any, ...]
+    kinds: tuple[ServedKind, ...]
+    group: str
+    names: Document
+
+
 class Definitions:
     """The definitions of a store, and the kinds that they define."""
 
     def __init__(self, store: DefinitionStore) -> None:
         self._store = store
-        #: The kinds of each definition, and the state (``served_state``) from which they were made.
-        self._kinds: dict[str, tuple[tuple[Any, ...], tuple[ServedKind, ...]]] = {}
+        self._defined: dict[str, _Defined] = {}
 
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         """Process a change of a definition, or the deletion of an object of a custom kind."""
         if kind is DEFINITIONS:
             name = change.after.name
             if change.gone:
-                self.load()
-                group = change.after.document()["spec"]["group"]  # in which names have become free
-                for record in [*self._store.all(DEFINITIONS)]:
-                    if record.document()["spec"]["group"] == group:
-                        self._settle(record.name)
+                gone = self._defined.pop(name, None)
+                if gone is None:
+                    return
+                self._serve(gone.kinds, ())
+                for other in [name for name, one in self._defined.items() if one.group == gone.group]:
+                    self._settle(other)  # names have become free
                 return
             if self._settle(name):
                 return  # changing the status called this method again, which has done the rest
-            self.load()
             document = self._find(name)
-            if document is not None and "deletionTimestamp" in document["metadata"]:
+            if document is None:
+                return
+            before = self._defined.get(name)
+            after = self._defined[name] = self._read(name, document)
+            self._serve(() if before is None else before.kinds, after.kinds)
+            if "deletionTimestamp" in document["metadata"]:
                 self._clean(name)
         elif change.gone and kind.custom is not None and kind.custom.is_terminating and not self._store.count(kind):
             self._finish(kind.qualified)
 
     def load(self) -> None:
         """Serve the kinds of all stored definitions."""
-        documents = {record.name: record.document() for record in self._store.all(DEFINITIONS)}
-        before = [kind for _, kinds in self._kinds.values() for kind in kinds]
-        self._kinds = {name: self._kinds_of(name, document) for name, document in documents.items()}
-        after = [kind for _, kinds in self._kinds.values() for kind in kinds]
-        if before != after:
-            self._store.serve_custom_kinds(after)
+        self._defined = {record.name: self._read(record.name, record.document()) for record in self._store.all(DEFINITIONS)}
+        self._serve((), tuple(kind for one in self._defined.values() for kind in one.kinds))
 
-    def _kinds_of(self, name: str, document: Document) -> tuple[tuple[Any, ...], tuple[ServedKind, ...]]:
-        state, held = custom_kinds.served_state(document), self._kinds.get(name)
-        return held if held is not None and held[0] == state else (state, custom_kinds.custom_kinds(document))
+    def _read(self, name: str, document: Document) -> _Defined:
+        state, held = custom_kinds.served_state(document), self._defined.get(name)
+        is_same = held is not None and held.state == state
+        kinds = held.kinds if held is not None and is_same else custom_kinds.custom_kinds(document)
+        names = (document.get("status") or {}).get("acceptedNames") or {}
+        return _Defined(state, kinds, document["spec"]["group"], names)
+
+    def _serve(self, before: tuple[ServedKind, ...], after: tuple[ServedKind, ...]) -> None:
+        """Serve the kinds of all definitions if those of one of them changed."""
+        if before is not after and before != after:
+            self._store.serve_custom_kinds([kind for _, one in sorted(self._defined.items()) for kind in one.kinds])
 
     def _find(self, name: str) -> Document | None:
         record = self._store.find(DEFINITIONS, "", name)
@@ -129,7 +149,8 @@ class Definitions:
         if record is None:
             return False
         document = record.document()
-        others = [one.document() for one in self._store.all(DEFINITIONS) if one.name != name]
+        group = document["spec"]["group"]
+        others = [one.names for other, one in self._defined.items() if other != name and one.group == group]
         is_judged = _judge_approval(document, self._store.now)
         if not _accept_names(document, others, self._store.now) and not is_judged:
             return False
@@ -141,7 +162,7 @@ class Definitions:
 
     def _clean(self, name: str) -> None:
         """Delete the objects of a definition that is being deleted; if there are none, remove its finalizer."""
-        kind = next(iter(self._kinds[name][1]), None)
+        kind = next(iter(self._defined[name].kinds), None)
         if kind is None or not self._store.count(kind):
             self._finish(name)
         elif self._store.defer is not None and self._store.count(kind) > _AT_ONCE:
@@ -155,7 +176,7 @@ class Definitions:
 
     def _delete_some(self, name: str, most: int) -> bool:
         """Delete some objects that are not being deleted yet; return whether there may be more."""
-        kinds = self._kinds[name][1] if name in self._kinds else ()
+        kinds = self._defined[name].kinds if name in self._defined else ()
         if not kinds:
             return False
         fresh = (one for one in self._store.all(kinds[0]) if b'"deletionTimestamp"' not in one.body)
@@ -229,7 +250,10 @@ _COMPARED: Final = (
 
 
 def _accept_names(definition: Document, others: Sequence[Document], now: str) -> bool:
-    """Accept the names of a definition that no other of its group uses, in place; return True if its status changed."""
+    """Accept the names of a definition that no other of its group uses, in place; return True if its status changed.
+
+    ``others``: the names that have been accepted for the other definitions of the group.
+    """
     status = definition.setdefault("status", {})
     wanted, held = definition["spec"]["names"], status.get("acceptedNames") or {}
     if wanted == held and is_established(definition):
@@ -269,14 +293,12 @@ def _accepted(wanted: Document, held: Document, resources: set[str], kinds: set[
 
 
 def _used_names(group: str, others: Sequence[Document]) -> tuple[set[str], set[str]]:
-    """Return the names of resources and of kinds that other definitions and built-in kinds of a group have."""
+    """Return the names of resources and of kinds that others have: built-in kinds of a group, and accepted ones."""
     resources: set[str] = set()
     kinds: set[str] = set()
-    for other in others:
-        names = (other.get("status") or {}).get("acceptedNames") or {}
-        if other["spec"]["group"] == group:
-            resources |= {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
-            kinds |= {names.get("kind", ""), names.get("listKind", "")}
+    for names in others:
+        resources |= {names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())}
+        kinds |= {names.get("kind", ""), names.get("listKind", "")}
     for kind in KINDS:
         if kind.group == group:
             resources |= {kind.resource, kind.singular, *kind.short_names}

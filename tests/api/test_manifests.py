@@ -130,6 +130,28 @@ def test_yields_the_documents_before_a_broken_one():
         next(documents)
 
 
+REPEATS = {  # text, its value, the lines with a message
+    "none": ("a: 1\nb: 2\n", {"a": 1, "b": 2}, []),
+    "twice": ("a: 1\nb: 2\na: 3\n", {"a": 3, "b": 2}, [3]),
+    "deep": ("x:\n- a:\n    b: 1\n    b: 2\n", {"x": [{"a": {"b": 2}}]}, [4]),
+    "set after a merge": ("<<: {a: 1, b: 2}\na: 3\n", {"a": 3, "b": 2}, []),
+    "set after a merge of several": ("<<: [{a: 1}, {a: 2, b: 4}]\nb: 3\n", {"a": 1, "b": 3}, []),
+    "set before a merge": ("a: 3\n<<: {a: 1}\n", {"a": 1}, []),
+    "set twice after a merge": ("<<: {a: 1}\na: 2\na: 3\n", {"a": 3}, [3]),
+    "in JSON": ('{"a": 1,\n"a": 2}', {"a": 2}, [2]),
+    "in flow style": ("{a: 1, a: 2}", {"a": 2}, [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value", "lines"), REPEATS.values(), ids=REPEATS)
+def test_the_last_of_several_values_counts_and_messages_name_the_others(text, value, lines):
+    found = []
+    documents = [one.data for one in read_documents(text, "f", on_repeat=found.append)]
+    assert documents == [value]
+    assert [int(one.split(":")[1]) for one in found] == lines
+    assert [one.data for one in read_documents(text, "f")] == [value]
+
+
 STRICT_YAML = {
     "once": ("a: 1\nb: 2\n", None),
     "twice": ("a: 1\nb: 2\na: 3\n", 'f:3: key "a" already set in map'),

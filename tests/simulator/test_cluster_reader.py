@@ -188,15 +188,15 @@ REFUSED = {  # content → the error message
     "no name": ({**POD, "metadata": {}}, "a.yaml: Pod: metadata.name: Required value: name or generateName is required"),
     "a wrong type": (
         a_list(POD, {**NODE, "spec": {"unschedulable": "no"}}),
-        'a.yaml: items[1]: Node n1: spec.unschedulable: expected bool, found str "no"',
+        'a.yaml:1: Node n1: spec.unschedulable: expected bool, found str "no"',
     ),
     "a port as a string": (
         {**POD, "spec": {"containers": [{"name": "c", "ports": [{"hostPort": "80"}]}]}},
-        'a.yaml: Pod web: spec.containers[0].ports[0].hostPort: expected int, found str "80"',
+        'a.yaml:1: Pod web: spec.containers[0].ports[0].hostPort: expected int, found str "80"',
     ),
     "a number as label": (
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  labels:\n    version: 1.5\n",
-        'a.yaml:1: Pod web: metadata.labels[version]: expected str, found float 1.5; quote it: "1.5"',
+        'a.yaml:6: Pod web: metadata.labels[version]: expected str, found float 1.5; quote it: "1.5"',
     ),
     "broken JSON": ('{"apiVersion": "v1", "kind": ', "a.yaml:1"),
     "a tab in YAML": ("a:\n\t- b\n", "a.yaml:2"),
@@ -313,10 +313,18 @@ TWICE = {
 
 
 @pytest.mark.parametrize(("text", "message"), TWICE.values(), ids=TWICE)
-def test_duplicate_fields_are_rejected(text, message):
-    with pytest.raises(InputError) as caught:
-        read_sources([InputFile("in", text.encode())])
-    assert str(caught.value).splitlines()[0] == message
+def test_of_duplicate_fields_the_last_counts_and_a_note_says_so(text, message):
+    read = read_sources([InputFile("in", text.encode())])
+    assert [node.metadata.name for node in read.nodes] == ["b"]
+    (note,) = read.report.notes
+    assert note == f"1 key given more than once in a map; the last value counts, as with kubectl: {message}"
+
+
+def test_a_key_beside_a_merge_is_no_duplicate():
+    text = "apiVersion: v1\nkind: Node\nmetadata: {<<: {name: a, labels: {x: z}}, name: b}\n"
+    read = read_sources([InputFile("in", text.encode())])
+    assert [(node.metadata.name, node.metadata.labels) for node in read.nodes] == [("b", {"x": "z"})]
+    assert read.report.notes == ()
 
 
 def test_implied_namespaces_do_not_count_as_read():

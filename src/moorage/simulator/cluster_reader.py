@@ -267,7 +267,7 @@ def read_sources(
     with collector_paused():
         for source in sources:
             on_read(source, count)
-            for found in find_objects(source):
+            for found in find_objects(source, reader.note_duplicate):
                 reader.take(found, source)
                 count += 1
                 if count % _OFTEN == 0:
@@ -314,12 +314,17 @@ class _Reader:
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
         self.repeated: list[str] = []
+        self.duplicates: list[str] = []
         self.records: list[cluster_input.DumpRecord] = []
         self.server_version = ""
         self.faults: list[str] = []
         self.policies: dict[cluster_input.WrittenKey, tuple[str, bytes]] = {}
         self.parameters: dict[cluster_input.WrittenKey, tuple[str, bytes]] = {}
         self.written: dict[cluster_input.WrittenKey, bytes] = {}
+
+    def note_duplicate(self, message: str) -> None:
+        """Note a key that is in a map twice."""
+        self.duplicates.append(message)
 
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         if found.kind == SERVER_VERSION:
@@ -337,12 +342,16 @@ class _Reader:
                 self.records.append(cluster_input.read_record(found))
             elif not is_custom:
                 self._count_unused(found)
+                if wrong := self.fields.wrong_values(found, source):
+                    self._note_fault(InputError(*wrong))
             return
         try:
             if kind.slot == "pods" and self._takes_copy(found, kind):
                 return
             if translated is None and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
+            if wrong := self.fields.wrong_values(found, source):
+                raise InputError(*wrong)
             metadata: ObjectMeta = self._keep(kind, self._decode(found.payload, kind, found.where), found.where).metadata
             if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
                 self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
@@ -469,6 +478,9 @@ class _Reader:
         notes = [*(note for record in self.records for note in record.notes()), *self.fields.notes()]
         taken_at = next((record.taken_at for record in self.records), "")
         version = self.server_version or next((record.server_version for record in self.records), "")
+        if self.duplicates:
+            keys = counted(len(self.duplicates), "key")
+            notes.append(f"{keys} given more than once in a map; the last value counts, as with kubectl: {some(self.duplicates)}")
         if self.repeated:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:

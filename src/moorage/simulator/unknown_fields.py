@@ -1,4 +1,5 @@
-"""Fields that a kind does not have: misspelt ones in a manifest, or ones of a newer release in an API server's output.
+"""Fields that a kind does not have: misspelt ones in a manifest, or ones of a newer release in an API server's output. And values
+that a field cannot hold (``field_types``).
 
 Misspelt fields of manifests are faults, as with ``kubectl apply --validate=strict``. An object that an API server printed has
 none, because servers drop them; an unknown field there belongs to a newer release, and one note says so.
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from moorage.api.kinds import Kind
@@ -21,6 +23,7 @@ from moorage.basis.inputs.objects import FoundObject, line_of, plain_object
 from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.schema.protobuf import message_of, messages
 from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
+from moorage.simulator.field_types import MapKey, wrong_values
 
 #: Objects of one kind that an API server printed are alike; this many of them are checked.
 _MOST_PRINTED: Final = 200
@@ -58,8 +61,7 @@ class FieldCheck:
         if self._validation is Validation.IGNORE:
             return []
         tree = plain_object(found)
-        metadata = tree.get("metadata")
-        printed = isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
+        printed = _is_printed(tree)
         if printed:
             self._printed[kind.slot] += 1
             if self._printed[kind.slot] > _MOST_PRINTED:
@@ -84,12 +86,35 @@ class FieldCheck:
                 break
         return faults
 
+    def wrong_values(self, found: FoundObject, source: InputFile | None) -> list[str]:
+        """Return a fault for each value that its field cannot hold. It matters to no other rule whether scheduling reads it."""
+        key = f"{found.api_version}/{found.kind}"
+        if self._validation is Validation.IGNORE or self._printed[key] > _MOST_PRINTED:
+            return []
+        shape = _shape(found.api_version, found.kind)
+        if shape is None:
+            return []
+        tree = plain_object(found)
+        self._printed[key] += _is_printed(tree)
+        faults = []
+        for path, why in islice(wrong_values(shape, tree), _MOST_FIELDS):
+            line = None if source is None else line_of(source, found.where, path)
+            where = found.where if source is None or line is None else f"{source.where}:{line}"
+            faults.append(f"{where}: {found.kind} {_name(tree)}: {_text(path)}: {why}")
+        return faults
+
     def notes(self) -> list[str]:
         """Return a note for each unknown field that was not a fault."""
         return [
             f"unknown field {field} in {counted(len(titles), 'object')}, ignored: {some(titles)}{near}"
             for (field, near), titles in self._noted.items()
         ]
+
+
+def _is_printed(tree: dict[str, Any]) -> bool:
+    """Return True for an object that an API server printed."""
+    metadata = tree.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
 
 
 @lru_cache(maxsize=256)
@@ -127,7 +152,7 @@ def _unknown(shape: Type, value: Any, path: _Path) -> Iterator[tuple[_Path, Stru
 
 def _text(path: Sequence[str | int]) -> str:
     """Return a path as kube-apiserver writes it: ``spec.containers[0].image``."""
-    parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+    parts = [f"[{step}]" if isinstance(step, int | MapKey) else f".{step}" for step in path]
     return "".join(parts).removeprefix(".")
 
 

@@ -87,11 +87,6 @@ SYNTAX = {
     "items that are a number": ("apiVersion: v1\nkind: List\nitems: 3\n", "items: expected a list of objects"),
     "an item that is a number": ("apiVersion: v1\nkind: List\nitems: [3]\n", "items[0]: expected a Kubernetes object"),
     "tabs": ("apiVersion: v1\nkind: Pod\n\tmetadata: {}\n", "tab"),
-    "a key twice": ("apiVersion: v1\nkind: Node\nmetadata: {name: a, name: b}\n", 'key "name" already set in map'),
-    "a field twice": (
-        '{"apiVersion":"v1","kind":"Node","metadata":{"name":"a","name":"b"}}',
-        'duplicate field "metadata.name"',
-    ),
     "NaN in JSON": ('{"apiVersion":"v1","kind":"Node","x":NaN}', "NaN is not a JSON number"),
     "NaN in YAML": (NODE + "status: {allocatable: {cpu: .nan}}\n", "NaN"),
     "a lone surrogate": ('{"apiVersion":"v1","kind":"Pod","metadata":{"name":"\\ud800"}}', "lone surrogate"),

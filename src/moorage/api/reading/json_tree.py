@@ -44,12 +44,16 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
     """A value that the standard library's decoder would accept."""
 
 
-def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tuple[Any, int]]:
+def read_tree(
+    data: bytes, where: str, *, strict: bool = False, on_repeat: Callable[[str], None] | None = None
+) -> Iterator[tuple[Any, int]]:
     """Yield each document of a JSON stream (UTF-8, no byte order mark) with the line it starts on.
 
     Raises  JsonSyntaxError for input that is not JSON; InputError for JSON that is rejected. Messages start with
-            ``where:line:``. ``strict`` rejects duplicate fields and reports up to ``MAX_REPEATS`` of a document at once
+            ``where:line:``. ``strict`` rejects duplicate fields and reports up to ``MAX_REPEATS`` of a document at once;
+            ``on_repeat`` receives these messages instead, and the last value of a field is its value
     """
+    strict = strict or on_repeat is not None
     try:
         document = msgspec.json.decode(data)
     except UNREADABLE:
@@ -60,7 +64,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
             refuse_depth(document, f"{where}:{line}")
             yield document, line
             return
-    yield from _read_carefully(data, where, strict)
+    yield from _read_carefully(data, where, strict, on_repeat)
 
 
 def reads_back(document: Any, data: bytes) -> bool:
@@ -71,7 +75,9 @@ def reads_back(document: Any, data: bytes) -> bool:
         return False
 
 
-def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any, int]]:
+def _read_carefully(
+    data: bytes, where: str, strict: bool, on_repeat: Callable[[str], None] | None
+) -> Iterator[tuple[Any, int]]:
     text = _decoded(data, where)
     repeats: list[str] = []
     decoder = json.JSONDecoder(
@@ -87,7 +93,12 @@ def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any
         counted = start
         document, end = _decode_one(decoder, text, start, where, line, read)
         if repeats:
-            raise InputError(*islice(_duplicates(text, start, end, line, where), MAX_REPEATS))
+            messages = [*islice(_duplicates(text, start, end, line, where), MAX_REPEATS)]
+            if on_repeat is None:
+                raise InputError(*messages)
+            for message in messages:
+                on_repeat(message)
+            repeats.clear()
         yield document, line
         start, read = _skip_blank(text, end), read + 1
 

@@ -54,6 +54,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 Plain: TypeAlias = Any  # what JSON can hold: dict[str, Plain] | list[Plain] | str | int | float | bool | None
 
 
+#: Receives messages about duplicate keys.
+OnRepeat: TypeAlias = Callable[[str], None]
+
+
 class EventSource(Protocol):
     def get_event(self) -> Event | None: ...
 
@@ -84,17 +88,19 @@ def default_parser() -> Callable[[bytes], EventSource]:
 
 
 def read_tree(
-    data: bytes, where: str, *, strict: bool = False, parser: Callable[[bytes], EventSource] | None = None
-) -> Iterator[tuple[Plain, int]]:
+    data: bytes, where: str, *, strict: bool = False, on_repeat: OnRepeat | None = None,
+    parser: Callable[[bytes], EventSource] | None = None,
+) -> Iterator[tuple[Plain, int]]:  # fmt: skip
     """Yield each document of a YAML stream with the line it starts on. Empty documents are None.
 
+    ``on_repeat`` receives a message for each duplicate key whose earlier value is lost; keys that are merged are none.
     Raises  InputError, with a message that starts with ``where:line:``, for anything that kubectl would reject and for
             streams beyond the limits of this module; with ``strict`` also for duplicate keys, up to ``MAX_REPEATS`` of a
             document at once
     """
     if data.count(b"\n%") + data.count(b"\r%") > _MAX_DIRECTIVES:
         raise InputError(f"{where}:1: more than {_MAX_DIRECTIVES} directives")
-    tree, events = _Tree(where, strict), _events(data, where, parser or default_parser())
+    tree, events = _Tree(where, strict, on_repeat), _events(data, where, parser or default_parser())
     while _build_document(tree, events):
         yield tree.root, tree.line
 
@@ -164,9 +170,12 @@ _NO_KEY, _MERGE, _OPEN = _NoKey(), _Merge(), _Open()
 class _Tree:
     """The document being built: the innermost open collection, the key that waits for its value, and the outer collections."""
 
-    def __init__(self, where: str, strict: bool) -> None:
+    def __init__(self, where: str, strict: bool, on_repeat: OnRepeat | None) -> None:
         self.where = where
         self.strict = strict
+        self.on_repeat = on_repeat
+        #: The keys that each open mapping has from a merge, by identity: they may be set again.
+        self.merged: dict[int, set[str]] = {}
         self.nodes = 0
         self.aliased = self.aliased_text = 0
         self.root: Plain = None
@@ -192,6 +201,7 @@ class _Tree:
         self.root, self.here, self.key = None, None, _NO_KEY
         self.line = _line(event)
         self.anchors = {}
+        self.merged = {}
         self.faults = []
 
     def finish(self) -> None:
@@ -254,6 +264,7 @@ class _Tree:
 
     def end(self, _: Event) -> None:
         done = self.here
+        self.merged.pop(id(done), None)
         self.here, self.key, started = self.outside.pop()
         if started.anchor is not None:
             self.anchors[started.anchor] = done
@@ -306,11 +317,16 @@ class _Tree:
                 self._set(key, value, event)
 
     def _set(self, key: str, value: Plain, event: Event) -> None:
-        if self.strict and key in self.here:
-            if len(self.faults) < MAX_REPEATS:
-                shown = json.dumps(key, ensure_ascii=False)
-                self.faults.append(f"{self.where}:{_line(event)}: key {shown} already set in map")
-            return
+        if key in self.here and (self.strict or self.on_repeat is not None):
+            message = f"{self.where}:{_line(event)}: key {json.dumps(key, ensure_ascii=False)} already set in map"
+            if self.strict:
+                if len(self.faults) < MAX_REPEATS:
+                    self.faults.append(message)
+                return
+            merged = self.merged.get(id(self.here), set())
+            if key not in merged and self.on_repeat is not None:
+                self.on_repeat(message)
+            merged.discard(key)
         self.here[key] = value
 
     def _merge(self, value: Plain, event: Event) -> None:
@@ -320,7 +336,12 @@ class _Tree:
             raise self.rejected(event, "map merge requires map or sequence of maps as the value")
         for source in reversed(sources):
             for key, inner in source.items():
-                self._set(key, inner, event)
+                if self.strict:
+                    self._set(key, inner, event)
+                else:
+                    self.here[key] = inner
+        if self.on_repeat is not None:
+            self.merged.setdefault(id(self.here), set()).update(key for source in sources for key in source)
 
     def rejected(self, event: Event, why: str) -> InputError:
         return InputError(f"{self.where}:{_line(event)}: {why}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.reading.json_tree import UNREADABLE, JsonSyntaxError
-from moorage.api.reading.manifests import Document, read_documents, read_json
+from moorage.api.reading.manifests import Document, OnRepeat, read_documents, read_json
 from moorage.api.reading.text_mistakes import explained, to_utf8
 from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile, LargeFile
@@ -178,11 +178,11 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _OBJECTS_OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 
 
-def find_objects(source: InputFile) -> Iterator[FoundObject]:
+def find_objects(source: InputFile, on_repeat: OnRepeat | None = None) -> Iterator[FoundObject]:
     """Yield the objects of a file, those of lists one by one.
 
-    Raises  InputError for a file that is neither YAML nor JSON, for duplicate fields, and for documents that are not
-            Kubernetes objects
+    Of duplicate fields the last one counts, as with kubectl; ``on_repeat`` receives a message for each.
+    Raises  InputError for a file that is neither YAML nor JSON, and for documents that are not Kubernetes objects
     """
     read = 0
     if isinstance(source, LargeFile):
@@ -194,7 +194,7 @@ def find_objects(source: InputFile) -> Iterator[FoundObject]:
             pass
         else:
             return
-    yield from islice(_find_in_whole(source), read, None)
+    yield from islice(_find_in_whole(source, on_repeat), read, None)
 
 
 def _in_pieces(source: LargeFile) -> Iterator[FoundObject]:
@@ -216,11 +216,11 @@ def _in_pieces(source: LargeFile) -> Iterator[FoundObject]:
             read += len(items)
 
 
-def _find_in_whole(source: InputFile) -> Iterator[FoundObject]:
+def _find_in_whole(source: InputFile, on_repeat: OnRepeat | None) -> Iterator[FoundObject]:
     data = to_utf8(source.data, source.where)
     if data.lstrip(b" \t\r\n")[:1] == b"{":
-        if len(data) <= _HAND_WRITTEN:
-            _refuse_duplicates(data, source.where)
+        if on_repeat is not None and len(data) <= _HAND_WRITTEN:
+            _find_duplicates(data, source.where, on_repeat)
         try:
             envelope = _read_envelope(data)
         except UNREADABLE:
@@ -228,23 +228,27 @@ def _find_in_whole(source: InputFile) -> Iterator[FoundObject]:
         else:
             yield from _open_envelope(data, envelope, source.where, None, 0)
             return
-    for document in _documents(data, source):
+    for document in _documents(data, source, on_repeat):
         yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
 
 
-def _documents(data: bytes, source: InputFile) -> Iterator[Document]:
+def _documents(data: bytes, source: InputFile, on_repeat: OnRepeat | None) -> Iterator[Document]:
     try:
-        yield from read_documents(data, source.where, strict=True)
+        yield from read_documents(data, source.where, on_repeat=on_repeat)
     except InputError as error:
         raise explained(error, source.where, source.data) from None
 
 
-def _refuse_duplicates(data: bytes, where: str) -> None:
+def _find_duplicates(data: bytes, where: str, on_repeat: OnRepeat) -> None:
+    """Report the duplicate fields of one document in JSON. Of several documents they are reported as they are parsed."""
+    found: list[str] = []
     try:
-        for _ in read_json(data, where, strict=True):
-            pass
+        documents = [*read_json(data, where, on_repeat=found.append)]
     except JsonSyntaxError:
-        pass  # It may still be YAML, whose parser reports faults.
+        return  # It may still be YAML, whose parser reports faults.
+    if len(documents) == 1:
+        for message in found:
+            on_repeat(message)
 
 
 def _open_envelope(

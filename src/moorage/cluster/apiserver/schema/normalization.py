@@ -266,6 +266,17 @@ _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
 }  # fmt: skip
 
 
+def scalar_fault(shape: Scalar, value: Any) -> str:
+    """Return why a scalar cannot hold a value, in the words of Go's decoder; "" if it can."""
+    try:
+        _SCALARS[shape.letter](value, shape.go)
+    except FieldTypeError as error:
+        return str(error)
+    except _WrongType as wrong:
+        return f"{wrong.what} is no {wrong.go}"
+    return ""
+
+
 # -- type defaults -----------------------------------------------------------------------------------------------------
 # Defaults of nested types, wherever they occur in an object: a walk guided by the schema.
 #

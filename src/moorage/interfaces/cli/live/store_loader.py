@@ -10,11 +10,13 @@ import msgspec
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
+from moorage.api.reading.manifests import OnRepeat
 from moorage.api.workloads import Deployment
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects
 from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.schema.versions import convert
+from moorage.cluster.apiserver.storage.conversion_webhooks import convert_by_webhook
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, find_kind, served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
@@ -129,9 +131,10 @@ def fill(
     Raises  InputError for unreadable files and invalid objects, with one located line for each fault
     """
     left: Counter[str] = Counter()
-    read = list(_read(paths, recursive=recursive, stdin=stdin, progress=progress))
+    repeats: list[str] = []
+    read = list(_read(paths, recursive=recursive, stdin=stdin, progress=progress, on_repeat=repeats.append))
     faults = [fault for one in read if _is_definition(one[0]) and (fault := _keep(store, _DEFINITIONS, *one, left))]
-    wanted = list(_known(store, (one for one in read if not _is_definition(one[0])), left))
+    wanted = list(_known(store, (one for one in read if not _is_definition(one[0])), left, faults))
     sets = list(missing_replica_sets([document for _, document, _ in wanted]))
     wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
     wanted.sort(key=lambda one: _FIRST.index(one[0].native) if one[0].native in _FIRST else len(_FIRST))
@@ -145,6 +148,8 @@ def fill(
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
         raise InputError(*faults[:_MOST], *more)
     remarks = [f"{count} {what}" for what, count in sorted(left.items())]
+    if repeats:
+        remarks.append(f"{counted(len(repeats), 'key')} given more than once in a map, the last value counts: {some(repeats)}")
     if sets:
         remarks.append(f"{counted(len(sets), 'replica set')} not in the input: recreated from deployments and pods")
     if strays:
@@ -161,14 +166,14 @@ def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wa
 
 
 def _read(
-    paths: Iterable[str], *, recursive: bool, stdin: BinaryIO | None, progress: Progress | None
+    paths: Iterable[str], *, recursive: bool, stdin: BinaryIO | None, progress: Progress | None, on_repeat: OnRepeat
 ) -> Iterator[tuple[Document, str]]:
     """Yield the objects of files, each with its position."""
     count = 0
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
         if progress is not None:
             progress.reading(source, count)
-        for found in find_objects(source):
+        for found in find_objects(source, on_repeat):
             if found.kind not in _NOT_STORED:
                 count += 1
                 yield _plain(found), found.where
@@ -178,14 +183,26 @@ def _is_definition(document: Document) -> bool:
     return (document["apiVersion"], document["kind"]) == (_DEFINITIONS.api_version, _DEFINITIONS.kind)
 
 
-def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str]) -> Iterator[_Wanted]:
-    """Yield the objects of kinds that the store serves, and count the others in ``left``."""
+def _known(
+    store: Store, read: Iterable[tuple[Document, str]], left: Counter[str], faults: list[str]
+) -> Iterator[_Wanted]:
+    """Yield the objects of kinds that the store serves in the storage version, and count the others in ``left``.
+
+    ``faults`` receives one for each object that its definition's webhook does not convert.
+    """
     for document, where in read:
         kind = store.kinds.find_type(document["apiVersion"], document["kind"])
         if kind is None or kind.native in _PASSING:
             left[f"{document['kind']} {document['apiVersion']} left out"] += 1
             continue
-        if kind.stored_as is not None:
+        webhook = None if kind.custom is None else kind.custom.webhook
+        if kind.stored_as is not None and webhook is not None:
+            try:
+                document = convert_by_webhook(webhook, kind.storage, kind, document)
+            except ApiError as error:
+                faults.append(f"{where}: {kind.kind} {document['metadata'].get('name', '')}: {error}")
+                continue
+        elif kind.stored_as is not None:
             convert(kind.storage, kind, document)
         yield kind.storage, document, where
 

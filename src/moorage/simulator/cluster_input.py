@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple, TypeAlias
 
@@ -37,7 +37,7 @@ from moorage.api.workloads import (
 )
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import one_line
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 
 
@@ -102,8 +102,8 @@ class WrittenObjects:
 class ClusterInput:
     """Every object that simulations read, each kind in the order it was given.
 
-    ``others`` are objects of kinds without a field here, ``custom`` objects of kinds that plugins name. ``written`` is for
-    admission policies, None if there are none.
+    ``others`` are objects of kinds without a field here, ``custom`` objects of kinds that plugins name, ``job_objects`` jobs of
+    kinds that are none of Kubernetes' own (``job_kinds``). ``written`` is for admission policies, None if there are none.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -138,12 +138,19 @@ class ClusterInput:
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     others: tuple[Object, ...] = ()
     custom: tuple[CustomObject, ...] = ()
+    job_objects: tuple[CustomObject, ...] = ()
     written: WrittenObjects | None = None
     report: InputReport = InputReport()
 
 
 #: The fields that hold the objects of one kind: ``Kind.slot``.
-SLOTS: Final = frozenset(field.name for field in fields(ClusterInput)) - {"custom", "others", "report", "written"}
+SLOTS: Final = frozenset(field.name for field in fields(ClusterInput)) - {
+    "custom",
+    "job_objects",
+    "others",
+    "report",
+    "written",
+}
 
 
 # -- dump record -------------------------------------------------------------------------------------------------------
@@ -234,9 +241,10 @@ class ReadObject(NamedTuple):
 
 
 class CustomReader:
-    """Keeps objects that may be of a named kind until ``objects`` is called."""
+    """Keeps objects that may be of a named kind until ``objects`` is called. Those of ``namespaced`` kinds have a namespace."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], namespaced: Collection[str] = ()) -> None:
+        self._namespaced = frozenset(namespaced)
         kinds = (CustomKind.parse(name) for name in names)
         self._kinds = tuple(kind for kind in kinds if kind is not None)
         self._versions = {kind.api_version for kind in self._kinds}
@@ -273,29 +281,37 @@ class CustomReader:
         group, slash, _ = api_version.rpartition("/")
         plural = self._plural(group, kind) if slash else ""
         named = next((one for one in self._kinds if slash and (one.group, one.plural) == (group, plural)), None)
-        return None if named is None else f"this version of the API is not read; a plugin names {named}"
+        if named is None:
+            return None
+        instead = f"convert it to {named.api_version}" if str(named) in self._namespaced else f"a plugin names {named}"
+        return f"this version of the API is not read; {instead}"
 
     def objects(self, faults: list[str]) -> Iterator[ReadObject]:
         """Yield the objects of named kinds in input order; add the faults of invalid ones to ``faults``."""
-        for found in self._kept:
+        for number, found in enumerate(self._kept):
             kind = self._kind_of(found)
             if kind is None:
                 continue
             try:
-                yield ReadObject(self._identified(found, kind), found.kind, found.where)
+                yield ReadObject(self._identified(found, kind, number), found.kind, found.where)
             except InputError as error:
                 faults += str(error).splitlines()
 
-    def _identified(self, found: FoundObject, kind: CustomKind) -> CustomObject:
-        """Return the object with a namespace, as its kind's scope requires if that is known, and a UID."""
+    def _identified(self, found: FoundObject, kind: CustomKind, number: int) -> CustomObject:
+        """Return the object with a name, a namespace, as its kind's scope requires if that is known, and a UID.
+
+        ``number`` makes generated names unique.
+        """
         payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
         given = read_custom(payload, str(kind), found.where)
         given = given.having(apiVersion=found.api_version, kind=found.kind)  # items of a list may leave these out
         metadata = given.metadata
-        if not metadata.name:
-            raise InputError(f"{found.where}: {found.kind}: metadata.name: Required value: a name is required")
+        if not metadata.name and not metadata.generate_name:
+            raise InputError(f"{found.where}: {found.kind}: metadata.name: Required value: name or generateName is required")
         spec = self._definitions.get((kind.group, found.kind))
         scope = "" if spec is None else spec.scope
-        space = "" if scope == _CLUSTER_SCOPED else metadata.namespace or ("default" if scope == _NAMESPACED else "")
-        uid = metadata.uid or stable_uid(found.kind, space, metadata.name)
-        return with_identity(given, replace(metadata, namespace=space, uid=uid))
+        is_spaced = scope == _NAMESPACED or (not scope and str(kind) in self._namespaced)
+        space = "" if scope == _CLUSTER_SCOPED else metadata.namespace or ("default" if is_spaced else "")
+        name = metadata.name or generated_name(metadata.generate_name, found.kind, space, str(number))
+        uid = metadata.uid or stable_uid(found.kind, space, name)
+        return with_identity(given, replace(metadata, name=name, namespace=space, uid=uid))

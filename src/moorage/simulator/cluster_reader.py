@@ -35,6 +35,8 @@ from moorage.basis.printable import counted, some
 from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
+from moorage.simulator.job_kinds import PLACES
+from moorage.simulator.older_versions import advice, in_read_version
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 
 # -- copy reader -------------------------------------------------------------------------------------------------------
@@ -262,12 +264,12 @@ def read_sources(
 
     ``known``: objects that were read earlier, with all that the API server would add, by their position
     """
-    reader = _Reader(validated, cluster_input.CustomReader(custom), rules)
+    reader = _Reader(validated, custom, rules)
     count = 0
     with collector_paused():
         for source in sources:
             on_read(source, count)
-            for found in find_objects(source, reader.note_duplicate):
+            for found in find_objects(source, reader.note_duplicate, reader.note_other):
                 reader.take(found, source)
                 count += 1
                 if count % _OFTEN == 0:
@@ -285,7 +287,7 @@ def read_objects(
     rules: ReadRules = USUAL_RULES,
 ) -> cluster_input.ClusterInput:
     """Return the cluster in a program's objects together; see ``read``."""
-    reader = _Reader(validated, cluster_input.CustomReader(custom), rules)
+    reader = _Reader(validated, custom, rules)
     with collector_paused():
         for number, obj in enumerate(objects, 1):
             if isinstance(obj, Object):
@@ -298,12 +300,13 @@ def read_objects(
 class _Reader:
     """Collects objects by kind, namespace and name, with the position of each."""
 
-    def __init__(self, validated: bool, custom: cluster_input.CustomReader, rules: ReadRules) -> None:
+    def __init__(self, validated: bool, custom: Iterable[str], rules: ReadRules) -> None:
         self.validated = validated
         self.rules = rules
         self.fields = FieldCheck(rules.validation if validated else Validation.IGNORE)
         self.hints: dict[tuple[str, str], str] = {}
-        self.custom = custom
+        self.named = dict.fromkeys(custom)
+        self.custom = cluster_input.CustomReader({**self.named, **PLACES}, PLACES)
         self.custom_objects: dict[tuple[type[CustomObject], str, str], cluster_input.ReadObject] = {}
         self.pod_faults = PodValidator()
         self.pod_defaults = defaults.PodDefaults()
@@ -315,6 +318,7 @@ class _Reader:
         self.unused: dict[tuple[str, str], int] = {}
         self.repeated: list[str] = []
         self.duplicates: list[str] = []
+        self.others: dict[str, None] = {}
         self.records: list[cluster_input.DumpRecord] = []
         self.server_version = ""
         self.faults: list[str] = []
@@ -326,6 +330,10 @@ class _Reader:
         """Note a key that is in a map twice."""
         self.duplicates.append(message)
 
+    def note_other(self, where: str) -> None:
+        """Note a file with a document that is no object."""
+        self.others[where] = None
+
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         if found.kind == SERVER_VERSION:
             self.server_version = plain_object(found)["version"]
@@ -333,22 +341,22 @@ class _Reader:
         if refused := self.rules.refused(found):
             self._note_fault(InputError(f"{found.where}: {found.kind}: {refused}"))
             return
-        kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
-        translated = self.rules.translated(found) if kind is None else None
-        if translated is not None:
-            found, kind = translated, find_kind(translated.api_version, translated.kind)
-        if kind is None:
-            if (found.api_version, found.kind) == cluster_input.DUMP_RECORD:
-                self.records.append(cluster_input.read_record(found))
-            elif not is_custom:
-                self._count_unused(found)
-                if wrong := self.fields.wrong_values(found, source):
-                    self._note_fault(InputError(*wrong))
+        is_custom = self.custom.take(found)
+        try:
+            read, is_written = self._as_read(found, is_custom)
+        except InputError as error:
+            self._note_fault(error)
             return
+        kind = find_kind(read.api_version, read.kind)
+        if kind is None:
+            if not is_custom:
+                self._take_other(found, source)
+            return
+        found = read
         try:
             if kind.slot == "pods" and self._takes_copy(found, kind):
                 return
-            if translated is None and (unknown := self.fields.faults(found, kind, source)):
+            if is_written and (unknown := self.fields.faults(found, kind, source)):
                 raise InputError(*unknown)
             if wrong := self.fields.wrong_values(found, source):
                 raise InputError(*wrong)
@@ -357,6 +365,26 @@ class _Reader:
                 self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
         except InputError as error:
             self._note_fault(error)
+
+    def _as_read(self, found: FoundObject, is_custom: bool) -> tuple[FoundObject, bool]:
+        """Return an object in the kind and version in which it is read, and whether it was written so.
+
+        Raises  InputError for an object of an older version that cannot be converted
+        """
+        if find_kind(found.api_version, found.kind) is not None:
+            return found, True
+        converted = None if is_custom else in_read_version(found)
+        made = converted or self.rules.translated(found)
+        return (found, True) if made is None else (made, made is converted)
+
+    def _take_other(self, found: FoundObject, source: InputFile | None) -> None:
+        """Take an object of a kind that scheduling does not read."""
+        if (found.api_version, found.kind) == cluster_input.DUMP_RECORD:
+            self.records.append(cluster_input.read_record(found))
+            return
+        self._count_unused(found)
+        if wrong := self.fields.wrong_values(found, source):
+            self._note_fault(InputError(*wrong))
 
     def _takes_copy(self, found: FoundObject, kind: Kind) -> bool:
         """Add a pod if it is a copy of an earlier one; return False if it must be checked in full."""
@@ -480,7 +508,12 @@ class _Reader:
         version = self.server_version or next((record.server_version for record in self.records), "")
         if self.duplicates:
             keys = counted(len(self.duplicates), "key")
-            notes.append(f"{keys} given more than once in a map; the last value counts, as with kubectl: {some(self.duplicates)}")
+            notes.append(
+                f"{keys} given more than once in a map; the last value counts, as with kubectl: {some(self.duplicates)}"
+            )
+        if self.others:
+            files = counted(len(self.others), "file")
+            notes.append(f"{files} with documents that are no Kubernetes objects, which were not read: {some([*self.others])}")
         if self.repeated:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:
@@ -492,18 +525,23 @@ class _Reader:
         others = tuple(
             obj for slot, objects in self.objects.items() if slot not in cluster_input.SLOTS for obj in objects.values()
         )
-        custom = tuple(one.obj for one in self.custom_objects.values())
+        every = [one.obj for one in self.custom_objects.values()]
+        custom = tuple(obj for obj in every if obj.resource not in PLACES or obj.resource in self.named)
+        jobs = tuple(obj for obj in every if obj.resource in PLACES)
         read += tuple(Counter(kind_name.rpartition("/")[2] for kind_name, _, _ in self.policies).items())
         report = cluster_input.InputReport(read, unused, tuple(notes), taken_at, version)
         written = None
         if self.policies or self.rules.for_policies:
             written = cluster_input.WrittenObjects(self.policies, self.parameters, self.written)
-        return cluster_input.ClusterInput(**kept, custom=custom, others=others, written=written, report=report)
+        return cluster_input.ClusterInput(
+            **kept, custom=custom, job_objects=jobs, others=others, written=written, report=report
+        )
 
     def _unused(self, name: str, version: str, count: int) -> cluster_input.Unused:
-        why = self.custom.why_unused(version, name) or why_unused(version, name)
-        unknown = why.startswith(UNKNOWN_KIND)
-        hint = self.hints[name, version] if unknown else ""
+        removed = advice(version, name)
+        why = removed or self.custom.why_unused(version, name) or why_unused(version, name)
+        unknown = bool(removed) or why.startswith(UNKNOWN_KIND)
+        hint = self.hints[name, version] if unknown and not removed else ""
         return cluster_input.Unused(name, version, count, f"{why}; {hint}" if hint else why, unknown)
 
     def _sort_custom(self) -> None:

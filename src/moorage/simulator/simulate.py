@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from typing import Any
 
 from moorage.api.core import Object, Pod
@@ -14,6 +16,7 @@ from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted, some
 from moorage.core.building.builder import build_scheduler
 from moorage.core.config.configuration import extenders_of
+from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
@@ -49,6 +52,7 @@ class Options:
     ``ask`` sends a question to an extender and returns the body of the reply; ``skip_extenders`` ignores the configured
     extenders. If there are extenders, one of the two is required.
     ``reconfigure`` changes the configuration after it is read.
+    ``as_default`` names other schedulers; the first profile schedules their pods, too.
     ``on_decision`` is called with each decision after its effects, to show progress.
     ``quota`` enforces resource quotas and limit ranges; without it, the pods that they refuse are created.
     """
@@ -69,6 +73,7 @@ class Options:
     skip_extenders: bool = False
     quota: bool = True
     reconfigure: Callable[[Loaded], Loaded] | None = None
+    as_default: tuple[str, ...] = ()
     on_decision: Callable[[Decision], None] | None = None
 
     @property
@@ -83,7 +88,16 @@ def load_options(options: Options) -> Loaded:
     Raises  ConfigError, InputError
     """
     loaded = load_source(options.source)
-    return loaded if options.reconfigure is None else options.reconfigure(loaded)
+    loaded = loaded if options.reconfigure is None else options.reconfigure(loaded)
+    return with_fields(loaded, profiles=(*loaded.profiles, *_more_profiles(loaded, options.as_default)))
+
+
+def _more_profiles(loaded: Loaded, names: Iterable[str]) -> Iterator[ResolvedProfile]:
+    """Yield a copy of the first profile for each scheduler that none of the profiles has the name of."""
+    known = {one.scheduler_name for one in loaded.profiles}
+    for name in dict.fromkeys(names):
+        if name not in known:
+            yield with_fields(loaded.profiles[0], scheduler_name=name)
 
 
 def kinds_named(options: Options) -> tuple[str, ...]:
@@ -215,4 +229,5 @@ def _not_pending(objects: Iterable[Object], profiles: Collection[str]) -> Iterat
         yield InputNote("NotPending", f"{counted(len(over), 'pod')} not scheduled (ended, or being deleted): {some(over)}")
     for name, keys in sorted(pods.items()):
         text = f"{counted(len(keys), 'pod')} not scheduled (no profile has the scheduler name {json.dumps(name)}): {some(keys)}"
+        text += f"; --as-default {shlex.quote(name)} places {'it' if len(keys) == 1 else 'them'} with the first profile"
         yield InputNote("OtherScheduler", text)

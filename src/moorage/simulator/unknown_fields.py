@@ -1,5 +1,6 @@
-"""Fields that a kind does not have: misspelt ones in a manifest, or ones of a newer release in an API server's output. And values
-that a field cannot hold (``field_types``).
+"""Fields that a kind does not have: misspelt ones in a manifest, or ones of a newer release in an API server's output.
+
+``field_types`` finds values that a field cannot hold.
 
 Misspelt fields of manifests are faults, as with ``kubectl apply --validate=strict``. An object that an API server printed has
 none, because servers drop them; an unknown field there belongs to a newer release, and one note says so.

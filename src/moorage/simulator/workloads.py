@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace as with_fields
-from itertools import count, islice
-from typing import Final
+from itertools import islice
 
 from msgspec.structs import replace
 
-from moorage.api.core import ClaimSource, Pod, PodStatus, PodTemplateSpec, ReplicationController, Volume
+from moorage.api.core import ClaimSource, Pod, PodTemplateSpec, ReplicationController, Volume
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_suffix, stable_uid
+from moorage.basis.printable import some
+from moorage.cluster.controllers.machinery.object_fields import stable_suffix, stable_uid
 from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
 from moorage.cluster.controllers.workloads.missing_pods import (
     COMPLETION_INDEX,
@@ -43,82 +43,11 @@ from moorage.cluster.controllers.workloads.missing_pods import (
     stateful_labels,
     wanted_active,
 )
-from moorage.errors import InputError
 from moorage.simulator.claim_controller import add_claims
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.job_kinds import is_over, is_suspended, kind_of, new_pods, title_of
 from moorage.simulator.owners import Claimed, compiled, controller_of, deployment_name, is_active, owner_reference
-
-# -- templates ---------------------------------------------------------------------------------------------------------
-# Pod templates: create pods with names, labels, owners and the hash of the template.
-#
-# Hashes and name suffixes are computed from content, where a cluster uses memory layout and random numbers. So they differ
-# from those of a real cluster, but not from run to run.
-#
-# Source  kubernetes, pkg/controller/controller_utils.go, GetPodFromTemplate
-
-#: Several times the size that Kubernetes supports; a typing error in ``replicas`` exceeds it easily.
-MAX_PODS: Final = 500_000
-
-
-class PodFactory:
-    """Creates the pods of one controller. Pods that differ only in name share one spec."""
-
-    def __init__(self, template: PodTemplateSpec, namespace: str, owner: OwnerReference, taken: set[tuple[str, str]]) -> None:
-        self.owner = owner
-        self._namespace = namespace
-        self._taken = taken
-        self._pod = default_pod(
-            Pod(
-                metadata=ObjectMeta(
-                    namespace=namespace,
-                    labels=template.metadata.labels,
-                    annotations=template.metadata.annotations,
-                    owner_references=(owner,),
-                ),
-                spec=template.spec,
-                status=PodStatus(phase="Pending"),
-            )
-        )
-
-    def named(self, name: str, labels: dict[str, str] | None = None) -> Pod:
-        """Return a pod with this name, and with labels added to the template's.
-
-        Raises  InputError if there would be more than ``MAX_PODS`` pods
-        """
-        self._taken.add((self._namespace, name))
-        self._check_limit(0)
-        metadata = self._pod.metadata
-        uid = stable_uid("Pod", self._namespace, name)
-        held = replace(metadata, name=name, uid=uid, labels={**metadata.labels, **labels} if labels else metadata.labels)
-        return replace(self._pod, metadata=held)
-
-    def generated(self, base: str, *discriminators: str, labels: dict[str, str] | None = None) -> Pod:
-        """Return a pod with a name generated from ``base``, different from all other pods' names."""
-        name = generated_name(base, self._namespace, *discriminators)
-        for attempt in count(1):
-            if (self._namespace, name) not in self._taken:
-                break
-            name = generated_name(base, self._namespace, *discriminators, str(attempt))
-        return self.named(name, labels)
-
-    def several(self, number: int, base: str) -> Iterator[Pod]:
-        """Return this many pods with generated names, created lazily.
-
-        Raises  InputError at once if there would be more than ``MAX_PODS`` pods
-        """
-        self._check_limit(number)
-        return (self.generated(base, str(index)) for index in range(number))
-
-    def _check_limit(self, added: int) -> None:
-        if len(self._taken) + added > MAX_PODS:
-            asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
-            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, the most that can be simulated")
-
-
-def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:
-    """Return the namespaces and names of pods."""
-    return {(its.namespace, its.name) for its in [pod.metadata for pod in pods]}
-
+from moorage.simulator.pod_factory import PodFactory, names_of
 
 # -- stateful sets -----------------------------------------------------------------------------------------------------
 # Stateful sets: numbered pods, each with its own claims that outlive it.
@@ -324,6 +253,8 @@ class _Expansion:
             self.jobs += (job for one in self.cluster.cron_jobs for job in self._next_job(one, owned_jobs))
         for job in self.jobs:
             self.pods += missing_pods(job, self.claimed, self.taken)
+        self._run_job_objects()
+        self._note_suspended()
         pods = (*self.claimed.with_owners(self.cluster.pods), *self.pods)
         report = with_fields(self.cluster.report, notes=(*self.cluster.report.notes, *self.notes))
         return add_claims(
@@ -332,6 +263,30 @@ class _Expansion:
             ),
             stateful.claims,
         )
+
+    def _run_job_objects(self) -> None:
+        """Create the pods of jobs of other kinds, unless their controller has created a part of them already."""
+        if not self.cluster.job_objects:
+            return
+        cluster = self.cluster
+        holders = (*cluster.pods, *self.jobs, *cluster.stateful_sets, *cluster.deployments, *cluster.job_objects)
+        owners = (controller_of(one.metadata) for one in holders)
+        begun = {(one.metadata.namespace, owner.kind, owner.name) for one, owner in zip(holders, owners, strict=True) if owner}
+        for obj in cluster.job_objects:
+            if not is_suspended(obj) and not is_over(obj) and (obj.namespace, kind_of(obj), obj.name) not in begun:
+                self.pods += new_pods(obj, self.taken)
+
+    def _note_suspended(self) -> None:
+        """Note the jobs that wait to be resumed: they have no pods."""
+        cluster = self.cluster
+        waiting = [
+            *(f"CronJob {one.key}" for one in cluster.cron_jobs if one.spec.suspend),
+            *(f"Job {one.key}" for one in self.jobs if one.spec.suspend and not is_finished(one)),
+            *(title_of(one) for one in cluster.job_objects if is_suspended(one) and not is_over(one)),
+        ]
+        if waiting:
+            what = "suspended job starts no pods" if len(waiting) == 1 else "suspended jobs start no pods"
+            self.notes.append(f"{len(waiting)} {what}: {some(waiting)}")
 
     def _lacking(self, owner: OwnerReference, metadata: ObjectMeta, selector: LabelSelector | None, wanted: int) -> int:
         """Return how many pods a controller lacks, after it has adopted pods without a controller."""

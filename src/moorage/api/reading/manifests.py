@@ -39,9 +39,7 @@ class Document:
     line: int
 
 
-def read_yaml(
-    data: bytes | str, where: str, *, strict: bool = False, on_repeat: OnRepeat | None = None
-) -> Iterator[Document]:
+def read_yaml(data: bytes | str, where: str, *, strict: bool = False, on_repeat: OnRepeat | None = None) -> Iterator[Document]:
     """Yield the documents of a YAML stream without empty ones.
 
     ``strict`` rejects duplicate keys. Otherwise the last value wins, and ``on_repeat`` receives a message for each.
@@ -60,9 +58,7 @@ def _yaml(data: bytes | str, where: str, strict: bool, on_repeat: OnRepeat | Non
     return yaml_tree.read_tree(to_utf8(data, where), where, strict=strict, on_repeat=on_repeat)
 
 
-def read_json(
-    data: bytes | str, where: str, *, strict: bool = False, on_repeat: OnRepeat | None = None
-) -> Iterator[Document]:
+def read_json(data: bytes | str, where: str, *, strict: bool = False, on_repeat: OnRepeat | None = None) -> Iterator[Document]:
     """Yield the documents of JSON text, which may hold several in a row; see ``read_yaml``."""
     return _documents(json_tree.read_tree(to_utf8(data, where), where, strict=strict, on_repeat=on_repeat))
 

@@ -50,10 +50,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file's content, decompressed, and its name in messages."""
+    """A file's content, decompressed, and its name in messages.
+
+    ``is_found``: a directory was named, not this file, so it may be about something else than objects.
+    """
 
     where: str
     data: bytes = field(repr=False)
+    is_found: bool = False
 
     @property
     def size(self) -> int:
@@ -69,6 +73,7 @@ class LargeFile(InputFile):
 
     def __init__(self, where: str, size: int) -> None:
         object.__setattr__(self, "where", where)
+        object.__setattr__(self, "is_found", False)
         object.__setattr__(self, "_size", size)
 
     @property
@@ -171,7 +176,9 @@ def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str
             path = os.path.join(directory, name)
             if name.lower().endswith(_ENDINGS):
                 found = True
-                yield _from_file(path, budget)
+                file = _from_file(path, budget)
+                object.__setattr__(file, "is_found", True)
+                yield file
             else:
                 skipped.append(path)
     if not found:

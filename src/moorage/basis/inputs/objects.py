@@ -8,7 +8,7 @@ documents, and input with errors. Lists may contain lists, up to a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
@@ -178,10 +178,13 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _OBJECTS_OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 
 
-def find_objects(source: InputFile, on_repeat: OnRepeat | None = None) -> Iterator[FoundObject]:
+def find_objects(
+    source: InputFile, on_repeat: OnRepeat | None = None, on_other: Callable[[str], None] | None = None
+) -> Iterator[FoundObject]:
     """Yield the objects of a file, those of lists one by one.
 
-    Of duplicate fields the last one counts, as with kubectl; ``on_repeat`` receives a message for each.
+    Of duplicate fields the last one counts, as with kubectl; ``on_repeat`` receives a message for each. A file of a directory
+    may have other documents, with neither apiVersion nor kind; ``on_other`` receives its name.
     Raises  InputError for a file that is neither YAML nor JSON, and for documents that are not Kubernetes objects
     """
     read = 0
@@ -194,7 +197,18 @@ def find_objects(source: InputFile, on_repeat: OnRepeat | None = None) -> Iterat
             pass
         else:
             return
-    yield from islice(_find_in_whole(source, on_repeat), read, None)
+    yield from islice(_find_in_whole(source, on_repeat, on_other or _pass_over), read, None)
+
+
+def _pass_over(_: str) -> None:
+    """Say nothing about a document that is no object."""
+
+
+def _is_other(document: Any) -> bool:
+    """Return True for a document that does not claim to be an object."""
+    return not isinstance(document, dict) or not (
+        document.get("apiVersion") or document.get("kind") or _version_of(document) is not None
+    )
 
 
 def _in_pieces(source: LargeFile) -> Iterator[FoundObject]:
@@ -216,7 +230,7 @@ def _in_pieces(source: LargeFile) -> Iterator[FoundObject]:
             read += len(items)
 
 
-def _find_in_whole(source: InputFile, on_repeat: OnRepeat | None) -> Iterator[FoundObject]:
+def _find_in_whole(source: InputFile, on_repeat: OnRepeat | None, on_other: Callable[[str], None]) -> Iterator[FoundObject]:
     data = to_utf8(source.data, source.where)
     if data.lstrip(b" \t\r\n")[:1] == b"{":
         if on_repeat is not None and len(data) <= _HAND_WRITTEN:
@@ -226,9 +240,15 @@ def _find_in_whole(source: InputFile, on_repeat: OnRepeat | None) -> Iterator[Fo
         except UNREADABLE:
             pass
         else:
-            yield from _open_envelope(data, envelope, source.where, None, 0)
+            if source.is_found and not (envelope.api_version or envelope.kind or envelope.server_version):
+                on_other(source.where)
+            else:
+                yield from _open_envelope(data, envelope, source.where, None, 0)
             return
     for document in _documents(data, source, on_repeat):
+        if source.is_found and _is_other(document.data):
+            on_other(source.where)
+            continue
         yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
 
 

@@ -211,6 +211,7 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
         seed=given["seed"],
         skip_extenders=given["extenders"] == "skip",
         quota=not given["no_quota"],
+        as_default=tuple(given.get("as_default") or ()),
     )
 
 

@@ -66,6 +66,7 @@ def replaced(before: ClusterInput, later: ClusterInput) -> ClusterInput:
     fields: dict[str, Any] = {slot: _merged(getattr(before, slot), getattr(later, slot)) for slot in _READ_SLOTS}
     fields["others"] = _merged(before.others, later.others)
     fields["custom"] = _merged(before.custom, later.custom)
+    fields["job_objects"] = _merged(before.job_objects, later.job_objects)
     notes = (*before.report.notes, *later.report.notes)
     report = with_fields(before.report, unused=(*before.report.unused, *later.report.unused), notes=tuple(dict.fromkeys(notes)))
     after = with_fields(before, **fields, written=_joined(before, later), report=report)

@@ -14,9 +14,10 @@ from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.job_kinds import PLACES
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
-from moorage.simulator.kueue.integrations import PLACES, QueuedWork, find_works
+from moorage.simulator.kueue.integrations import QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
 from moorage.simulator.kueue.settings import ResourceRules, Settings, read_settings
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork

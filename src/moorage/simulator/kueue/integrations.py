@@ -1,6 +1,6 @@
 """Integrations: which pod sets an object asks a queue for, and the pods that it starts with.
 
-``job_kinds.toml`` says for each kind where its pod sets stand. Jobs, Deployments, StatefulSets and plain pods
+``job_kinds`` says for each kind where its pod sets stand. Jobs, Deployments, StatefulSets and plain pods
 have controllers in the simulator, which create their pods. A trace has no queues: LocalQueues share its pods out. Which pod
 goes to which queue depends on the seed and the pod's name, so that another configuration of the queues sees the same jobs.
 
@@ -17,18 +17,16 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import ObjectMeta, Pod, PodSpec, PodTemplateSpec
-from moorage.api.decode import decode
 from moorage.api.selectors import Selector, SelectorError, parse_selector
-from moorage.api.validation.rule_tables import field_of
 from moorage.api.workloads import Job
 from moorage.basis import text_of
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.job_kinds import kind_of, pod_sets_of, suffixes_of, whole_number
 from moorage.simulator.kueue.objects import Objects
 from moorage.simulator.kueue.settings import seconds_at
 from moorage.simulator.kueue.workloads import Workload, read_workload
@@ -52,27 +50,10 @@ _SHARE: Final = "moorage.dev/trace-share"
 _SELECTOR: Final = "moorage.dev/trace-selector"
 
 
-class _Sets(Struct, frozen=True, forbid_unknown_fields=True):
-    """Pod sets at one place of an object; ``job_kinds.toml`` explains the fields."""
-
-    at: str
-    template: str
-    name: str = ""
-    numbers: tuple[str, ...] = ()
-    most: str = ""
-    keys: tuple[str, ...] = ()
-    less: int = 0
-
-
-class _Data(Struct, frozen=True):
-    kinds: dict[str, tuple[_Sets, ...]]
-    topology: dict[str, str]
-    submitter: dict[str, Any]
-
-
-_DATA: Final = msgspec.toml.decode(text_of("moorage.simulator.kueue", "job_kinds.toml"), type=_Data)
-#: Kinds by plural, version and group, and where their pod sets stand.
-PLACES: Final[Mapping[str, tuple[_Sets, ...]]] = _DATA.kinds
+#: Fields of a topology request by the annotation that sets each.
+_TOPOLOGY: Final[Mapping[str, str]] = msgspec.toml.decode(
+    text_of("moorage.simulator.kueue", "topology_annotations.toml"), type=dict[str, dict[str, str]]
+)["topology"]
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +127,7 @@ def find_works(
     subset = with_fields(
         cluster, **controllers(are_queued=True),
         jobs=tuple(item.job.replace(spec=item.job.spec.replace(suspend=False)) for item in items if item.job is not None),
-        daemon_sets=(), cron_jobs=(), replication_controllers=(),
+        daemon_sets=(), cron_jobs=(), replication_controllers=(), job_objects=(),
         pods=(*cluster.pods, *(pod for sets in made for pods in sets for pod in pods)),
     )  # fmt: skip
     created = create_pods(subset, quota=False).cluster
@@ -166,6 +147,7 @@ def find_works(
         **controllers(are_queued=False),
         jobs=tuple(one for one in cluster.jobs if not {_key(one.metadata), children.get(_key(one.metadata))} & queued),
         pods=tuple(one for one in created.pods if one.uid in given_pods and one.uid not in taken),
+        job_objects=tuple(one for one in cluster.job_objects if _key(one.metadata, kind_of(one)) not in queued),
         persistent_volume_claims=created.persistent_volume_claims,
         resource_claims=created.resource_claims,
     )
@@ -271,59 +253,10 @@ def _typed_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
 
 
 def _custom_items(cluster: ClusterInput, objects: Objects) -> Iterator[_Item]:
-    for one in cluster.custom:
-        places = PLACES.get(one.resource)
-        if places is None or not _is_queued(one.metadata, objects):
-            continue
-        kind = str(one.document.get("kind"))
-        where = f"{kind} {one.namespace}/{one.name}"
-        document = _with_submitter(one.document) if one.resource.startswith("rayjobs") else one.document
-        sets = tuple(found for place in places for found in _pod_sets(document, place, where))
-        suffixes: Iterable[str] = ("",)
-        if one.resource.startswith("leaderworkersets"):
-            replicas = one.get("spec", "replicas", default=1)
-            suffixes = (f"-{number}" for number in range(_whole_number(replicas, f"{where}: spec.replicas")))
-        yield from (_Item(kind, one.metadata, sets, suffix=suffix) for suffix in suffixes)
-
-
-def _pod_sets(document: Mapping[str, Any], place: _Sets, where: str) -> Iterator[tuple[str, int, PodTemplateSpec]]:
-    there = field_of(document, place.at)
-    if isinstance(there, list):
-        named = [(str(field_of(one, place.name)), one) for one in there]
-    elif place.keys:
-        named = [(key, there[key]) for key in place.keys if key in (there or {})]
-    else:
-        named = [(place.name.removeprefix("="), there)]
-    for name, one in named:
-        template = field_of(one, place.template)
-        if template is None:
-            continue
-        count = 1
-        for path in place.numbers:
-            number = field_of(one, path)
-            factor = 1 if number is None else _whole_number(number, f"{where}: {place.at}: {path}")
-            if path == place.numbers[-1] and place.most and (limit := field_of(one, place.most)) is not None:
-                factor = min(factor, _whole_number(limit, f"{where}: {place.at}: {place.most}"))
-            count *= factor
-        if place.less and field_of(one, "leaderTemplate") is not None:
-            count -= place.less
-        yield name.lower(), count, decode(template, PodTemplateSpec, f"{where}: {place.at}: {place.template}")
-
-
-def _with_submitter(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a RayJob with the pod, or the container of the head, that submits it; KubeRay adds it if the object has none."""
-    spec = {**(document.get("spec") or {})}
-    mode, given = spec.get("submissionMode") or "K8sJobMode", spec.pop("submitterPodTemplate", None)
-    head = field_of(spec, "rayClusterSpec.headGroupSpec")
-    containers = field_of(head, "template.spec.containers") or []
-    if mode == "K8sJobMode":
-        image = containers[0].get("image", "") if containers else ""
-        default = {"spec": {"containers": [{**_DATA.submitter, "image": image}], "restartPolicy": "Never"}}
-        spec["submitterPodTemplate"] = given or default
-    elif mode == "SidecarMode" and containers:
-        template = {**head["template"], "spec": {**head["template"]["spec"], "containers": [*containers, _DATA.submitter]}}
-        spec["rayClusterSpec"] = {**spec["rayClusterSpec"], "headGroupSpec": {**head, "template": template}}
-    return {**document, "spec": spec}
+    for one in cluster.job_objects:
+        if _is_queued(one.metadata, objects):
+            sets = pod_sets_of(one)
+            yield from (_Item(kind_of(one), one.metadata, sets, suffix=suffix) for suffix in suffixes_of(one))
 
 
 def _new_pods(item: _Item) -> list[list[Pod]]:
@@ -346,11 +279,9 @@ def _workload_data(
 
 def _pod_set(name: str, count: int, spec: PodSpec, meta: ObjectMeta) -> dict[str, Any]:
     pod_set: dict[str, Any] = {"name": name, "count": count, "template": {"spec": msgspec.to_builtins(spec)}}
-    asked: dict[str, Any] = {
-        field: meta.annotations[label] for label, field in _DATA.topology.items() if label in meta.annotations
-    }
+    asked: dict[str, Any] = {field: meta.annotations[label] for label, field in _TOPOLOGY.items() if label in meta.annotations}
     if "podSetSliceSize" in asked:
-        asked["podSetSliceSize"] = _whole_number(asked["podSetSliceSize"], f"metadata.annotations[{_SLICE_SIZE}]")
+        asked["podSetSliceSize"] = whole_number(asked["podSetSliceSize"], f"metadata.annotations[{_SLICE_SIZE}]")
     if asked:
         pod_set["topologyRequest"] = asked
     return pod_set
@@ -386,20 +317,6 @@ def _owners(pod: Pod, above: Mapping[tuple[str, str, str], tuple[str, str, str]]
         yield key
         if key in above:
             yield above[key]
-
-
-def _whole_number(value: Any, where: str) -> int:
-    """Return a count of an object or an annotation.
-
-    Raises  InputError unless it is a whole number of at least 0
-    """
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = -1
-    if number < 0:
-        raise InputError(f"{where}: {value!r} is no count; use a whole number of at least 0")
-    return number
 
 
 # -- traces ---------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Call the webhook of a definition, which converts the objects of a custom kind between its versions.
 
-Only a webhook with a ``url`` can be called: pods do not run here, so no service answers. The objects of the storage version need
-no conversion, and others that need one get an error that says what would work. The call blocks the server, so it has little time.
+Only a webhook with a ``url`` can be called: pods do not run here, so no service answers. Objects of the storage version need no
+conversion; for others the error says what would work. The call blocks the server, so it has little time.
 
 Source  apiextensions-apiserver, pkg/apiserver/conversion/webhook_converter.go
 """
@@ -153,5 +153,3 @@ def _checked(kind: ServedKind, before: Document, converted: Any) -> Document:
 def _decoded(text: bytes) -> Document:
     made: Document = msgspec.json.decode(text)
     return made
-
-

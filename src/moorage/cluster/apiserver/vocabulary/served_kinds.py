@@ -56,8 +56,9 @@ class ScalePaths(NamedTuple):
 class ConversionWebhook:
     """The webhook that converts the objects of a definition between its versions.
 
-    ``service`` is the address that kube-apiserver would call for a service, and "" for a webhook with a ``url``. ``authority``
-    holds the certificates that sign the webhook's, as PEM; "" for those of the system. ``reviews``: versions of ConversionReview.
+    ``service``    the address that kube-apiserver would call for a service, and "" for a webhook with a ``url``
+    ``authority``  the certificates that sign the webhook's, as PEM; "" for those of the system
+    ``reviews``    versions of ConversionReview
     """
 
     url: str

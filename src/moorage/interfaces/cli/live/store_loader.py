@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
@@ -132,7 +132,10 @@ def fill(
     """
     left: Counter[str] = Counter()
     repeats: list[str] = []
-    read = list(_read(paths, recursive=recursive, stdin=stdin, progress=progress, on_repeat=repeats.append))
+    others: list[str] = []
+    read = list(
+        _read(paths, recursive=recursive, stdin=stdin, progress=progress, on_repeat=repeats.append, on_other=others.append)
+    )
     faults = [fault for one in read if _is_definition(one[0]) and (fault := _keep(store, _DEFINITIONS, *one, left))]
     wanted = list(_known(store, (one for one in read if not _is_definition(one[0])), left, faults))
     sets = list(missing_replica_sets([document for _, document, _ in wanted]))
@@ -148,6 +151,9 @@ def fill(
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
         raise InputError(*faults[:_MOST], *more)
     remarks = [f"{count} {what}" for what, count in sorted(left.items())]
+    if others:
+        files = list(dict.fromkeys(others))
+        remarks.append(f"{counted(len(files), 'file')} with documents that are no Kubernetes objects: {some(files)}")
     if repeats:
         remarks.append(f"{counted(len(repeats), 'key')} given more than once in a map, the last value counts: {some(repeats)}")
     if sets:
@@ -166,14 +172,20 @@ def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wa
 
 
 def _read(
-    paths: Iterable[str], *, recursive: bool, stdin: BinaryIO | None, progress: Progress | None, on_repeat: OnRepeat
+    paths: Iterable[str],
+    *,
+    recursive: bool,
+    stdin: BinaryIO | None,
+    progress: Progress | None,
+    on_repeat: OnRepeat,
+    on_other: Callable[[str], None],
 ) -> Iterator[tuple[Document, str]]:
     """Yield the objects of files, each with its position."""
     count = 0
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
         if progress is not None:
             progress.reading(source, count)
-        for found in find_objects(source, on_repeat):
+        for found in find_objects(source, on_repeat, on_other):
             if found.kind not in _NOT_STORED:
                 count += 1
                 yield _plain(found), found.where
@@ -183,9 +195,7 @@ def _is_definition(document: Document) -> bool:
     return (document["apiVersion"], document["kind"]) == (_DEFINITIONS.api_version, _DEFINITIONS.kind)
 
 
-def _known(
-    store: Store, read: Iterable[tuple[Document, str]], left: Counter[str], faults: list[str]
-) -> Iterator[_Wanted]:
+def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str], faults: list[str]) -> Iterator[_Wanted]:
     """Yield the objects of kinds that the store serves in the storage version, and count the others in ``left``.
 
     ``faults`` receives one for each object that its definition's webhook does not convert.
@@ -198,11 +208,13 @@ def _known(
         webhook = None if kind.custom is None else kind.custom.webhook
         if kind.stored_as is not None and webhook is not None:
             try:
-                document = convert_by_webhook(webhook, kind.storage, kind, document)
+                converted = convert_by_webhook(webhook, kind.storage, kind, document)
             except ApiError as error:
                 faults.append(f"{where}: {kind.kind} {document['metadata'].get('name', '')}: {error}")
-                continue
-        elif kind.stored_as is not None:
+            else:
+                yield kind.storage, converted, where
+            continue
+        if kind.stored_as is not None:
             convert(kind.storage, kind, document)
         yield kind.storage, document, where
 

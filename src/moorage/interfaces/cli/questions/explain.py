@@ -47,8 +47,8 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     """
     kinds = {name.partition("/")[0].lower() for name in names if "/" in name}
     if kinds and all("/" in name for name in names):
+        from moorage.simulator.job_kinds import PLACES
         from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
-        from moorage.simulator.kueue.integrations import PLACES
 
         of_queues = {*_WORKLOADS, "job", "podgroup", "compositepodgroup"}
         if kinds <= of_queues | {name.partition(".")[0].removesuffix("s") for name in PLACES}:

@@ -27,7 +27,7 @@ _VALUES: Final = {
     "edits": "edit", "cordoned": "cordon", "removed": "remove-nodes", "added": "add-nodes", "scaled": "scale",
     "treat_as": "treat-as", "validate": "validate", "emulate": "emulate", "algorithm_provider": "algorithm-provider",
     "feature_gates": "feature-gates", "max_disks": "max-pd-vols", "extenders": "extenders", "seed": "seed",
-    "context": "context",
+    "context": "context", "as_default": "as-default",
 }  # fmt: skip
 _FLAGS: Final = {"recursive": "recursive", "live": "live", "no_quota": "no-quota"}
 
@@ -38,7 +38,7 @@ def input_words(given: Mapping[str, Any]) -> list[str]:
     for name, option in _FILES.items():
         words += [f"--{option}={place_of(one)}" for one in _all(given.get(name))]
     for name, option in _VALUES.items():
-        words += [f"--{option}={one}" for one in _all(given[name])]
+        words += [f"--{option}={one}" for one in _all(given.get(name))]
     return words + [f"--plugins={absolute_plugin(one)}" for one in given["plugins"]]
 
 

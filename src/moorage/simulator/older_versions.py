@@ -70,7 +70,7 @@ def _wrap_amounts(document: dict[str, Any]) -> None:
     for device in devices if isinstance(devices, list) else ():
         basic = device.get("basic") if isinstance(device, dict) else None
         amounts = basic.get("capacity") if isinstance(basic, dict) else None
-        if isinstance(amounts, dict):
+        if isinstance(basic, dict) and isinstance(amounts, dict):
             basic["capacity"] = {name: one if isinstance(one, dict) else {"value": one} for name, one in amounts.items()}
 
 

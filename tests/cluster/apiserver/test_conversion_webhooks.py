@@ -1,4 +1,4 @@
-"""Definitions with a conversion webhook: which objects need it, what it may answer, and what is said where it cannot be called."""
+"""Definitions with a conversion webhook: which objects need it, what it may answer, and what is said if it cannot be called."""
 
 import base64
 import copy
@@ -127,7 +127,8 @@ SPOILT = {
     "another request": (lambda review: review["response"].update(uid="x"), "expected response.uid="),
     "no objects": (lambda review: review["response"].update(convertedObjects=[]), "returned 0 objects, expected 1"),
     "another name": (
-        lambda review: review["response"]["convertedObjects"][0]["metadata"].update(name="b"), "must have the same name: a != b",
+        lambda review: review["response"]["convertedObjects"][0]["metadata"].update(name="b"),
+        "must have the same name: a != b",
     ),
     "another version": (
         lambda review: review["response"]["convertedObjects"][0].update(apiVersion="example.com/v3"),

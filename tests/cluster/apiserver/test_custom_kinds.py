@@ -451,4 +451,4 @@ def test_a_write_reads_no_other_definition(store, monkeypatch):
         define(store, made)
         needed.append(len([name for name in read if name.endswith(".example.com")]))
     assert set(needed) == {needed[0]}, needed
-    assert [one for i in range(30) if store.kinds.find(f"things{i}", "example.com", "v1") is None] == []
+    assert all(store.kinds.find(f"things{i}", "example.com", "v1") for i in range(30))

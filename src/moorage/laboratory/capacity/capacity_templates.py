@@ -26,7 +26,8 @@ from moorage.laboratory.cluster_objects import ObjectLike, key_of, kind_name, re
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of, owner_reference
-from moorage.simulator.workloads import PodFactory, expand
+from moorage.simulator.pod_factory import PodFactory
+from moorage.simulator.workloads import expand
 
 _SLOTS: Final = {kind.type: kind.slot for kind in KINDS}
 #: Owners of pods that the scheduler reads.

@@ -32,8 +32,9 @@ from moorage.simulator.kueue.settings import seconds_at
 from moorage.simulator.kueue.workloads import Workload, read_workload
 from moorage.simulator.owners import controller_of, is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.pod_factory import PodFactory
 from moorage.simulator.trace import Trace
-from moorage.simulator.workloads import PodFactory, is_finished
+from moorage.simulator.workloads import is_finished
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 #: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.

@@ -57,6 +57,12 @@ QUOTED = re.compile(r'"(\w+(?:\.\w+)+(?=[":])|\w+(?=:\w))')
 NAMING = {".py", ".md", ".toml", ".yaml", ".json", ".ts", ".tsx", ""}  # files that can name a module
 
 
+#: A private name in a string: an attribute that is looked up, dropped or replaced by its name.
+PRIVATE = re.compile(r"_[a-z][a-z0-9_]*[a-z0-9]")
+#: Names that other libraries define, and endings of names.
+NOT_OURS = frozenset({"_config", "_fields", "_max_workers"})
+
+
 @dataclass(frozen=True)
 class Measure:
     name: str
@@ -107,12 +113,46 @@ class Module:
         beside = {f"{package}.{name}" for name in BESIDE.findall(words)}
         return {*_imported(self.text), *DOTTED.findall(words), *beside}
 
+    @cached_property
+    def defined(self) -> set[str]:
+        """The names of its functions, classes, parameters, variables and attributes."""
+        found: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(node.name)
+            elif isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+        return found
+
+    @cached_property
+    def imported(self) -> set[str]:
+        """The modules that it imports, and the names that may be modules."""
+        imports = [node for node in self.nodes if isinstance(node, ast.ImportFrom) and node.module]
+        return {str(one.module) for one in imports} | {f"{one.module}.{name.name}" for one in imports for name in one.names}
+
+    def private_names(self) -> Iterator[tuple[int, str]]:
+        """Yield the strings that are a private name of Python, with their lines; parts of longer strings are none."""
+        parts = {id(part) for node in self.nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in self.nodes:
+            if not isinstance(node, ast.Constant) or id(node) in parts:
+                continue
+            if isinstance(node.value, str) and PRIVATE.fullmatch(node.value) and node.value not in NOT_OURS:
+                yield node.lineno, node.value
+
+
+def modules(root: Path = ROOT) -> Sequence[Module]:
+    """Return the modules of the product."""
+    paths = sorted((root / "src/moorage").rglob("*.py"))
+    return [Module(path, path.relative_to(root / "src"), path.read_text(encoding="utf-8")) for path in paths]
+
 
 def measures(root: Path = ROOT) -> Iterator[Measure]:
     """Yield what is counted, in the order of the house's plan."""
-    product = root / "src/moorage"
-    paths = sorted(product.rglob("*.py"))
-    every = [Module(path, path.relative_to(root / "src"), path.read_text(encoding="utf-8")) for path in paths]
+    every = modules(root)
     floors = {one.place.parts[1].removesuffix(".py") for one in every}
     for floor, foreign in FOREIGN.items():
         if floor in floors:
@@ -126,6 +166,17 @@ def measures(root: Path = ROOT) -> Iterator[Measure]:
     folders = sorted({one.place.parts[1] for one in every if len(one.place.parts) > 2})
     yield _none("floors without a page in docs/contribute", [one for one in folders if not (pages / f"{one}.md").exists()])
     yield _none("modules that only tests import", _unnamed(root, every), held=True)
+    yield _none("names in strings that nothing defines", undefined(every), held=True)
+
+
+def undefined(every: Sequence[Module]) -> Iterator[str]:
+    """Yield the private names in strings that neither the module nor one that it imports defines: such a name is gone."""
+    by_name = {one.name: one for one in every}
+    for one in every:
+        near = [one, *(by_name[name] for name in one.imported if name in by_name)]
+        for line, name in one.private_names():
+            if not any(name in other.defined for other in near):
+                yield f"{one.place}:{line} {name}"
 
 
 def loaded(root: Path, floor: str) -> Sequence[str]:

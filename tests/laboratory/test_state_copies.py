@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import fields
 from types import FunctionType, MethodType, ModuleType
 
 import msgspec
@@ -13,7 +14,7 @@ import moorage
 from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdicts import Hold
 from moorage.laboratory import cluster as cluster_module
-from moorage.laboratory.trial.history import StateCopy, is_shared, play
+from moorage.laboratory.trial.history import DROPPED, StateCopy, is_shared, play
 from tests.laboratory.random_world import OTHERS, World
 from tests.laboratory.test_pod_states import node, obj, pod
 from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions
@@ -113,6 +114,14 @@ def test_what_is_one_object_stays_one_object():
     cluster.add(*({**world.pod(), "spec": {**world.pod()["spec"], "priority": 50}} for _ in range(9)))
     cluster.schedule()
     assert known_rows(cluster.fork()) == known_rows(cluster) > 0
+
+
+def test_a_copy_drops_the_caches_of_a_cycle():
+    _, cluster = worn(4)
+    cycle, copied = cluster.scheduler.cycle, cluster.fork().scheduler.cycle
+    assert {one.name for one in fields(cycle)} >= DROPPED
+    assert any(getattr(cycle, name) for name in DROPPED)
+    assert [getattr(copied, name) for name in DROPPED] == [{}, {}]
 
 
 class Local:

@@ -1,6 +1,6 @@
 import pytest
 
-from tools.house import loaded, measures
+from tools.house import loaded, measures, modules, undefined
 
 CYCLE = """import moorage.framework.table
 
@@ -17,6 +17,8 @@ class Cycle:
 NODE_NAME = """# -- one --
 # -- another, of the same file --
 NAMES = 'moorage.core.early', 'moorage.core.cycle', 'moorage.core.optional'
+from moorage.framework import table
+KEPT, GONE, PART = '_kept', '_classes', f'{NAMES}_classes'
 """
 FILES = {
     "README.md": "",
@@ -28,7 +30,7 @@ FILES = {
     "src/moorage/__main__.py": "raise SystemExit('no module of a floor')\n",
     "src/moorage/errors.py": "",
     "src/moorage/framework/__init__.py": "",
-    "src/moorage/framework/table.py": "import moorage.errors\n\n\ndef many(a, b, c, d, e, f):\n    pass\n",
+    "src/moorage/framework/table.py": "import moorage.errors\n\n\ndef many(a, b, c, d, e, f):\n    a._kept = 1\n",
     "src/moorage/core/__init__.py": "",
     "src/moorage/core/cycle.py": CYCLE,
     "src/moorage/core/early.py": "import moorage.plugins.node_name\n",
@@ -36,7 +38,7 @@ FILES = {
     "src/moorage/plugins/node_name.py": NODE_NAME,
     "src/moorage/plugins/__init__.py": "",
     "src/moorage/testing/__init__.py": "",
-    "src/moorage/testing/builders.py": "",
+    "src/moorage/testing/builders.py": "_classes = 1\n",
     "src/moorage/testing/oracle.py": "",
 }
 FOUND = {
@@ -48,6 +50,10 @@ FOUND = {
     "functions of one floor alone": ("functions of core with over 5 parameters", ["moorage/core/cycle.py:10 six (6)"]),
     "each file with banners": ("files with banners", ["moorage/core/cycle.py (1)", "moorage/plugins/node_name.py (2)"]),
     "folders alone": ("floors without a page in docs/contribute", ["core", "framework", "plugins"]),
+    "a name that no module near it defines": (
+        "names in strings that nothing defines",
+        ["moorage/plugins/node_name.py:5 _classes"],
+    ),
     "a module of tests alone": ("modules that only tests import", ["moorage/testing/oracle.py"]),
 }
 
@@ -81,3 +87,8 @@ def test_a_held_aim_is_broken_and_another_is_not_met_yet(measured):
 
 def test_a_floor_loads_what_its_modules_import_at_once(root):
     assert loaded(root, "framework") == ["moorage.errors", "moorage.framework", "moorage.framework.table"]
+
+
+@pytest.mark.slow
+def test_every_private_name_in_a_string_is_defined():
+    assert list(undefined(modules())) == []

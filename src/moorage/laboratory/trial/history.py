@@ -221,8 +221,8 @@ _ATOMS: Final = (
 _STANDARD: Final = frozenset({"datetime", "decimal", "fractions", "ipaddress", "operator", "re", "typing"})
 #: The depth to which nested tuples are inspected in one step.
 _DEPTH: Final = 4
-#: Caches of a cycle for classes of pods, which are not copied and are computed again when they are needed.
-_DROPPED: Final = frozenset({"_classes", "_failures"})
+#: Caches of a cycle, which are not copied and are computed again when they are needed.
+DROPPED: Final = frozenset({"_paths", "_failures"})
 
 
 class _RefusedError(Exception):
@@ -431,7 +431,7 @@ class StateCopy:
                 object.__setattr__(made, name, self._one(getattr(value, name)))
         held = getattr(value, "__dict__", None)
         if held is not None:
-            dropped = _DROPPED if isinstance(value, Cycle) else frozenset[str]()
+            dropped = DROPPED if isinstance(value, Cycle) else frozenset[str]()
             made.__dict__.update({name: {} if name in dropped else self._one(one) for name, one in held.items()})
 
     def _struct(self, value: msgspec.Struct) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count, takewhile
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
@@ -122,6 +123,7 @@ class PodBooks:
     scheduler: Scheduler
     on_attempt: Callable[[SimulatedAttempt], None] | None
     on_result: Callable[[Decision], None] | None
+    on_placed: Callable[[PodRecord], None] | None
     now: float
     durations: dict[str, float]
     records: dict[str, PodRecord]
@@ -203,6 +205,10 @@ class PodBooks:
         newest = takewhile(lambda pod: self._came[pod.metadata.uid] > arrivals, self.newest_first())
         return sorted(newest, key=lambda pod: self._came[pod.metadata.uid])
 
+    def knows(self, uid: str) -> bool:
+        """Return True for the UID of a pod that exists, or has a record."""
+        return uid in self._pods or uid in self.records
+
     def pod_named(self, key: str) -> Pod | None:
         """Return the pod of this ``namespace/name``, if it exists."""
         namespace, _, name = key.partition("/")
@@ -265,6 +271,8 @@ class PodBooks:
         """Record that a pending pod is placed. No other attempt follows."""
         record.state, record.node, record.placed_s = State.PLACED, node, now
         self._last_attempts.pop(record.pod.metadata.uid, None)
+        if self.on_placed is not None:
+            self.on_placed(record)
 
     def _note_attempt(self, record: PodRecord, message: str, attempt: LastAttempt) -> None:
         """Record an attempt for a pod."""
@@ -374,6 +382,8 @@ class PodBooks:
             record.attempts += 1
             record.message = ""
             record.state, record.node, record.placed_s = State.PLACED, node, self.now
+            if self.on_placed is not None:
+                self.on_placed(record)
         elif record is not None:
             state = self.scheduler.state
             self._note_attempt(record, "", LastAttempt(state.revision + 1, state.facts, 1))
@@ -458,12 +468,15 @@ def _fails_like(one: Decision, other: Decision) -> bool:
 # -- simulated time ----------------------------------------------------------------------------------------------------
 
 
+_START: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (simulated time has no zone)
+#: The last second of the year 9999, the last that the format can write.
+_LAST_S: Final = int((datetime(9999, 12, 31, 23, 59, 59) - _START).total_seconds())  # noqa: DTZ001
+
+
 def timestamp(seconds: float) -> str:
     """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"1970-01-{1 + days % 28:02}T{hour:02}:{minute:02}:{second:02}Z"
+    moment = _START + timedelta(seconds=min(int(seconds), _LAST_S))
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 # -- pod collector -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,13 +20,14 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Object, Pod, PodCondition
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import with_condition
+from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
-from moorage.errors import MoorageError, StateError
+from moorage.errors import RAISED, MoorageError, StateError
 from moorage.framework.effects import (
     Amend,
     BindPod,
@@ -87,6 +89,8 @@ class SimulatedCluster(PodBooks):
     arrived: int = 0
     #: Called with the record of each pod that ends, is evicted or is deleted.
     on_end: Callable[[PodRecord], None] | None = None
+    #: Called with each record of a pod that has just been bound.
+    on_placed: Callable[[PodRecord], None] | None = None
     #: Called with the next time before time passes.
     on_advance: Callable[[float], None] | None = None
     #: Called with each decision of ``run`` after its effects. Copies are then still placed in runs, unlike with ``on_attempt``.
@@ -118,7 +122,8 @@ class SimulatedCluster(PodBooks):
     def load(self, objects: Iterable[Object]) -> None:
         """Report the objects that exist from the start to the engine."""
         with collector_paused():
-            for kind, group in groupby(objects, key=partial(arrival_of, self.scheduler.profiles)):
+            identified = (obj if obj.metadata.uid else self._identified(obj) for obj in objects)
+            for kind, group in groupby(identified, key=partial(arrival_of, self.scheduler.profiles)):
                 found = [*group]
                 if not self._take_together(kind, found):
                     for obj in found:
@@ -333,6 +338,8 @@ class SimulatedCluster(PodBooks):
     # -- effects of the engine ----------------------------------------------------------------------------------------
 
     def _tell(self, fact: News) -> None:
+        if not isinstance(fact, Done) and not fact.obj.metadata.uid:
+            fact = type(fact)(self._identified(fact.obj))
         if isinstance(fact, Done) or not isinstance(fact.obj, Pod):
             self.scheduler.observe(fact, self.now)
             if isinstance(fact, Done):
@@ -355,6 +362,13 @@ class SimulatedCluster(PodBooks):
         self._claims.note(fact)
         if self._collector.gone:
             self._collector.note(fact, self.now)
+
+    def _identified(self, obj: Object) -> Any:
+        """Return an object without a UID with one: that of the pod that has its name, or one made of its kind and name."""
+        meta, is_pod = obj.metadata, isinstance(obj, Pod)
+        space = meta.namespace or ("default" if is_pod else "")
+        uid = (self._named.get(space, meta.name) if is_pod else None) or stable_uid(type(obj).__name__, space, meta.name)
+        return replace(obj, metadata=replace(meta, namespace=space, uid=uid))
 
     def _seen(self, pod: Pod) -> None:
         """Record a pod that is new or changed. A pod with the name of another replaces it."""
@@ -424,7 +438,7 @@ class SimulatedCluster(PodBooks):
                     self._waiting_work.append(parked)
                     return
                 deadline_s = None
-            except Exception as failed:
+            except RAISED as failed:
                 faults.append(str(failed) if isinstance(failed, MoorageError) else f"{type(failed).__name__}: {failed}")
                 failed_at = at
                 if work.phase is not Phase.UNRESERVE:

@@ -6,20 +6,24 @@ A trace is immutable: methods return a new trace. Random choices depend on the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import force_setattr
 
 from moorage.api import quantity
 from moorage.api.core import Node, ObjectMeta, Pod, PodSpec, PodStatus
+from moorage.basis.inputs.objects import FoundObject
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read_objects
 from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
@@ -39,11 +43,67 @@ _NAMESPACE: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: forever)."""
+    """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: forever).
+
+    ``pod`` may be a dict as in a manifest, which is read and completed. A pod without a namespace or a UID gets one.
+
+    Raises  InputError for a dict that is not one pod, and for a pod without a name
+    """
 
     time_s: float
     pod: Pod
     duration_s: float | None = None
+
+    def __post_init__(self) -> None:
+        pod: Any = self.pod
+        if not isinstance(pod, Pod) or not (pod.metadata.uid and pod.metadata.namespace):
+            object.__setattr__(self, "pod", _pod_of(pod))
+
+
+def _pod_of(given: Any) -> Pod:
+    """Return a pod that a program gives, with a namespace and a UID."""
+    if not isinstance(given, Pod | Mapping):
+        raise InputError(f"an arrival is a Pod or the dict of one, not {type(given).__name__}")
+    plain = {"apiVersion": "v1", "kind": "Pod", **given} if isinstance(given, Mapping) else given
+    found = read_objects(
+        [FoundObject(str(plain["apiVersion"]), str(plain["kind"]), plain, "arrival") if isinstance(plain, dict) else plain],
+        validated=isinstance(plain, dict),
+    )
+    if len(found.pods) != 1:
+        raise InputError(f"an arrival is one Pod; found {len(found.pods)}")
+    return found.pods[0]
+
+
+def told_apart(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+    """Yield arrivals; a pod that arrives again is another pod, with a number in its name: ``web``, ``web-2``, ``web-3``."""
+    known: set[str] = set()
+    times: dict[str, int] = {}
+    for arrival in arrivals:
+        pod = arrival.pod
+        if pod.metadata.uid in known:
+            pod = next_copy(pod, known, times)
+            arrival = replace(arrival, pod=pod)  # noqa: PLW2901 (the same arrival of another pod)
+        known.add(pod.metadata.uid)
+        yield arrival
+
+
+def next_copy(pod: Pod, known: Container[str], times: dict[str, int]) -> Pod:
+    """Return the pod with the next free number in its name. ``known``: UIDs that are taken; ``times``: numbers by UID."""
+    uid = pod.metadata.uid
+    while True:
+        times[uid] = times.get(uid, 1) + 1
+        copied = another(pod, f"{pod.name}-{times[uid]}")
+        if copied.metadata.uid not in known:
+            return copied
+
+
+def another(template: Pod, name: str) -> Pod:
+    """Return a pod of this template with another name and UID. Setting fields of unshared copies is faster than ``replace``."""
+    pod, metadata = copy(template), copy(template.metadata)
+    force_setattr(metadata, "name", name)
+    force_setattr(metadata, "uid", f"{metadata.namespace}/{name}")
+    force_setattr(pod, "metadata", metadata)
+    return pod
 
 
 @dataclass(frozen=True, slots=True)

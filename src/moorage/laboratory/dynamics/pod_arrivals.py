@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import cos, exp, isfinite, pi
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from moorage.api.core import OwnerReference, Pod
 from moorage.core.engine.facts import Seen
@@ -19,7 +18,8 @@ from moorage.errors import InputError
 from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.simulator.admission import admit
-from moorage.simulator.trace import Arrival
+from moorage.simulator.simulation import SimulatedCluster
+from moorage.simulator.trace import Arrival, another, next_copy
 
 # -- distributions -----------------------------------------------------------------------------------------------------
 # Distributions of times and sizes: lifetimes of pods, times to failure and to repair, delays, sizes of batches.
@@ -313,6 +313,8 @@ class PodArrivals:
 class TraceArrivals:
     """The arrivals of a trace, at their times and with their lifetimes. The trace is read as time passes.
 
+    A pod that arrives again is another pod, with a number in its name.
+
     ``stay``     pods never end
     ``speed``    2.0: pods arrive twice as fast; lifetimes are unchanged
     ``repeat_s``  begin again every so many seconds, with new names; the arrivals must then be a sequence
@@ -327,6 +329,8 @@ class TraceArrivals:
             raise InputError("only a sequence of arrivals can be repeated; this one can be read once")
         self._arrivals, self._stay, self._speed, self._repeat_s = arrivals, stay, speed, repeat_s
         self._round = 0
+        #: The number of the last copy of a pod that arrived again, by the UID of the first.
+        self._copies: dict[str, int] = {}
         #: How many pods arrived.
         self.count = 0
 
@@ -354,6 +358,8 @@ class TraceArrivals:
         engine, pod = self._simulation.engine, arrival.pod
         if self._round:
             pod = another(pod, f"{pod.name}-{self._round + 1}")
+        if engine.knows(pod.metadata.uid):
+            pod = next_copy(pod, _Known(engine), self._copies)
         if arrival.duration_s is not None and not self._stay:
             engine.durations[pod.metadata.uid] = arrival.duration_s
         self.count += 1
@@ -361,13 +367,14 @@ class TraceArrivals:
         self._schedule_next()
 
 
-def another(template: Pod, name: str) -> Pod:
-    """Return a pod of this template with another name and UID. Setting fields of unshared copies is faster than ``replace``."""
-    pod, metadata = copy(template), copy(template.metadata)
-    force_setattr(metadata, "name", name)
-    force_setattr(metadata, "uid", f"{metadata.namespace}/{name}")
-    force_setattr(pod, "metadata", metadata)
-    return pod
+@dataclass(frozen=True, slots=True)
+class _Known(Container[str]):
+    """The UIDs of the pods that a simulation has, or has a record of."""
+
+    engine: SimulatedCluster
+
+    def __contains__(self, uid: object) -> bool:
+        return self.engine.knows(str(uid))
 
 
 def _template(given: ObjectLike, owner: str) -> Pod:

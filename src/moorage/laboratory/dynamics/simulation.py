@@ -47,7 +47,7 @@ class SimulationTotals(Struct, frozen=True):
     """Counts since the simulation began, and percentiles of the waits from arrival to placement.
 
     ``arrived``    pods that came without a node, replacements included
-    ``placed``     pods that got a node
+    ``placed``     pods that were bound to a node; a pod that Permit holds is pending
     ``finished``   pods that ran for their whole lifetime
     ``preempted``  pods that were evicted for others
     ``deleted``    pods that were evicted, lost their node, or were deleted
@@ -151,6 +151,7 @@ class Simulation:
         self.engine.keeps_records = keep_records
         self._retries = QuotaRetries(created.creation, self.engine)
         self.engine.on_end = self._note_end
+        self.engine.on_placed = self._note_placed
         self.engine.on_advance = self._sample_before
         self._aside: Mapping[str, Object] = aside_of(created.cluster)
         self._workloads = workload_names(created.cluster, (one.pod for one in created.refused))
@@ -395,10 +396,9 @@ class Simulation:
 
     def _note_attempt(self, attempt: SimulatedAttempt) -> None:
         self._attempts += 1
-        if attempt.decision.node is not None:
-            record = self.engine.records.get(attempt.decision.pod.uid)
-            if record is not None:
-                self._waits.append(attempt.time_s - record.arrived_s)
+
+    def _note_placed(self, record: PodRecord) -> None:
+        self._waits.append(self.now_s - record.arrived_s)
 
     def _note_end(self, record: PodRecord) -> None:
         self._ended[record.state] = self._ended.get(record.state, 0) + 1

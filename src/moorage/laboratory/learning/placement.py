@@ -30,7 +30,7 @@ from moorage.simulator.filtering import fitting_rows
 from moorage.simulator.pod_records import PodRecord
 from moorage.simulator.simulate import Options, kinds_named, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.simulator.trace import Arrival
+from moorage.simulator.trace import Arrival, told_apart
 from moorage.state.columns import Column
 from moorage.state.table import NodeTable
 from moorage.state.view import PodInfo, Snapshot
@@ -170,7 +170,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         given = read_given(flat_objects(list(objects)), custom=kinds_named(self._options))
         self._objects: tuple[Object, ...] = tuple(objects_of(create_for(given, self._options).cluster))
         self._loaded = load_options(self._options)
-        self._arrivals = arrivals if callable(arrivals) else _as_arrivals(arrivals)
+        self._arrivals = arrivals if callable(arrivals) else as_arrivals(arrivals)
         self._reward, self._resources = reward, tuple(resources)
         self._max_steps, self._shuffle = max_steps, shuffle
         nodes = sum(isinstance(obj, Node) for obj in self._objects)
@@ -233,7 +233,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return made
 
     def _drawn(self) -> list[Arrival]:
-        found = _as_arrivals(self._arrivals(self.np_random)) if callable(self._arrivals) else self._arrivals
+        found = as_arrivals(self._arrivals(self.np_random)) if callable(self._arrivals) else self._arrivals
         if self._shuffle:
             found = [found[at] for at in self.np_random.permutation(len(found)).tolist()]
         return sorted(found, key=_time_of)
@@ -286,8 +286,9 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return info
 
 
-def _as_arrivals(given: Iterable[Pod | Arrival]) -> list[Arrival]:
-    return [one if isinstance(one, Arrival) else Arrival(0.0, one) for one in given]
+def as_arrivals(given: Iterable[Pod | Arrival]) -> list[Arrival]:
+    """Return arrivals, each of a pod of its own; pods arrive at time 0."""
+    return list(told_apart(one if isinstance(one, Arrival) else Arrival(0.0, one) for one in given))
 
 
 # -- chosen placements -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from moorage.laboratory.cluster_objects import ObjectLike, flat_objects, read_gi
 from moorage.laboratory.cluster_options import ClusterOptions
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.laboratory.learning.placement import ArrivalsOfEpisode
+from moorage.laboratory.learning.placement import ArrivalsOfEpisode, as_arrivals
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.trace import Arrival
@@ -88,7 +88,7 @@ class WeightsEnv(gymnasium.Env[Features, Features]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict[str, Any]]:
         super().reset(seed=seed)
         given = self._arrivals(self.np_random) if callable(self._arrivals) else self._arrivals
-        found = [one if isinstance(one, Arrival) else Arrival(0.0, one) for one in given]
+        found = as_arrivals(given)
         self._episode = sorted(found, key=lambda arrival: arrival.time_s)
         return self._observation(self._episode), {"pods": len(found)}
 

@@ -72,9 +72,15 @@ def decode_document(kind: ServedKind, document: Document) -> Object:
 
 
 def set_defaults_and_decode(kind: ServedKind, document: Document) -> Object:
-    """Set a document's defaults in place and return it decoded."""
-    decode_document(kind, document)  # a value of the wrong type is refused before defaults are set
-    set_defaults(kind, document)
+    """Set a document's defaults in place and return it decoded.
+
+    Raises  ApiError 400 if a field has the wrong type
+    """
+    try:
+        set_defaults(kind, document)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        decode_document(kind, document)  # names the field whose type is wrong
+        raise
     try:
         return complete_decoded(document, decode_document(kind, document))
     except InputError as error:

@@ -22,6 +22,7 @@ from typing import Final
 from moorage.basis.printable import clip, one_line
 
 __all__ = [
+    "RAISED",
     "UNREACHABLE",
     "AttemptError",
     "Bare",
@@ -34,6 +35,10 @@ __all__ = [
     "PluginError",
     "StateError",
 ]
+
+
+#: What the code of a plugin raises that ends its attempt and not the program: ``sys.exit`` in a plugin ends nothing else.
+RAISED: Final = (Exception, SystemExit)
 
 
 @dataclass(frozen=True, slots=True)

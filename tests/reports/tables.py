@@ -33,7 +33,7 @@ def load(table):
 def play(case, table, scratch):
     """Run the commands of a case in a copy of its folder; fail where the last answer is not the right one."""
     folder = scratch / table.parent.name
-    shutil.copytree(table.parent, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(table.parent, folder, ignore=shutil.ignore_patterns("test_*.py", "__pycache__"))
     commands = [case["run"]] if isinstance(case["run"], str) else case["run"]
     for typed in commands:
         start = time.monotonic()

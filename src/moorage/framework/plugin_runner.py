@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from moorage.api.requirements import quoted
 from moorage.basis.printable import clip
-from moorage.errors import AttemptError, PluginError
+from moorage.errors import RAISED, AttemptError, PluginError
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject, Skip, Status, Verdicts
@@ -63,7 +63,7 @@ def _nearest(error: BaseException) -> str:
         return ""
     try:
         known = dir(error.obj) if isinstance(error, AttributeError) else _visible(error)
-    except Exception:  # an object of the plugin may refuse to list its attributes
+    except RAISED:  # an object of the plugin may refuse to list its attributes
         return ""
     near = get_close_matches(error.name, [name for name in known if not name.startswith("_")])
     swapped = [name for name in near if sorted(name) == sorted(error.name)]  # lable is label, not table
@@ -109,7 +109,7 @@ def ask(step: Step, point: str, *args: Any) -> Any:
         return step.call(*args)
     except PluginError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise PluginError(step.name, f"failed in {point}: {failure_text(error)}") from error
 
 
@@ -129,7 +129,7 @@ def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFil
             answer = step.call(pod, snapshot)
         except PluginError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise PluginError(step.name, f"failed in preFilter: {failure_text(error)}") from error
         if answer is SKIP or isinstance(answer, Skip):
             skipped.add(step.name)
@@ -182,7 +182,7 @@ def told_alone(step: Step, state: Any, node: NodeInfo) -> Hold | None:
         return UNTOLD
     try:
         hold: Any = step.single.call(state, node)
-    except Exception:  # the form for many nodes reports it
+    except RAISED:  # the form for many nodes reports it
         return UNTOLD
     if hold is None:
         return None
@@ -259,7 +259,7 @@ def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
         rejects: list[Reject] = list(step.call(state, nodes) or ())
     except PluginError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise PluginError(step.name, f"failed in filter: {failure_text(error)}") from error
     for reject in rejects:
         if not isinstance(reject, Reject) or np.shape(reject.rows) != (len(nodes),):
@@ -373,7 +373,7 @@ def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None 
         return scores
     try:
         answer = step.normalize.call(state, scores, nodes) if step.over_nodes else step.normalize.call(state, scores)
-    except Exception as error:
+    except RAISED as error:
         raise PluginError(step.name, f"failed in normalize: {failure_text(error)}") from error
     return checked(step, "normalize", answer, len(scores))
 
@@ -428,6 +428,6 @@ def shifted(
             if change is not None and step.name in states:
                 try:
                     states[step.name] = change.call(states[step.name], pod, other, node)
-                except Exception as error:
+                except RAISED as error:
                     raise PluginError(step.name, f"failed in {method}: {failure_text(error)}") from error
     return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused, found.narrowing_rejects)

@@ -16,7 +16,7 @@ import numpy as np
 
 from moorage.api.releases import CURRENT, Release
 from moorage.basis.printable import clip
-from moorage.errors import InputError, PluginError
+from moorage.errors import RAISED, InputError, PluginError
 from moorage.framework.answer_forms import Domains
 from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
@@ -256,7 +256,7 @@ def reuse_of(plugin: Plugin) -> Reuse:
             return _NO_PROMISE
     try:
         declared = getattr(plugin, "reuse")  # noqa: B009 (a Plugin need not have it)
-    except Exception as error:  # it may be a property
+    except RAISED as error:  # it may be a property
         raise InputError(f"plugin {plugin.name} failed in reuse: {type(error).__name__}: {clip(str(error))}") from error
     if not isinstance(declared, Reuse):
         raise InputError(f"plugin {plugin.name}: declares reuse = {declared!r:.100}; declare Reuse(scope=..., signature=...)")

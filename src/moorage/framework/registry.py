@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moorage.api.custom_objects import CustomKind
 from moorage.basis.printable import clip, is_printable
-from moorage.errors import InputError, MoorageError
+from moorage.errors import RAISED, InputError, MoorageError
 from moorage.framework.events import Resource, Wake
 from moorage.framework.handle import Handle, WaitingPod
 from moorage.framework.points import POINTS, Plugin
@@ -97,7 +97,7 @@ class Registry:
             plugin: Plugin = cls() if args_type is None else cls(args_type() if args is None else args)
         except MoorageError:
             raise
-        except Exception as error:
+        except RAISED as error:
             given = "without Args it is given none" if args_type is None else "it is given its Args and no more"
             raise InputError(f"plugin {name} cannot be built: {type(error).__name__}: {clip(str(error))}; {given}") from error
         return plugin
@@ -124,7 +124,7 @@ class Registry:
 def _installed(found: EntryPoint) -> Any:
     try:
         return found.load()
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         where = f"{found.dist.name}: " if found.dist else ""
         message = f"plugin {found.name} ({where}{found.value}) cannot be imported: {type(error).__name__}: {clip(str(error))}"
         raise InputError(message) from error
@@ -142,7 +142,7 @@ def load(reference: str) -> Any:
     module_name = _module_of_file(reference, Path(named)) if named.endswith(".py") else named
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         why = f"{type(error).__name__}: {clip(str(error))}{_raised_at(error)}{_as_module(module_name, attribute)}"
         raise InputError(f"--plugins {reference}: cannot import {module_name}: {why}") from error
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from moorage.api.core import PodCondition
-from moorage.errors import PluginError
+from moorage.errors import RAISED, PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.events import Resource, Wake
 from moorage.framework.plugin_runner import failure_text
@@ -77,7 +77,7 @@ def _changes_of_pods(snapshot: Snapshot) -> Iterator[tuple[Any, Any]]:
 def _answer(wake: Wake, pod: PodInfo, old: Any, new: Any) -> object:
     try:
         return wake.when is None or bool(wake.when(pod, old, new))
-    except Exception as error:
+    except RAISED as error:
         return type(error)
 
 
@@ -154,7 +154,7 @@ class _Bench:
 def _run_all(check: Callable[[_Bench], Iterator[str]], bench: _Bench) -> list[str]:
     try:
         return list(check(bench))
-    except Exception as error:
+    except RAISED as error:
         return [f"failed: {failure_text(error)}"]
 
 
@@ -163,7 +163,7 @@ def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: 
         return [f"pod {pod.name}: {line}" for line in check(bench, pod)]
     except PluginError as error:
         return [f"pod {pod.name}: {error}"]
-    except Exception as error:
+    except RAISED as error:
         return [f"pod {pod.name}: failed: {failure_text(error)}"]
 
 
@@ -176,7 +176,7 @@ def _check_shape(plugin: Any) -> Iterator[str]:
         yield "has reserve and no unreserve, which must undo it"
     try:
         wakes = declared_wakes(plugin) or ()
-    except Exception as error:
+    except RAISED as error:
         yield f"wakes_on failed: {failure_text(error)}"
     else:
         yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from moorage.errors import RAISED
 from moorage.framework.answer_forms import ScoresByCount
 from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score, scored, shifted
 from moorage.framework.post_filter import PreFiltered
@@ -186,7 +187,7 @@ def changes_by(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
     for call in _calls(watched, plugin, pod, snapshot):
         try:
             call()
-        except Exception:  # noqa: S112 - other checks report it; what it changed before counts here
+        except RAISED:
             continue
     yield from seen.changes
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from moorage.core.binding.binding import Binding
 from moorage.core.extenders.consultation import HTTPExtender, binder_of
-from moorage.errors import AttemptError, PluginError
+from moorage.errors import RAISED, AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
 from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
@@ -126,7 +126,7 @@ def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[E
         effects = tuple(answer or ())
     except PluginError:
         raise
-    except Exception as error:  # a generator runs here
+    except RAISED as error:  # a generator runs here
         raise PluginError(step.name, f"failed in {point}: {failure_text(error)}") from error
     for effect in effects:
         if not isinstance(effect, Effect):

@@ -15,7 +15,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
-from moorage.errors import InputError, MoorageError
+from moorage.errors import RAISED, InputError, MoorageError
 from moorage.framework.events import Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.handle import Handle
@@ -91,7 +91,7 @@ def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
         return call()
     except MoorageError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {clip(str(error))}") from error
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from msgspec import Struct
 
 from moorage.api.core import Pod, PodSpec
-from moorage.errors import PluginError
+from moorage.errors import RAISED, PluginError
 from moorage.framework.answer_forms import NOTHING_TO_DO, Idle, Versioned
 from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
@@ -321,7 +321,7 @@ class Signer:
                     on_rows += signature.items()
         except TypeError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise PluginError(plugins[0], f"failed in signature: {failure_text(error)}") from error
         keys, rows = tuple(nodes), self._number(self._rows, (asked, *on_rows))
         if idle:

@@ -19,6 +19,7 @@ from moorage.core.engine.outbox import Decided
 from moorage.core.engine.pod_run import Found, PodRun, is_copy
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
+from moorage.errors import RAISED
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
 from moorage.state.cluster import ClusterState
@@ -78,7 +79,7 @@ class FastLane:
             pod.needs  # noqa: B018 (raises here, before anything is changed)
             if quick is None or not profile.is_at_rest(profile.resting.intersection(quick.found.states), pod, cluster.snapshot):
                 return None
-        except Exception:  # the attempt reports it
+        except RAISED:  # the attempt reports it
             return None
         nodes = cluster.table.nodes
         node = nodes[quick.row].name

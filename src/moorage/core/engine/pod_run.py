@@ -19,6 +19,7 @@ from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.queue import ASSIGNED_POD_ADD
 from moorage.core.queue.queued_pod import QueuedPod
+from moorage.errors import RAISED
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
@@ -126,7 +127,7 @@ class PodRun:
         """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""
         try:
             quick = self._path.decide_copy(self._route, pod, self._snapshot, self.cycle.seed)
-        except Exception:  # the attempt reports it
+        except RAISED:  # the attempt reports it
             return None
         if quick is not None and quick.found is not self._quiet:
             if not self._profile.is_at_rest(self._resting.intersection(quick.found.states), pod, self._snapshot):

@@ -31,7 +31,7 @@ from moorage.core.engine.pod_groups import GroupScheduler
 from moorage.core.engine.pod_run import Found, PodRun
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
-from moorage.errors import AttemptError, CopyError, MoorageError
+from moorage.errors import RAISED, AttemptError, CopyError, MoorageError
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile, writes_pods
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds
@@ -283,7 +283,7 @@ class Scheduler:
         """Begin the bind of a pod and add it to the run. Return False if the pod's attempt was aborted."""
         try:
             run.append(begin())
-        except Exception as error:
+        except RAISED as error:
             self._abort(self._attempt_of(queued, EVERYWHERE), error)
             return False
         return True
@@ -305,7 +305,7 @@ class Scheduler:
             return self._resume(attempt)
         try:
             attempt.run_alone()
-        except Exception as error:
+        except RAISED as error:
             self._abort(attempt, error)
         return True
 
@@ -339,12 +339,12 @@ class Scheduler:
         try:
             if not self._session.resume(self.state.now):
                 return False
-        except Exception as error:
+        except RAISED as error:
             self._abort(attempt, error)
         self._apply_held_back()
         return True
 
-    def _abort(self, attempt: SchedulingAttempt, error: Exception) -> None:
+    def _abort(self, attempt: SchedulingAttempt, error: BaseException) -> None:
         """End an attempt after an unexpected exception: its pods hold nothing and are retried after their backoff."""
         fault = AttemptError("", f"scheduling {attempt.key} failed: {type(error).__name__}: {error}")
         self.state.outbox.fault(fault)

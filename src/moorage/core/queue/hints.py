@@ -15,7 +15,7 @@ from typing import Any
 
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.core.queue.unschedulable_pods import Rejecter, ShapeGroup
-from moorage.errors import PluginError
+from moorage.errors import RAISED, PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Resource, Wake
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.points import Plugin
@@ -90,7 +90,7 @@ class Interest:
             try:
                 if whom is None or whom(old, new):
                     return True
-            except Exception:  # the hint itself runs next, and its exceptions are reported
+            except RAISED:  # the hint itself runs next, and its exceptions are reported
                 return True
         return False
 
@@ -177,7 +177,7 @@ class Hints:
             try:
                 if hint(pod, old, new):
                     return True
-            except Exception as error:
+            except RAISED as error:
                 found = f"failed in a queueing hint for pod {pod.key} on {event}: {failure_text(error)}"
                 self._on_fault(PluginError(plugin, f"{found}; the pod is tried again"))
                 return True

@@ -17,7 +17,7 @@ from moorage.core.extenders.wire import EXTENDER
 from moorage.core.queue.backoff import SortKey
 from moorage.core.queue.hints import wakes_of
 from moorage.core.queue.queued_pod import QueuedPod
-from moorage.errors import PluginError
+from moorage.errors import RAISED, PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import failure_text
@@ -66,7 +66,7 @@ class Gates:
         for name, pre_enqueue in plugins:
             try:
                 answer: object = pre_enqueue(pod)
-            except Exception as error:
+            except RAISED as error:
                 found = failure_text(error)
                 self._on_fault(PluginError(name, f"failed in preEnqueue for pod {pod.key}: {found}; the pod stays gated"))
                 answer = Hold.because(found)
@@ -113,7 +113,7 @@ def sort_key(step: Step, on_fault: Callable[[PluginError], None]) -> SortKey:
     def key_of(queued: QueuedPod) -> tuple[int, Any]:
         try:
             return 0, step.call(queued)
-        except Exception as error:
+        except RAISED as error:
             on_fault(PluginError(step.name, f"failed in queueSort: {failure_text(error)}"))
             return 1, 0
 

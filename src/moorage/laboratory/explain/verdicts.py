@@ -24,7 +24,7 @@ from moorage.api.core import Pod
 from moorage.core.cycle.cycle import judge, status_of_left_out
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.preemption.what_if import Nominated, contenders, judge_with_nominated
-from moorage.errors import PluginError
+from moorage.errors import RAISED, PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
 from moorage.framework.plugin_runner import UNTOLD, ask, drained, failure_text, run_pre_filter, told_alone, verdicts_of_rejects
 from moorage.framework.post_filter import PreFiltered
@@ -214,7 +214,7 @@ class EveryVerdict:
         ):
             try:
                 terms = list(one.plugin.terms(one.state, self.pod, self.snapshot.nodes))
-            except Exception:  # an explanation must not fail where the decision did not
+            except RAISED:  # an explanation must not fail where the decision did not
                 terms = []
             if one.stage is Stage.PRE_FILTER:
                 terms = [(name, rows) for name, rows in terms if rows.any() and not (rows & ~one.refused).any()]
@@ -228,7 +228,7 @@ class EveryVerdict:
             return None
         try:
             return one.plugin.why(one.state, self.pod, self.snapshot.nodes.at(row))
-        except Exception as error:  # an explanation must not fail where the decision did not
+        except RAISED as error:  # an explanation must not fail where the decision did not
             return Detail(f"{one.name} failed in why: {failure_text(error)}")
 
 

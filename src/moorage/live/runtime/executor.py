@@ -20,7 +20,7 @@ from moorage.core.binding.binding import Binding
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, BindsDone, Done, Gone, Phase, Query, Seen, Work, Wrote
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import ExtenderError, check_bind_reply, shown
-from moorage.errors import ClusterError, MoorageError
+from moorage.errors import RAISED, ClusterError, MoorageError
 from moorage.framework.effects import (
     Amend,
     BindPod,
@@ -184,7 +184,7 @@ class EffectExecutor:
             fact = Answered(query.ticket, await self._ask(query.question))
         except MoorageError as failed:
             fact = Answered(query.ticket, error=str(failed))
-        except Exception as failed:
+        except RAISED as failed:
             fact = Answered(query.ticket, error=f"{type(failed).__name__}: {failed}")
         self._inbox.put_now(fact)
 
@@ -253,7 +253,7 @@ class EffectExecutor:
             return f"{effect.what}: {error.said}" if isinstance(effect, Write | Amend) and effect.what else error.said
         except MoorageError as error:
             return str(error)
-        except Exception as error:  # a plugin's own I/O may raise anything
+        except RAISED as error:  # a plugin's own I/O may raise anything
             return f"{type(error).__name__}: {error}"
         return None
 

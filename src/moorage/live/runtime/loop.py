@@ -20,7 +20,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.core.engine.facts import Answered, BindsDone, Done, Fact, Gone, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.core.engine.scheduler import Scheduler
-from moorage.errors import MoorageError
+from moorage.errors import RAISED, MoorageError
 from moorage.live.runtime.attempt_metrics import ASSIGNED_ADDED, UNOBSERVED, UNSCHEDULED_ADDED, AttemptObserver, Observers
 from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.executor import EffectExecutor
@@ -195,7 +195,7 @@ class Loop:
             return False
         try:
             return self.scheduler.observe_waiting(pods, self._took_until)
-        except Exception as error:  # passed one by one, each pod that has no fault is taken
+        except RAISED as error:  # passed one by one, each pod that has no fault is taken
             self._survived(_words(error))
             return False
 
@@ -227,7 +227,7 @@ class Loop:
         label = self.follower.label_of(fact)
         try:
             self.scheduler.observe(fact, now)
-        except Exception as error:
+        except RAISED as error:
             self._survived(f"{_name(fact)}: {_words(error)}")
         if isinstance(fact, BindsDone):
             self.follower.binds_done(fact.tickets, now)
@@ -250,7 +250,7 @@ class Loop:
         most = min(self._limits.run, self._limits.in_flight - len(self._carrier))
         try:
             run = self.scheduler.place_run(began, most)
-        except Exception as error:
+        except RAISED as error:
             self._failing += 1
             self._survived(f"an attempt: {_words(error)}")
             return True
@@ -271,7 +271,7 @@ class Loop:
                 self._measures.began()
             try:
                 attempted = self.scheduler.step(now)
-            except Exception as error:
+            except RAISED as error:
                 self._failing += 1
                 self._survived(f"an attempt: {_words(error)}")
                 return True
@@ -354,5 +354,5 @@ def _name(fact: Fact) -> str:
     return f"{type(fact.obj).__name__} {getattr(metadata, 'namespace', '')}/{getattr(metadata, 'name', '')}"
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return str(error) if isinstance(error, MoorageError) else f"{type(error).__name__}: {error}"

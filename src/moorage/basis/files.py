@@ -10,6 +10,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import secrets
 import select
 import stat
@@ -42,10 +43,12 @@ def read_file(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0, pipe
     while it is read
     """
     try:
-        return read_bytes(path, limit, pipe_s=pipe_s)
+        data = read_bytes(path, limit, pipe_s=pipe_s)
     except InputError as error:
         hint = pipe_hint if str(error) == _A_PIPE else ""
         raise InputError(f"{path}: {error}{hint}") from None
+    note_link(str(path))
+    return data
 
 
 def read_bytes(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0) -> bytes:
@@ -119,6 +122,53 @@ def kind_of(found: os.stat_result) -> str:
 
 def _reason(error: OSError) -> str:
     return error.strerror or str(error)
+
+
+# -- files that are not named --------------------------------------------------------------------------------------------
+# A manifest, a policy or a link of a checkout may lead to any file of the machine. Such a file is read, but errors do not quote
+# it: the author of the checkout may see them, in the log of a pipeline, and not the file.
+
+#: The files that something else than the command line led to, as messages name them, and what did.
+_LED_TO: dict[str, str] = {}
+
+
+def note_link(path: str, top: str = "") -> None:
+    """Remember a file that a link leads to, out of the folder ``top`` that the command line names; without, out of its own."""
+    named = top or path
+    folder = os.path.dirname(os.path.abspath(named)) if os.path.islink(named) or not top else named
+    if not os.path.realpath(path).startswith(("/dev/", "/proc/")) and not _is_in(path, folder):
+        _LED_TO[path] = "a link that leads out of its folder"
+
+
+def note_named(path: str, by: str, shown: str = "") -> None:
+    """Remember a file that a file of the command line names, as messages show it, if it is outside of that one's folder."""
+    if not _is_in(path, os.path.dirname(os.path.abspath(by))):
+        _LED_TO[shown or path] = by
+
+
+def forget_led_to() -> None:
+    """Begin a command: its command line may name what another's did not."""
+    _LED_TO.clear()
+
+
+def _is_in(path: str, folder: str) -> bool:
+    real = os.path.realpath(folder)
+    return os.path.commonpath([real, os.path.realpath(path)]) == real
+
+
+def without_content(message: str) -> str:
+    """Return an error that quotes nothing of files that the command line did not name."""
+    found = next((path for path in sorted(_LED_TO, key=len, reverse=True) if _names(message, path)), None)
+    if found is None:
+        return message
+    return (
+        f"{found}: this file is not as expected; nothing of it is shown, because {_LED_TO[found]} names it and the command "
+        "line does not: name it there to see what is wrong"
+    )
+
+
+def _names(message: str, path: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(path)}(?![\w/-])", message) is not None
 
 
 # -- private files -----------------------------------------------------------------------------------------------------

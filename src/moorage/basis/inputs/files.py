@@ -6,26 +6,22 @@ error and does not exhaust memory. The files of a directory are read in order of
 
 from __future__ import annotations
 
-import gzip
 import os
 import stat
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO, Final
 
+from moorage.basis.files import note_link
+from moorage.basis.unpacking import UnpackingBound, gunzipped
 from moorage.errors import InputError
 
 #: The maximum number of bytes to read in total, after decompression.
 MAX_BYTES: Final = 4 << 30
 #: From this size on, a file is read in pieces if it is a List in JSON.
 LARGE: Final = 16 << 20
-#: The maximum expansion of a compressed file. Dumps of large clusters reach about 60.
-MAX_RATIO: Final = 400
-#: Up to this size the expansion is not limited.
-_FREE_SIZE: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
 #: No text starts with these bytes. Such input may be endless, for example a device in a pipe.
@@ -135,7 +131,9 @@ def open_sources(
         elif os.path.isdir(path):
             yield from _from_directory(path, recursive, budget, left_out)
         else:
-            yield _from_file(path, budget)
+            found = _from_file(path, budget)
+            note_link(path)
+            yield found
 
 
 def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> InputFile:
@@ -178,6 +176,7 @@ def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str
                 found = True
                 file = _from_file(path, budget)
                 object.__setattr__(file, "is_found", True)
+                note_link(path, top)
                 yield file
             else:
                 skipped.append(path)
@@ -225,11 +224,29 @@ def _hint(kind: int) -> str:
 
 
 def _content(file: BinaryIO, where: str, budget: Budget) -> bytes:
-    data = _read_all(file, where, budget)
-    return _decompress(data, where, budget) if data.startswith(_GZIP) else data
+    try:
+        start = file.read(_CHUNK)
+        while 0 < len(start) < len(_GZIP) and (more := file.read(_CHUNK)):
+            start += more
+    except OSError as error:
+        raise _refused(where, error) from None
+    first = _Started(start, file)
+    return _decompress(first, where, budget) if start.startswith(_GZIP) else _read_all(first, where, budget)
 
 
-def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
+class _Started:
+    """A file of which the start was read."""
+
+    def __init__(self, start: bytes, file: BinaryIO) -> None:
+        self._start, self._file = start, file
+
+    def read(self, size: int) -> bytes:
+        """Return the start, then what follows."""
+        start, self._start = self._start, b""
+        return start or self._file.read(size)
+
+
+def _read_all(file: _Started, where: str, budget: Budget) -> bytes:
     content = BytesIO()  # grows in place, and its value is no copy
     try:
         while part := file.read(_CHUNK):
@@ -242,23 +259,20 @@ def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
     return content.getvalue()
 
 
-def _decompress(data: bytes, where: str, budget: Budget) -> bytes:
-    """Decompress gzip, of one member or several, and limit its expansion.
+def _decompress(file: _Started, where: str, budget: Budget) -> bytes:
+    """Return what a gzip file holds, within the budget, never more in memory than that.
 
     Raises  InputError for a truncated or damaged file, or one that expands too much
     """
     content = BytesIO()
-    size = 0
     try:
-        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
-            while part := file.read(_CHUNK):
-                size += len(part)
-                if size > _FREE_SIZE and size > MAX_RATIO * len(data):
-                    raise InputError(f"{where}: decompressed, this grows more than {MAX_RATIO}-fold, which no dump does")
-                budget.spend(len(part), where)
-                content.write(part)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{where}: this looks like gzip but cannot be decompressed: {error}") from None
+        for part in gunzipped(file.read, UnpackingBound()):
+            budget.spend(len(part), where)
+            content.write(part)
+    except OSError as error:
+        raise _refused(where, error) from None
+    except InputError as error:
+        raise error if str(error).startswith(f"{where}: ") else InputError(f"{where}: {error}") from None
     return content.getvalue()
 
 

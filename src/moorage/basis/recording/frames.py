@@ -10,7 +10,6 @@ Writing stops anywhere when a process is killed. A frame that the file ends in i
 from __future__ import annotations
 
 import struct
-import sys
 import zlib
 from collections.abc import Container, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -18,19 +17,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from moorage.basis.unpacking import UnpackingBound, unpacked_zstd, zstd
+from moorage.errors import InputError
 
 _HEADER: Final = struct.Struct("<4sB3xIIqQII")
 _MAGIC: Final = b"\xabMRL"
 #: What a frame holds: nothing known, the begin of a file, changes, objects of a snapshot, the end of a snapshot.
 LOST, BEGIN, CHANGES, OBJECTS, END = range(5)
 _KINDS: Final = frozenset({BEGIN, CHANGES, OBJECTS, END})
-#: No writer makes larger bodies; decompressed, they are at most 64 times as long.
+#: No writer makes larger bodies.
 _MOST_BYTES: Final = 64 << 20
-_MOST_UNPACKED: Final = 512 << 20
 _LEVEL: Final = 3
 
 
@@ -100,6 +96,7 @@ def packed(kind: int, number: int, at: int, records: Sequence[Record]) -> bytes:
 def frames_in(data: bytes | memoryview, wanted: Container[int] = _KINDS) -> Iterator[LogFrame]:
     """Yield the frames of a file and what lies between them, in order; only those of the wanted kinds have their records."""
     view, at, end = memoryview(data), 0, len(data)
+    bound = UnpackingBound()
     while at < end:
         header = _header(view, at)
         if header is None:
@@ -116,25 +113,28 @@ def frames_in(data: bytes | memoryview, wanted: Container[int] = _KINDS) -> Iter
             return
         frame = LogFrame(kind, number, count, time, at)
         try:
-            yield frame._replace(records=_unpacked(body, count, checksum)) if kind in wanted else frame
+            yield frame._replace(records=_unpacked(body, count, checksum, bound)) if kind in wanted else frame
         except ValueError as error:
             yield frame._replace(why=str(error))
         at += _HEADER.size + length
 
 
-def _unpacked(body: bytes, count: int, checksum: int) -> list[Record]:
+def _unpacked(body: bytes, count: int, checksum: int, bound: UnpackingBound) -> list[Record]:
     """Return the records of a frame.
 
     Raises  ValueError if the body is not what a writer makes
     """
     if zlib.crc32(body) != checksum:
         raise ValueError("wrong checksum of a frame")
-    decompressor = zstd.ZstdDecompressor()
     try:
-        records = _decode(decompressor.decompress(body, max_length=_MOST_UNPACKED))
-    except (zstd.ZstdError, msgspec.MsgspecError):
+        text = unpacked_zstd(body, bound)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    try:
+        records = _decode(text)
+    except msgspec.MsgspecError:
         records = []
-    if not decompressor.eof or len(records) != count:
+    if len(records) != count:
         raise ValueError("records that this version of Moorage does not know")
     return records
 

@@ -11,15 +11,16 @@ import heapq
 import platform
 import re
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from io import BytesIO
 from typing import Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from moorage.api.reading.json_tree import UNREADABLE
+from moorage.basis.unpacking import CUT, UnpackingBound, gunzipped
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.live.client.connection_pool import ConnectionPool, RequestBatch
 from moorage.live.client.credentials import Endpoint, Identity, tls_context
@@ -101,7 +102,7 @@ _MAX_OBJECT = 16 << 20
 _MAX_LIST = 2 << 30
 _MAX_LINE = 16 << 20
 #: What a list may be compressed with, and the number by which zlib knows it.
-_GZIP, _GZIP_FORM = "gzip", 31
+_GZIP = "gzip"
 #: Methods that may be sent again when an idle connection turns out to be closed.
 _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
@@ -434,16 +435,12 @@ def _unpacked(body: bytes, max_bytes: int) -> bytes:
 
     Raises  ClusterError if it is longer than ``max_bytes``, or damaged
     """
-    unpacking = zlib.decompressobj(_GZIP_FORM)
+    rest = BytesIO(body)
     try:
-        held = unpacking.decompress(body, max_bytes + 1)
-    except zlib.error as error:
-        raise ClusterError(f"the answer cannot be unpacked: {error}") from None
-    if len(held) > max_bytes:
-        raise ClusterError(f"the answer is longer than {max_bytes} bytes")
-    if not unpacking.eof:
-        raise ClusterError("the response was cut off")
-    return held
+        return b"".join(gunzipped(rest.read, UnpackingBound(max_bytes)))
+    except InputError as error:
+        is_cut = str(error).endswith(CUT)
+        raise ClusterError("the response was cut off" if is_cut else f"the answer cannot be unpacked: {error}") from None
 
 
 async def _bounded(parts: AsyncIterator[bytes]) -> bytes:

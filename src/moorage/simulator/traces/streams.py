@@ -6,26 +6,26 @@ Every error names file and line.
 from __future__ import annotations
 
 import csv
-import gzip
 import os
 import re
 import stat
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from mmap import ACCESS_READ, mmap
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 
 from moorage.basis.inputs.files import InputFile
+from moorage.basis.unpacking import GunzippedFile
 from moorage.errors import InputError
 
 #: The path of a file, or its content.
 Source: TypeAlias = str | InputFile
 
 _GZIP: Final = b"\x1f\x8b"
+_CHUNK: Final = 1 << 20
 #: The longest line of a table, in characters; lines of objects may be longer.
 _LONGEST: Final = 1 << 20
 _LONGEST_OBJECT: Final = 64 << 20
@@ -128,9 +128,7 @@ def open_bytes(source: Source) -> Iterator[BinaryIO]:
     with open(handle, "rb") as file:
         packed = file.peek(2)[:2] == _GZIP
         try:
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{path}: this looks like gzip but cannot be decompressed: {error}") from None
+            yield cast(BinaryIO, BufferedReader(GunzippedFile(file, path), _CHUNK)) if packed else file
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}") from None
 
@@ -143,9 +141,11 @@ def whole_bytes(path: str, most: int) -> Iterator[bytes | mmap]:
     """
     with open_bytes(path) as file:
         opened: Any = file
-        if isinstance(opened, gzip.GzipFile):
-            data = opened.read(most + 1)
-            size = len(data)
+        if isinstance(opened, BufferedReader) and isinstance(opened.raw, GunzippedFile):
+            content = BytesIO()  # a read of all would set aside the most that there can be
+            while content.tell() <= most and (part := opened.read(_CHUNK)):
+                content.write(part)
+            data, size = content.getvalue(), content.tell()
         else:
             data, size = b"", os.fstat(file.fileno()).st_size
         if size > most:

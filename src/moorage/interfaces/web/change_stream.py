@@ -49,8 +49,8 @@ _CHUNK: Final = 100
 _QUEUE_LOOKUPS: Final = 1000
 #: Seconds without a request after which the hub stops following.
 IDLE_S: Final = 60.0
-#: Seconds between two keep-alive comments on a stream without changes.
-_QUIET_S: Final = 15.0
+#: Seconds between two keep-alive comments on a stream without changes, after each of which the reader's rights are looked at.
+_QUIET_S: Final = 5.0
 #: Number of encoded frames and snapshots that are cached for other readers.
 _KEPT_FRAMES: Final = 16
 _KEPT_SNAPSHOTS: Final = 4

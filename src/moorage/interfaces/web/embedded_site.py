@@ -17,6 +17,7 @@ from moorage.api.decode import decode
 from moorage.api.releases import CURRENT
 from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import KINDS, list_parts
+from moorage.cluster.apiserver.access.authentication import ProvenUser
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.http.limits import Seats
 from moorage.cluster.apiserver.http.server import Perform
@@ -136,8 +137,8 @@ def _pod(record: Record) -> Pod:
 class _Visitor:
     """A user of the embedded cluster."""
 
-    def __init__(self, user: User, authorizer: Authorizer, *, by_session: bool) -> None:
-        self.user = user
+    def __init__(self, user: User, authorizer: Authorizer, holds: Callable[[], bool], *, by_session: bool) -> None:
+        self.user, self.holds = user, holds
         self.credential = None if by_session else user
         self.name = user.name
         self._authorizer = authorizer
@@ -233,9 +234,9 @@ class EmbeddedSite:
     def session_user(self, request: web.BaseRequest) -> User | None:
         return self.sessions.user_of(request.cookies.get(cookie_name(request), ""))
 
-    async def answer(self, request: web.BaseRequest, user: User | None, seats: Seats) -> web.StreamResponse:
-        by_session = user is not None and user == self.session_user(request)
-        visitor = None if user is None else _Visitor(user, self._authorizer, by_session=by_session)
+    async def answer(self, request: web.BaseRequest, proof: ProvenUser | None, seats: Seats) -> web.StreamResponse:
+        by_session = proof is not None and proof.user == self.session_user(request)
+        visitor = None if proof is None else _Visitor(proof.user, self._authorizer, proof.holds, by_session=by_session)
         return await self.site.respond(request, visitor, seats)
 
     def end(self) -> None:

@@ -95,6 +95,10 @@ class _ReviewedVisitor:
         #: Sessions are opened with tokens of the cluster, so there are no links.
         self.credential = None
 
+    def holds(self) -> bool:
+        """Return True: each right is checked with the session's token, see ``check``."""
+        return True
+
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
         await self._valid()
         try:

@@ -53,22 +53,30 @@ MOST_SESSIONS: Final = 256
 _MOST_SECRET: Final = 128
 
 
+def _always() -> bool:
+    return True
+
+
 class _Held(NamedTuple, Generic[T]):
+    """``holds``: whether the credential by which the user was known is still valid."""
+
     user: T
     until: float
+    holds: Callable[[], bool] = _always
+    used: bool = False
 
 
 class Sessions(Generic[T]):
-    """The unused links and the sessions, each with its user."""
+    """The unused links and the sessions, each with its user. Both end with the credential for which they were made."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._links: OrderedDict[bytes, _Held[T]] = OrderedDict()
         self._sessions: OrderedDict[bytes, _Held[T]] = OrderedDict()
 
-    def make_token(self, user: T) -> str:
-        """Return a token that opens one session of a user."""
-        return self._add(self._links, user, LINK_S, MOST_LINKS)
+    def make_token(self, user: T, holds: Callable[[], bool] = _always) -> str:
+        """Return a token that opens one session of a user. ``holds``: whether the user's credential is still valid."""
+        return self._add(self._links, _Held(user, self._clock() + LINK_S, holds), MOST_LINKS)
 
     def open(self, token: str) -> str | None:
         """Return the cookie of a new session, and invalidate the token that opens it; None if the token is not valid."""
@@ -76,11 +84,11 @@ class Sessions(Generic[T]):
         if held is None:
             return None
         del self._links[_hash(token)]
-        return self.start(held.user)
+        return self.start(held.user, held.holds)
 
-    def start(self, user: T) -> str:
+    def start(self, user: T, holds: Callable[[], bool] = _always) -> str:
         """Return the cookie of a new session."""
-        return self._add(self._sessions, user, SESSION_S, MOST_SESSIONS)
+        return self._add(self._sessions, _Held(user, self._clock() + SESSION_S, holds), MOST_SESSIONS)
 
     def user_of(self, cookie: str) -> T | None:
         """Return the user of a session; None if it has ended or never existed."""
@@ -90,9 +98,20 @@ class Sessions(Generic[T]):
     def end(self, cookie: str) -> None:
         self._sessions.pop(_hash(cookie), None)
 
-    def _add(self, place: OrderedDict[bytes, _Held[T]], user: T, lasts_s: float, most: int) -> str:
+    def use(self, cookie: str) -> None:
+        """Remember that a session showed its user something."""
+        held = self._sessions.get(_hash(cookie)) if cookie else None
+        if held is not None and not held.used:
+            self._sessions[_hash(cookie)] = held._replace(used=True)
+
+    def was_used(self, cookie: str) -> bool:
+        """Return whether a session showed its user something."""
+        held = self._sessions.get(_hash(cookie)) if cookie else None
+        return held is not None and held.used
+
+    def _add(self, place: OrderedDict[bytes, _Held[T]], held: _Held[T], most: int) -> str:
         secret = secrets.token_urlsafe(32)
-        place[_hash(secret)] = _Held(user, self._clock() + lasts_s)
+        place[_hash(secret)] = held
         while len(place) > most:
             place.popitem(last=False)
         return secret
@@ -102,7 +121,7 @@ class Sessions(Generic[T]):
         if not secret or len(secret) > _MOST_SECRET:
             return None
         held = place.get(_hash(secret))
-        if held is None or held.until >= self._clock():
+        if held is None or (held.until >= self._clock() and held.holds()):
             return held
         del place[_hash(secret)]
         return None
@@ -124,6 +143,10 @@ class Visitor(Protocol):
     @property
     def credential(self) -> Any | None:
         """The user to store in a new session; None for a visitor who is identified by a session."""
+
+    @property
+    def holds(self) -> Callable[[], bool]:
+        """Whether the credential by which the user is known is still valid."""
 
     async def check(self, verb: str, resource: str, namespace: str = "", group: str = "", name: str = "") -> None:
         """Check that the user has a right, in one namespace or (with "") in all.
@@ -365,7 +388,7 @@ class Site:
         """Return the token of a new link for the user. Sessions get none, as a session could then be renewed forever."""
         if visitor.credential is None:
             raise statuses.ApiError(403, "Forbidden", "links are made for a certificate or a token of the cluster")
-        return json_response({"token": self.sessions.make_token(visitor.credential)}, status=201)
+        return json_response({"token": self.sessions.make_token(visitor.credential, visitor.holds)}, status=201)
 
     async def _leave(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         """End the session."""
@@ -377,11 +400,24 @@ class Site:
 
     # -- the cluster ---------------------------------------------------------------------------------------------------
 
-    async def view(self, visitor: Visitor) -> View:
-        return await view_of(visitor, self._namespaces())
+    async def view(self, request: web.BaseRequest, visitor: Visitor) -> View:
+        """Return what the visitor of a request may see. A session in which it may see nothing any more ends.
+
+        Raises  ApiError 403, 401
+        """
+        cookie = request.cookies.get(cookie_name(request), "")
+        try:
+            found = await view_of(visitor, self._namespaces())
+        except statuses.ApiError as error:
+            if error.code == 403 and self.sessions.was_used(cookie):
+                self.sessions.end(cookie)
+                raise statuses.unauthorized() from None
+            raise
+        self.sessions.use(cookie)
+        return found
 
     async def _snapshot(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
-        view, at = await self.view(visitor), request.query.get("at")
+        view, at = await self.view(request, visitor), request.query.get("at")
         if at is None:
             return compressed(request, await self.hub.snapshot(view, visitor.name, writable=self.writable, asks=self.asks))
         return compressed(request, await _known(self.hub.past(view, visitor.name, _moment(at), self._run(request, visitor))))
@@ -389,7 +425,9 @@ class Site:
     async def _history(self, request: web.BaseRequest, visitor: Visitor) -> web.StreamResponse:
         ends = [request.query.get(name) for name in ("from", "to")]
         span = None if None in ends else (_moment(ends[0]), _moment(ends[1]))
-        return compressed(request, await _known(self.hub.history(await self.view(visitor), span, self._run(request, visitor))))
+        return compressed(
+            request, await _known(self.hub.history(await self.view(request, visitor), span, self._run(request, visitor)))
+        )
 
     def _run(self, request: web.BaseRequest, visitor: Visitor) -> Past | None:
         """Return the run of a question that the address names; None if it names none."""
@@ -400,7 +438,7 @@ class Site:
         return found
 
     async def _events(self, request: web.BaseRequest, visitor: Visitor) -> Any:
-        await self.view(visitor)
+        await self.view(request, visitor)
         last = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         cookie = request.cookies.get(cookie_name(request), "")
         by_session = self.sessions.user_of(cookie) is not None
@@ -408,7 +446,7 @@ class Site:
         async def view() -> View:
             if by_session and self.sessions.user_of(cookie) is None:
                 raise statuses.unauthorized()
-            return await self.view(visitor)
+            return await self.view(request, visitor)
 
         return self.hub.events(view, last, self.notices(visitor.name))
 

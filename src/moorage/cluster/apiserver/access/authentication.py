@@ -12,9 +12,12 @@ Source  apiserver, pkg/authentication/request/{x509,bearertoken}; kubectl, pkg/p
 from __future__ import annotations
 
 import hmac
+import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from moorage.cluster.apiserver.access.bootstrap import publish_client_ca
@@ -35,6 +38,31 @@ def make_authenticator(store: Store, authority: Authority, hosts: Iterable[str] 
     """Return the authenticator of a cluster: client certificates, the administrator's token and service account tokens."""
     publish_client_ca(store, authority.certificate, authority.front_proxies)
     return Authenticator({authority.admin_token: ADMIN}, hosts, AccountTokens(store, authority.signing_key))
+
+
+class ProvenUser(NamedTuple):
+    """Who makes a request, and whether the credential that showed it is still valid: what is made for it ends with it."""
+
+    user: User
+    holds: Callable[[], bool]
+
+    def acting_for(self, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> ProvenUser:
+        """Return the proof for the user whom the headers impersonate; it holds as long as the first user may do that.
+
+        Raises  ApiError as ``impersonated``
+        """
+        asked = [(name, value) for name, value in headers if name.lower().startswith("impersonate-")]
+        if not asked:
+            return self
+
+        def holds() -> bool:
+            try:
+                impersonated(self.user, asked, authorizer)
+            except ApiError:
+                return False
+            return self.holds()
+
+        return ProvenUser(impersonated(self.user, asked, authorizer), holds)
 
 
 class Authenticator:
@@ -82,6 +110,14 @@ class Authenticator:
         user = holder if holder is not None else self.user_of(headers.get("Authorization", ""))
         return None if user is None else authenticated(user)
 
+    def prove(self, headers: Mapping[str, str], holder: User | None, until: float) -> ProvenUser | None:
+        """Return the user of a request, and whether its certificate, valid until then, or its token is still valid."""
+        if holder is not None:
+            return ProvenUser(authenticated(holder), lambda: time.time() < until)
+        authorization = headers.get("Authorization", "")
+        user = self.user_of(authorization)
+        return None if user is None else ProvenUser(authenticated(user), lambda: self.user_of(authorization) is not None)
+
     def user_of(self, authorization: str) -> User | None:
         """Return the user whose token an ``Authorization`` header carries, or None if there is no valid token."""
         scheme, _, token = authorization.partition(" ")
@@ -111,6 +147,12 @@ class Authenticator:
         scheme, _, place = origin.lower().partition("://")
         name, _, port = place.rpartition(":")
         return scheme in {"http", "https"} and ((port.isdigit() and name in self._hosts) or place in self._hosts)
+
+
+def certificate_end(certificate: Mapping[str, Any] | None) -> float:
+    """Return when a certificate expires, in seconds since 1970; infinity without one."""
+    end = (certificate or {}).get("notAfter")
+    return inf if end is None else float(ssl.cert_time_to_seconds(end))
 
 
 def certificate_user(certificate: Mapping[str, Any] | None) -> User | None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -54,12 +55,13 @@ HEADERS: Final = {
 class Connection(RequestHandler):
     """One client connection. The handler of its requests calls ``began`` and ``ended``, as ``answering`` does.
 
-    ``when_lost`` is called if the client disconnects during a request. ``holder`` is the user of the client certificate,
-    cached by the server.
+    ``when_lost`` is called if the client disconnects during a request. ``holder`` is the user of the client certificate, and
+    ``holds_until`` when that expires, cached by the server.
     """
 
     __slots__ = (
-        "_body", "_head_bytes", "_head_deadline", "_head_timer", "_owner", "_serving", "_transport", "holder", "when_lost",
+        "_body", "_head_bytes", "_head_deadline", "_head_timer", "_owner", "_serving", "_transport", "holder", "holds_until",
+        "when_lost",
     )  # fmt: skip
 
     def __init__(self, owner: ConnectionAcceptor, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
@@ -76,6 +78,7 @@ class Connection(RequestHandler):
         #: Deadline for a request's head; None while none is expected.
         self._head_deadline: float | None = None
         self.holder: User | None = None
+        self.holds_until = inf
         self._transport: asyncio.BaseTransport | None = None
         self._serving = False
         #: Body of the last request whose head is complete. It may still arrive after the response was sent.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -18,7 +19,13 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict, istr
 
 from moorage.api.durations import DurationError, parse_duration
-from moorage.cluster.apiserver.access.authentication import Authenticator, certificate_user, impersonated
+from moorage.cluster.apiserver.access.authentication import (
+    Authenticator,
+    ProvenUser,
+    certificate_end,
+    certificate_user,
+    impersonated,
+)
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
 from moorage.cluster.apiserver.http import lists
 from moorage.cluster.apiserver.http.connections import HEADERS, Connection, answering
@@ -109,8 +116,8 @@ class WebSite(Protocol):
     def session_user(self, request: web.BaseRequest) -> User | None:
         """Return the user of the session that a request belongs to."""
 
-    async def answer(self, request: web.BaseRequest, user: User | None, seats: Seats) -> web.StreamResponse:
-        """Return the response to a request; ``user`` is None without a valid credential.
+    async def answer(self, request: web.BaseRequest, proof: ProvenUser | None, seats: Seats) -> web.StreamResponse:
+        """Return the response to a request; ``proof`` is None without a valid credential.
 
         Raises  ApiError
         """
@@ -236,12 +243,13 @@ class Front:
     async def _visit(self, request: web.BaseRequest, site: WebSite) -> web.StreamResponse:
         """Handle a request to the web site. A certificate or token takes precedence over the site's session."""
         self.authenticator.check_source(request.headers)
-        user = self.authenticator.identify(request.headers, _certificate_user(request))
-        if user is None and "Authorization" not in request.headers:
+        proof = self.authenticator.prove(request.headers, _certificate_user(request), _certificate_end(request))
+        if proof is None and "Authorization" not in request.headers:
             user = site.session_user(request)
-        if user is not None:
-            user = impersonated(user, request.headers.items(), self.authorizer)
-        return await site.answer(request, user, self.seats)
+            proof = None if user is None else ProvenUser(user, lambda: site.session_user(request) is not None)
+        if proof is not None:
+            proof = proof.acting_for(request.headers.items(), self.authorizer)
+        return await site.answer(request, proof, self.seats)
 
     async def _perform(self, request: HTTPRequest) -> bytes:
         """Answer a request that a page of the web site makes in a user's name, with the user's rights."""
@@ -392,7 +400,13 @@ def _certificate_user(request: web.BaseRequest) -> User | None:
         return certificate_user(request.get_extra_info("peercert"))
     if connection.holder is None:
         connection.holder = certificate_user(request.get_extra_info("peercert"))
-    return connection.holder
+        connection.holds_until = _certificate_end(request)
+    return connection.holder if time.time() < connection.holds_until else None
+
+
+def _certificate_end(request: web.BaseRequest) -> float:
+    """Return when the connection's client certificate expires, in seconds since 1970."""
+    return certificate_end(request.get_extra_info("peercert"))
 
 
 def _check_accepted(request: web.BaseRequest, target: Target | ReviewTarget) -> None:

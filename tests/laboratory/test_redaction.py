@@ -127,9 +127,6 @@ REFUSED = {
     "an expression that cannot be parsed": (
         lambda: redact([TRAPS.replace('.model == "mammoth"', " § ")], KEY), "cannot be redacted",
     ),
-    "a name in a field that stays": (
-        lambda: redact([TRAPS.replace("accessModes: [ReadWriteOnce]", "accessModes: [purple]")], KEY), "purple",
-    ),
 }  # fmt: skip
 
 

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from moorage.api import kinds
 from moorage.api.core import Pod
+from moorage.api.devices import ResourceClaimTemplate
 from moorage.api.kinds import Kind, Reader
 from moorage.api.workloads import CronJob, StatefulSet
 from moorage.basis import text_of
+from moorage.basis.inputs.kept_fields import kept, kept_of_custom, template_metadata
 
 #: Annotations that scheduling or a controller reads.
 _READ: Final = frozenset(text_of("moorage.basis.inputs", "annotations.txt").split())
@@ -38,8 +40,8 @@ class ObjectCleaner:
     def custom(self, version: str, kind: str, payload: Mapping[str, Any] | bytes) -> dict[str, Any]:
         """Return an object of a custom kind without managed fields and without annotations that are not read."""
         document: dict[str, Any] = msgspec.json.decode(payload) if isinstance(payload, bytes) else dict(payload)
+        document = kept_of_custom(document)
         metadata = dict(document.get("metadata") or {})
-        metadata.pop("managedFields", None)
         metadata["annotations"] = self._annotations(metadata.get("annotations") or {})
         return {"apiVersion": version, "kind": kind, **document, "metadata": metadata}
 
@@ -60,7 +62,9 @@ class ObjectCleaner:
         if isinstance(obj, StatefulSet) and obj.spec.volume_claim_templates:
             claims = tuple(self._plain(one) for one in obj.spec.volume_claim_templates)
             obj = replace(obj, spec=replace(obj.spec, volume_claim_templates=claims))
-        return replace(obj, metadata=self._bare(obj.metadata))
+        elif isinstance(obj, ResourceClaimTemplate):
+            obj = replace(obj, spec=replace(obj.spec, metadata=self._bare(obj.spec.metadata)))
+        return kept(replace(obj, metadata=self._bare(obj.metadata)))
 
     def _bare(self, metadata: Any) -> Any:
         return replace(metadata, annotations=self._annotations(metadata.annotations)) if metadata.annotations else metadata
@@ -83,8 +87,7 @@ class ObjectCleaner:
         return replace(volume, ephemeral=replace(volume.ephemeral, volume_claim_template=self._plain(template)))
 
     def _plain(self, template: Mapping[str, Any]) -> dict[str, Any]:
-        metadata = dict(template.get("metadata") or {})
-        metadata.pop("managedFields", None)
+        metadata = template_metadata(template.get("metadata") or {})
         if metadata.get("annotations"):
             metadata["annotations"] = self._annotations(metadata["annotations"])
         return {**template, "metadata": metadata}

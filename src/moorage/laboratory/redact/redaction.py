@@ -17,6 +17,7 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
+from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.printable import one_line, some
 from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
@@ -169,11 +170,14 @@ def _objects(cluster: ClusterInput) -> Iterator[Object]:
             yield from getattr(cluster, name)
 
 
+_CLEANER: Final = ObjectCleaner()
+
+
 def _document(obj: Object) -> dict[str, Any]:
     """Return an object as plain data, without a UID that is derived from its name, because reading derives it again."""
     if isinstance(obj, CustomObject):
         raise InputError(f"{obj.resource} cannot be redacted")
-    document: dict[str, Any] = msgspec.to_builtins(obj)
+    document: dict[str, Any] = msgspec.to_builtins(_CLEANER.cleaned(obj))
     metadata = obj.metadata
     if metadata.uid == stable_uid(KIND_OF_TYPE[type(obj)].name, metadata.namespace, metadata.name):
         document["metadata"] = {name: value for name, value in document["metadata"].items() if name != "uid"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import b32encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.basis import table_of
+from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
@@ -42,7 +43,13 @@ _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _LETTERS: Final = {kind: letter for letter, kinds in RULES["names"]["letters"].items() for kind in kinds}
 _WELL_KNOWN: Final = re.compile(r"([a-z0-9-]+\.)*(kubernetes|k8s)\.io/.+")
 _ROLE: Final = "node-role.kubernetes.io/"
-_KNOWN_KEYS, _KNOWN_ROLES, _KEPT_VALUES = (frozenset(_LABELS[what]) for what in ("known", "roles", "kept"))
+_KNOWN_KEYS, _KNOWN_ROLES, _NUMBERS = (frozenset(_LABELS[what]) for what in ("known", "roles", "numbers"))
+#: Label key → the words that are values of it.
+_WORDS: Final[Mapping[str, Collection[str]]] = _LABELS["words"]
+_PLAIN_RESOURCES: Final = frozenset(RULES["resources"]["plain"])
+_ATTACHABLE: Final = frozenset(f"attachable-volumes-{one}" for one in ("aws-ebs", "azure-disk", "cinder", "gce-pd"))
+#: What only a cluster's own names follow.
+_OWN_LABELS: Final = ("node-restriction.kubernetes.io/",)
 _PLAIN_VALUES: Final = frozenset({"", "true", "false"})
 _POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
@@ -56,11 +63,22 @@ _MOST_SHIFT_S: Final = 315_360_000
 _LEAST_KEY: Final = 16
 
 
+_GROUPS: Final = frozenset(one.group for one in SERVED)
+_RESOURCES: Final = frozenset(one.resource for one in SERVED)
+
+
+def _is_sized(value: str) -> bool:
+    """Return True for huge pages of a size, and for volumes of a known plugin that can be attached."""
+    if value.startswith("hugepages-"):
+        return re.fullmatch(r"hugepages-[0-9]{1,6}[KMG]i", value) is not None
+    return value in _ATTACHABLE
+
+
 def is_well_known(key: str) -> bool:
     """Return True for a label key or the like that all clusters share."""
     if key.startswith(_ROLE):
         return key.removeprefix(_ROLE) in _KNOWN_ROLES
-    return key in _KNOWN_KEYS or _WELL_KNOWN.fullmatch(key) is not None
+    return key in _KNOWN_KEYS or (_WELL_KNOWN.fullmatch(key) is not None and not key.startswith(_OWN_LABELS))
 
 
 class Tokens:
@@ -120,7 +138,7 @@ class Tokens:
         """Return the name of a resource: the parts of an extended resource are replaced."""
         prefix, slash, name = value.rpartition("/")
         if not slash:
-            return value
+            return value if value in _PLAIN_RESOURCES or _is_sized(value) else self.of("r", value)
         if prefix.endswith("kubernetes.io"):
             return value
         return f"{self.resource_group(prefix)}/{self.of('r', name)}"
@@ -140,9 +158,17 @@ class Tokens:
             if found:
                 return f"{self.of('k', name)}{ending}{what}"
         prefix, dot, name = value.partition(".")
-        if dot and prefix in {"requests", "limits"} and "/" in name:
+        if dot and prefix in {"requests", "limits"}:
             return f"{prefix}.{self.resource(name)}"
-        return value if value.startswith("count/") else self.resource(value)
+        if value.startswith("count/"):
+            resource, dot, group = value.removeprefix("count/").partition(".")
+            known = resource if resource in _RESOURCES else self.of("x", resource)
+            return f"count/{known}{dot}{self.group(group)}"
+        return self.resource(value)
+
+    def group(self, value: str) -> str:
+        """Return a group of the API; those of Kubernetes stay."""
+        return value if value in _GROUPS or value.endswith((".k8s.io", ".kubernetes.io")) else self.of("x", value)
 
     # -- labels ------------------------------------------------------------------------------------------------------------
 
@@ -150,7 +176,9 @@ class Tokens:
         return key if is_well_known(key) else self.of("l", key)
 
     def label_value(self, key: str, value: str) -> str:
-        if value in _PLAIN_VALUES or key in _KEPT_VALUES or (key in self._compared and _NUMBER.fullmatch(value)):
+        if value in _PLAIN_VALUES or value in _WORDS.get(key, ()):
+            return value
+        if (key in _NUMBERS or key in self._compared) and _NUMBER.fullmatch(value):
             return value
         if key == _POD_NAME:
             return self.numbered(value)

@@ -284,7 +284,7 @@ def test_wrong_types(types, says):
 
 def test_offerings_are_types_with_their_zones_and_capacity_types():
     path = str(Path(__file__).resolve().parents[2] / "examples/karpenter/types.json")
-    found = read_types(path)
+    found = read_types(Path(path))
     assert [one.name for one in found[:2]] == ["c5.large-on-demand", "c5.large-spot"]
     assert (found[1].price, found[1].zones) == (0.034, ("zone-a", "zone-b"))
     wanted = pod("p", "3", nodeSelector={"karpenter.sh/capacity-type": "on-demand"})

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moorage.api.core import Pod
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.cluster_objects import ObjectLike
+from moorage.laboratory.cluster_objects import ObjectLike, text_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster, request_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ def planned_pods(cluster: AskedCluster, pods: Iterable[str | Pod] | None) -> tup
         return tuple(cluster.pod(one) for one in pods)
     queued = (one.pod.pod for one in scheduler.queue.ranked())
     return tuple(pod for pod in queued if pod.spec.scheduler_name in scheduler.profiles and not pod.spec.scheduling_gates)
+
+
+def _types_given(types: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str]) -> tuple[NodeType, ...]:
+    """Return the types that a program gives: a text of one line is the path of a file, as everywhere in programs."""
+    from moorage.laboratory.plan.node_types import read_types
+
+    return tuple(read_types(Path(types) if isinstance(types, str) and text_of(types) is None else types))
 
 
 class ClusterQuestions:
@@ -172,12 +180,11 @@ class ClusterQuestions:
         The bound and the packing are sharper with HiGHS installed, the extra ``plan``.
         Raises  InputError
         """
-        from moorage.laboratory.plan.node_types import read_types
         from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 
         if objective not in {"price", "nodes"}:
             raise InputError(f"objective: {objective!r} is neither 'price' nor 'nodes'")
-        found = tuple(read_types(types))
+        found = _types_given(types)
         request = request_of(self, {"plan": [one.name for one in found]})
         question = PlanQuestion(
             planned_pods(self, pods),
@@ -214,9 +221,8 @@ class ClusterQuestions:
         from moorage.laboratory.drain.kubectl_filters import DrainFlags
         from moorage.laboratory.drain.virtual_drain import EvictionRules
         from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of
-        from moorage.laboratory.plan.node_types import read_types
 
-        found = tuple(read_types(types)) if isinstance(types, str | PathLike) or types else ()
+        found = _types_given(types) if isinstance(types, str | PathLike) or types else ()
         request = request_of(self, {"plan": [one.name for one in found], "consolidate": True})
         flags = DrainFlags(ignore_daemonsets=True, delete_emptydir_data=delete_emptydir_data, force=force)
         rules = EvictionRules(ready_after_s=ready_after_s)

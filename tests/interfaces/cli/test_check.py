@@ -106,7 +106,7 @@ def test_a_loss_that_was_not_run_before_is_not_a_new_one(run_before, holds):
     """Losing a zone leaves a pod pending. It did before the change, or no one knows whether it did."""
     objects = [*map(node, ZONES), app("new", 3, "3")]
     sides = [_Side(Cluster.from_objects(*objects).input(), Options()) for _ in range(2)]
-    checks = _Checks(CheckPolicy("moorage.dev/v1", "CheckPolicy", ()), *sides, AnswerRequest(release="1.36"), TimeBudget())
+    checks = _Checks(CheckPolicy(()), *sides, AnswerRequest(release="1.36"), TimeBudget())
     if not run_before:
         now = sides[1].survival("zone", checks.request, TimeBudget())
         sides[1].survivals["zone"] = replace(now, failures=(), not_run=len(now.failures), survives=None)

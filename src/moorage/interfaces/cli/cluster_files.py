@@ -50,6 +50,26 @@ def read_file(path: str, limit: int, stdin: BinaryIO | None = None) -> bytes:
 
 
 _SETTINGS = ("costs", "types")
+#: Whether this process answers a question that came with a request.
+_answers_a_request = False
+
+
+def answer_a_request() -> None:
+    """Take what files contain as data from here on: they came with a request, and nothing in them names a file."""
+    global _answers_a_request  # noqa: PLW0603
+    _answers_a_request = True
+
+
+def file_named_in(path: str, name: str, field: str) -> Path:
+    """Return the file that a field of a file of the command line names, relative to it. Errors quote none outside its folder.
+
+    Raises  InputError if the file came with a request
+    """
+    if _answers_a_request:
+        raise InputError(f"{field}: expected the content, found a text; a question names no file of the server")
+    found = Path(path).parent / name
+    files.note_named(str(found), path)
+    return found
 
 
 def project_setting(name: str) -> tuple[Any, str]:
@@ -59,6 +79,8 @@ def project_setting(name: str) -> tuple[Any, str]:
 
     Raises  InputError
     """
+    if _answers_a_request:
+        return None, ""
     here = Path.cwd()
     above = [here, *here.parents]
     repository = next((at for at, folder in enumerate(above) if (folder / ".git").exists()), len(above))
@@ -70,7 +92,7 @@ def project_setting(name: str) -> tuple[Any, str]:
     if unknown:
         raise InputError(f"{path}: {unknown[0]}: no such setting; use {' and '.join(_SETTINGS)}")
     found = given.get(name)
-    return (str(path.parent / found) if isinstance(found, str) else found), f"{path}: {name}"
+    return (str(file_named_in(str(path), found, name)) if isinstance(found, str) else found), f"{path}: {name}"
 
 
 def bundled_folder(name: str, mark: str, what: str) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from moorage.basis.files import without_content
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import escape_json
 from moorage.core.config.convert import convert as to_v1
@@ -106,7 +107,7 @@ def _or_refuse(file: str | None, given: Mapping[str, Any]) -> Loaded:
         lines = [f"{place}{fault}" for fault in error.faults] or str(error).split("\n")
     except MoorageError as error:
         lines = str(error).split("\n")
-    for line in lines:
+    for line in without_content("\n".join(lines)).split("\n"):
         say(line, err=True)
     raise click.exceptions.Exit(1)
 

@@ -21,6 +21,7 @@ from click.shell_completion import get_completion_class
 from moorage import __version__
 from moorage.api.quantity import parse_bool
 from moorage.basis import text_of
+from moorage.basis.files import forget_led_to, without_content
 from moorage.basis.printable import one_line
 from moorage.errors import MoorageError
 from moorage.interfaces.cli.pflag import FlagError
@@ -156,6 +157,7 @@ def run_command(command: click.Command, name: str, args: Sequence[str] | None = 
 
 
 def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -> int:
+    forget_led_to()
     try:
         status = command.main(args=args, prog_name=name, standalone_mode=False)
         # Detect a failure to write the output here, not while Python shuts down.
@@ -165,12 +167,12 @@ def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -
         return ERROR
     except click.ClickException as error:
         prefix = "Error" if isinstance(error, FlagError) else "error"  # pflag's errors start with a capital letter
-        print_error(one_line(error.format_message()), prefix)
+        print_error(one_line(without_content(error.format_message())), prefix)
         if isinstance(error, click.UsageError) and error.ctx is not None:
             say(f"See '{error.ctx.command_path} --help' for usage.", err=True)
         return ERROR
     except MoorageError as error:
-        print_error(str(error))
+        print_error(without_content(str(error)))
         return ERROR
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

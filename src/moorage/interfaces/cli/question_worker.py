@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from moorage.interfaces.cli.cluster_files import answer_a_request
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
 from moorage.interfaces.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits
@@ -45,6 +46,7 @@ def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits
             pipe.send(text)
 
     send_progress_to(send)
+    answer_a_request()
     main(words)
 
 

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import Selector, SelectorError, parse_selector
@@ -112,8 +111,8 @@ _KINDS: Final = ("no_pending", "survives", "spread", "cost", "metric")
 _Check: TypeAlias = Callable[["_Checks", Any], tuple[bool | None, str, Sequence[str]]]
 
 
-class CheckPolicy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A policy file. ``types``: node types with prices, or the file that has them; only rules on cost need them."""
+class _PolicyFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A policy as it is written: ``types`` may be the name of a file."""
 
     api_version: Literal["moorage.dev/v1"]
     kind: Literal["CheckPolicy"]
@@ -121,13 +120,28 @@ class CheckPolicy(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
     types: str | list[dict[str, Any]] = ""
 
 
-def read_policy(text: bytes, where: str) -> CheckPolicy:
-    """Read a policy, a YAML document. The file of its types is relative to it.
+class CheckPolicy(Struct, frozen=True):
+    """A policy. ``types``: node types with prices, or the file that has them; only rules on cost need them."""
+
+    rules: tuple[_Rule, ...]
+    types: Path | list[dict[str, Any]] = []
+
+
+#: Makes a file of the name that a field of a policy gives, or refuses to; called with the policy's path, the name, the field.
+FileOf: TypeAlias = Callable[[str, str, str], Path]
+
+
+def _no_file(where: str, name: str, field: str) -> Path:
+    raise InputError(f"{field}: expected a list of node types, found a text")
+
+
+def read_policy(text: bytes, where: str, file_of: FileOf = _no_file) -> CheckPolicy:
+    """Read a policy, a YAML document. Only ``file_of`` makes a file of a name in it; without it a policy names no file.
 
     Raises  InputError that names the field
     """
     try:
-        policy = msgspec.convert(read_first_yaml(text, where), CheckPolicy)
+        policy = msgspec.convert(read_first_yaml(text, where), _PolicyFile)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {error}") from None
     if not policy.rules:
@@ -147,9 +161,16 @@ def read_policy(text: bytes, where: str) -> CheckPolicy:
                     raise InputError(f"cost.atMost: {asked.at_most!r} is no limit; write +5% or an amount")
         except (InputError, SelectorError) as error:
             raise InputError(f"{where}: rules[{at}]: {error}") from None
-    if isinstance(policy.types, str) and policy.types:
-        return replace(policy, types=str(Path(where).parent / policy.types))
-    return policy
+    try:
+        return CheckPolicy(policy.rules, _types_of(policy.types, where, file_of))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _types_of(given: str | list[dict[str, Any]], where: str, file_of: FileOf) -> Path | list[dict[str, Any]]:
+    if isinstance(given, list):
+        return given
+    return file_of(where, given, "types") if given else []
 
 
 def _camel(name: str) -> str:

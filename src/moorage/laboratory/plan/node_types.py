@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Object, Pod, Taint
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.api.workloads import DaemonSet
+from moorage.basis.files import read_file
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
@@ -20,7 +21,7 @@ from moorage.laboratory.cluster_objects import ASIDE, ObjectLike, Surroundings, 
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
 from moorage.simulator.admission import admit
-from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, launched, read_price_list
+from moorage.simulator.autoscalers.instance_types import LARGEST, InstanceType, Offering, launched, price_list
 from moorage.simulator.autoscalers.key_requirements import Requirements
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
@@ -78,7 +79,7 @@ _FIELDS: Final = frozenset(["name", "node", "like", "price", "max", "zones"])
 class NodeType(Struct, frozen=True, kw_only=True):
     """A kind of node.
 
-    ``node``   a manifest, as struct, dict, YAML text or path; or ``like``: a node or a node group of the cluster
+    ``node``   a manifest, as struct, dict, YAML text or ``Path``; or ``like``: a node or a node group of the cluster
     ``price``  of one node, in any unit
     ``max``    how many there can be; None: any number
     ``zones``  new nodes are labelled with these zones in turn; empty: the manifest's own label
@@ -133,19 +134,21 @@ class Offer(Struct, frozen=True):
 def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[str]) -> list[NodeType]:
     """Return the types of a list, of YAML text or of a file: a list of ``{name, node | like, price, max, zones}``.
 
+    Text is never the name of a file, as it may come with a request; a ``Path`` is.
+
     A file may also be a list of instance types with offerings, as ``read_price_list`` takes it.
 
     Raises  InputError that names the field
     """
     where = "node types"
     if isinstance(given, str | PathLike):
-        text = text_of(given)
-        if text is None:
-            where = fspath(given)
+        text = given
+        if not isinstance(text, str):
+            where = fspath(text)
             text = _read(where)
         given = _parsed(text, where)
         if given and isinstance(given[0], Mapping) and "offerings" in given[0]:
-            prices = read_price_list(where)
+            prices = price_list(text, where)
             return types_of_offerings(prices.types, prices.well_known)
     elif not isinstance(given, list | tuple):
         raise InputError(f"{where}: expected a list of node types")
@@ -189,11 +192,11 @@ def read_list(path: str) -> list[Any]:
 
 
 def _read(path: str) -> str:
+    data = read_file(path, LARGEST)
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: this is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def _parsed(text: str, where: str) -> list[Any]:
@@ -205,7 +208,9 @@ def _parsed(text: str, where: str) -> list[Any]:
         try:
             found = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise InputError(f"{where}: no YAML: {' '.join(str(error).split())}") from None
+            mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "it cannot be parsed"
+            line = "" if mark is None else f":{mark.line + 1}"
+            raise InputError(f"{where}{line}: no YAML: {problem}") from None
     if isinstance(found, dict) and "types" in found and set(found) <= {"types", "currency", "date"}:
         found = found["types"]
     if not isinstance(found, list):
@@ -219,6 +224,8 @@ def _type(given: Mapping[str, Any], where: str) -> NodeType:
     unknown = sorted(set(given) - _FIELDS)
     if unknown:
         raise InputError(f"{where}.{unknown[0]}: no such field; use {', '.join(sorted(_FIELDS))}")
+    if isinstance(given.get("node"), str) and text_of(given["node"]) is None:
+        raise InputError(f"{where}.node: expected a manifest, as a mapping or YAML text; the name of a file is none")
     name, price, most = given.get("name"), given.get("price", 1.0), given.get("max")
     zones, like = given.get("zones") or (), given.get("like") or ""
     if not isinstance(name, str) or not name:
@@ -299,6 +306,8 @@ def _pattern(one: NodeType, nodes: Sequence[Node]) -> Node:
         return next((node for node in members if not node.spec.unschedulable), members[0])
     assert one.node is not None
     given = one.node
+    if isinstance(given, str) and text_of(given) is None:
+        raise InputError(f"type {one.name}: node: expected a manifest, found a text; a program names a file as a pathlib.Path")
     if isinstance(given, Mapping):
         given = {"apiVersion": "v1", "kind": "Node", **given}
         metadata = {"name": one.name, **(given.get("metadata") or {})}

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moorage.api.reading.manifests import read_first_yaml
-from moorage.basis.files import read_file
+from moorage.basis.files import note_named, read_file
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError, MoorageError
 from moorage.framework.registry import load
@@ -131,7 +131,11 @@ class _Reader:
         return f"{self._path(name)}{colon}{attribute}" if name.endswith(".py") else given.text()
 
     def _path(self, text: str) -> str:
-        return os.path.abspath(self._folder / text)
+        """Return the absolute path of a file that the grid names; errors quote none outside of its folder."""
+        path = os.path.abspath(self._folder / text)
+        for shown in (path, text):
+            note_named(path, str(self._folder / "grid"), shown)
+        return path
 
     def _prices(self) -> tuple[tuple[str, float], ...]:
         prices = self._fields.get("prices")

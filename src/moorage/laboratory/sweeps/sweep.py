@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
+from moorage.basis.files import without_content
 from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, TimeBudget
@@ -260,7 +261,7 @@ def run_sweep(
 
     def noted(found: StoredRun | FailedRun) -> None:
         if isinstance(found, FailedRun):
-            failed[found.key] = found
+            failed[found.key] = replace(found, message=without_content(found.message))
         else:
             there[found.key] = found
         if on_run is not None:

@@ -34,7 +34,7 @@ _OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}
 _AWS: Final = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 #: Bytes of a file: all types of a large provider take 6 MB.
-_LARGEST: Final = 64 << 20
+LARGEST: Final = 64 << 20
 _KWOK: Final = "karpenter.kwok.sh"
 #: The capacity types in the order in which a provider takes them.
 _LAUNCHED: Final = ("reserved", "spot", "on-demand")
@@ -209,8 +209,16 @@ def read_price_list(path: str) -> PriceList:
 
     Raises  InputError that names the field and what it needs
     """
+    return price_list(read_file(path, LARGEST), path)
+
+
+def price_list(text: str | bytes, path: str) -> PriceList:
+    """Read the text of a file of instance types, ``path`` in errors.
+
+    Raises  InputError that names the field and what it needs
+    """
     try:
-        given = json.loads(read_file(path, _LARGEST))
+        given = json.loads(text)
     except ValueError as error:
         raise InputError(f"{path}: no JSON: {error}; expected a list of instance types of Karpenter's KWOK provider") from None
     whole = given if isinstance(given, Mapping) else {"types": given}

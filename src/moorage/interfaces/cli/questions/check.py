@@ -8,7 +8,7 @@ from typing import Any
 
 from moorage import __version__
 from moorage.basis.printable import counted
-from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_cluster, read_file, rules_of
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, file_named_in, read_cluster, read_file, rules_of
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
@@ -26,7 +26,7 @@ DEFAULT_POLICY = "moorage-policy.yaml"
 @described("check")
 def check(**given: Any) -> int:
     """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more."""
-    policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"])
+    policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"], file_named_in)
     paths = given["paths"]
     first = 0 if given["live"] else 1
     with Progress.of(given) as progress, open_question({**given, "paths": paths[:first]}, progress) as asked:

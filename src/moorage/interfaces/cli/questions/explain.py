@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from dataclasses import replace as with_costs
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -260,7 +261,8 @@ def _costs(given: Mapping[str, Any]) -> Costs:
         from moorage.basis.inputs.usage import read_usage  # rarely given
 
         usage = read_usage(given["usage"]).pods
-    return with_costs(costs, types=() if types is None else tuple(read_types(types)), usage=usage)
+    known = () if types is None else tuple(read_types(Path(types) if isinstance(types, str) else types))
+    return with_costs(costs, types=known, usage=usage)
 
 
 def _count(progress: Progress, attempt: SimulatedAttempt) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -51,7 +52,7 @@ def deschedule(**given: Any) -> int:
 def rightsize(**given: Any) -> int:
     """Say what requests that follow usage would free: nodes, money, and how full the others become."""
     usage = read_usage(given["usage_files"], given["percentile"])
-    types = tuple(read_types(given["types"])) if given["types"] else ()
+    types = tuple(read_types(Path(given["types"]))) if given["types"] else ()
     options = RightsizeOptions(usage, given["headroom"] / 100, types, given["unit"])
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         question = asked.request({

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +24,7 @@ from moorage.laboratory.cluster_questions import planned_pods
 from moorage.laboratory.drain.kubectl_filters import DrainFlags
 from moorage.laboratory.plan.autoscaled_types import AutoscaledTypes, of_cluster_autoscaler, of_karpenter
 from moorage.laboratory.plan.consolidation import ConsolidationQuestion, consolidation_of
-from moorage.laboratory.plan.node_types import read_types
+from moorage.laboratory.plan.node_types import NodeType, read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 from moorage.report.answer import Assumption
 from moorage.report.plan import NodePlan
@@ -54,17 +55,22 @@ def plan(**given: Any) -> int:
 def _types(given: Mapping[str, Any], asked: Asked) -> AutoscaledTypes:
     """Return what can be bought: what the file says, or the cluster's autoscaler."""
     if not given["autoscaler"]:
-        return AutoscaledTypes(tuple(read_types(given["types"])) if given["types"] else (), currency=_currency(given["types"]))
+        return AutoscaledTypes(_listed(given["types"]), currency=_currency(given["types"]))
     prices = read_price_list(given["types"]) if given["types"] else None
     if prices is not None and given["autoscaler"] == "karpenter":
         return of_karpenter(asked.changed_input, prices)
     return of_cluster_autoscaler(asked.changed_input, prices, dump_time_s(asked))
 
 
-def _currency(path: str | None) -> str:
+def _listed(types: str | list[Any] | None) -> tuple[NodeType, ...]:
+    """Return the types of a file, or of the list in the project's file."""
+    return tuple(read_types(Path(types) if isinstance(types, str) else types)) if types else ()
+
+
+def _currency(path: str | list[Any] | None) -> str:
     """Return the currency that a file of instance types gives; "" for a file of other node types."""
     with suppress(InputError):
-        return read_price_list(path).currency if path else ""
+        return read_price_list(path).currency if isinstance(path, str) else ""
     return ""
 
 

@@ -11,11 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.api.validation.resources import quota_warnings
-from moorage.cluster.apiserver.admission.definition_validation import definition_warnings
-from moorage.cluster.apiserver.admission.services import service_warnings
+from moorage.cluster.apiserver.admission.object_warnings import object_warnings
 from moorage.cluster.apiserver.admission.update_validation import needs_version, unversioned
-from moorage.cluster.apiserver.admission.validation import finalizer_warnings
 from moorage.cluster.apiserver.fields import managed_fields
 from moorage.cluster.apiserver.fields.field_merge import type_faults
 from moorage.cluster.apiserver.fields.managed_fields import FieldManager, manager_of
@@ -112,12 +109,11 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
 
     Raises  ApiError 400 for an invalid body, 404, 409, 422 and others of ``Store.create`` and ``confirm``
     """
-    kind = target.kind
     check_options(request, "CreateOptions")
     document, warnings = _read_object(request, target)
     with with_warnings(warnings):
         record = _created(store, request, target, document, confirm)
-    return WriteResult(record, True, (*warnings, *_object_warnings(kind, document)))
+    return WriteResult(record, True, (*warnings, *object_warnings(target.kind, None, record.document())))
 
 
 def _created(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
@@ -127,17 +123,9 @@ def _created(store: Store, request: HTTPRequest, target: Target, document: Docum
     return store.create(target.kind, namespace, document, dry_run=request.dry_run, manager=writer, confirm=confirm)
 
 
-def _object_warnings(kind: ServedKind, document: Document) -> tuple[str, ...]:
-    """Return the warnings about a valid new object."""
-    match kind.native:
-        case "Service":
-            return tuple(service_warnings(document))
-        case "ResourceQuota":
-            return quota_warnings((document.get("spec") or {}).get("hard") or {})
-        case "CustomResourceDefinition":
-            return tuple(dict.fromkeys(definition_warnings(document)))
-        case _:
-            return () if kind.custom is None else finalizer_warnings(document["metadata"])
+def _change_warnings(target: Target, old: Document | None, record: Record) -> tuple[str, ...]:
+    """Return the warnings about the new version of an object; a subresource has none."""
+    return () if target.subresource else object_warnings(target.kind, old, record.document())
 
 
 @contextmanager
@@ -174,9 +162,10 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
                 why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
                 raise statuses.conflict(kind.resource, kind.group, target.name, why)
             return WriteResult(_created(store, request, target, document, confirm), True, warnings)
+        held = store.find(kind, *place)
         record = _updated(store, request, target, document, confirm)
-    more = _object_warnings(kind, document) if kind.native == "Service" and not target.subresource else ()
-    return WriteResult(record, False, (*warnings, *more))
+    old = held.document() if held is not None else None
+    return WriteResult(record, False, (*warnings, *_change_warnings(target, old, record)))
 
 
 def _updated(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
@@ -293,7 +282,7 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     with with_warnings(warnings):
         record = _updated(store, request, target, document, confirm)
-    return WriteResult(record, False, warnings)
+    return WriteResult(record, False, (*warnings, *_change_warnings(target, before, record)))
 
 
 def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
@@ -373,13 +362,14 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     if held is not None:
         if config["metadata"].get("resourceVersion") == "0" and needs_version(kind):
             raise unversioned(kind, target.name)
-        return WriteResult(_updated(store, request, target, document, confirm), False, warnings)
+        record = _updated(store, request, target, document, confirm)
+        return WriteResult(record, False, (*warnings, *_change_warnings(target, held.document(), record)))
     check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
     if uid := document["metadata"].get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise statuses.conflict(kind.resource, kind.group, target.name, why)
     made = _created(store, request, target, document, confirm)
-    return WriteResult(made, True, (*warnings, *_object_warnings(kind, document)))
+    return WriteResult(made, True, (*warnings, *object_warnings(kind, None, made.document())))
 
 
 def configuration(request: HTTPRequest, form: request_bodies.BodyForm) -> tuple[Document, tuple[str, ...]]:

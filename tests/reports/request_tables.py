@@ -1,6 +1,7 @@
 """The tables of requests: what a row may say, and how it is held against what the embedded API server answers."""
 
 import asyncio
+import io
 import json
 import re
 import tomllib
@@ -103,7 +104,8 @@ async def _answer(session, request):
     body = None
     if request.body.strip():
         body = request.body if request.form.endswith("yaml") else json.dumps(yaml.load(request.body, yaml.CSafeLoader))
-    async with session.request(request.method, request.path, data=body, headers=headers) as response:
+    data = None if body is None else io.BytesIO(body.encode())  # large bodies of bytes block the loop
+    async with session.request(request.method, request.path, data=data, headers=headers) as response:
         text = (await response.read()).decode()
         warnings = [re.sub(r'^299 - "(.*)"$', r"\1", one) for one in response.headers.getall("Warning", [])]
         return Answer(response.status, text, [one.replace(r"\"", '"') for one in warnings])

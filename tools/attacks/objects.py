@@ -98,6 +98,25 @@ ATTACKED: Final = custom_kinds({
     },
 })[0]  # fmt: skip
 
+_REQUEST: Final = (
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISE1IQUNBUUF3RGpFTU1Bb0dBMVVFQXd3RGQyVmlNRmt3RXdZSEtvWkl6aj"
+    "BDQVFZSUtvWkl6ajBEQVFjRApRZ0FFMjRhRzZSNGtjKzlwbWJVc1hGKzVYRXkxQjBvTWZ2emwvR2tVOFBaNjZocTFtNUdDemdJZTFYK1FOaWZC"
+    "CjhrRjZhaTJZTXFuSHlFc0FCakpuWnR1b2phQUFNQW9HQ0NxR1NNNDlCQU1DQTBjQU1FUUNJQXdxd0d3QkFjalkKU3dxTG5pbjdJNmVGTEpha0"
+    "1WUUd4QTdlQWhBbjZwMEpBaUJKSmFVbXNYN1FaZGFlbTJORXAyQWlqdTZpR2NSKwoyWUJ4TzBsYlRsT3p1dz09Ci0tLS0tRU5EIENFUlRJRklD"
+    "QVRFIFJFUVVFU1QtLS0tLQo="
+)
+_BUNDLE: Final = (
+    "-----BEGIN CERTIFICATE-----\n"
+    "MIIBHTCBxKADAgECAgEHMAoGCCqGSM49BAMCMA4xDDAKBgNVBAMMA3dlYjAeFw0y\n"
+    "NjAxMDEwMDAwMDBaFw00NjAxMDEwMDAwMDBaMA4xDDAKBgNVBAMMA3dlYjBZMBMG\n"
+    "ByqGSM49AgEGCCqGSM49AwEHA0IABNuGhukeJHPvaZm1LFxfuVxMtQdKDH785fxp\n"
+    "FPD2euoatZuRgs4CHtV/kDYnwfJBemotmDKpx8hLAAYyZ2bbqI2jEzARMA8GA1Ud\n"
+    "EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIhANTBDZiEmG3R5B8+svK22hEk\n"
+    "H8vuQJkAZ9jkD+ok3D8VAiAeOUgeNpGNP6dKAXwe5M4D0F9jtUN2dWsRpC7WKT9v\n"
+    "pA==\n"
+    "-----END CERTIFICATE-----\n"
+)
+
 #: The fields that objects of a kind need in addition to metadata.
 _OBJECTS: Final[Mapping[str, Document]] = {
     "configmaps": {"data": {"a": "b"}},
@@ -180,9 +199,9 @@ _OBJECTS: Final[Mapping[str, Document]] = {
         "spec": {"group": "", "version": "seeded", "groupPriorityMinimum": 100, "versionPriority": 100}
     },
     "certificatesigningrequests.certificates.k8s.io": {
-        "spec": {"request": "LS0t", "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+        "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },
-    "clustertrustbundles.certificates.k8s.io": {"spec": {"trustBundle": "-----BEGIN CERTIFICATE-----"}},
+    "clustertrustbundles.certificates.k8s.io": {"spec": {"trustBundle": _BUNDLE}},
     "ipaddresses.networking.k8s.io": {
         "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}
     },

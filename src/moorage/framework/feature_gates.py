@@ -43,14 +43,16 @@ class FeatureGates:
         self.release = release
         self.emulated = RELEASES[release]
         self._open = _opened(overrides, self.emulated) if overrides else _opened_by_default(release)
-        self._named = frozenset(name for name, is_open in (overrides or {}).items() if is_open)
+        self._named = {**dict.fromkeys(self.emulated.serves, True), **(overrides or {})}
 
     def __getitem__(self, gate: str) -> bool:
         return self._open[gate]
 
     def serves(self, gate: str) -> bool:
-        """Return whether kinds behind a gate are served. A gate that changes no decision is closed unless it was named."""
-        return self._open.get(gate, gate in self._named)
+        """Return whether kinds behind a gate are served. A gate that changes no decision is closed unless it was named, or the
+        release opens it.
+        """
+        return self._open.get(gate, self._named.get(gate, False))
 
     def varied(self, gates: Mapping[str, bool], traits: Mapping[str, Any]) -> FeatureGates:
         """Return these gates with some other values, of a release with some other traits: a mixture that no release is."""

@@ -323,7 +323,7 @@ DEVICES = {
     "constraint on an unknown request": (
         ResourceClaim,
         {"spec": {"devices": {**request()["devices"], "constraints": [{"requests": ["q"], "matchAttribute": "a/b"}]}}},
-        ["spec.devices.constraints[0].requests: Invalid value"],
+        ["spec.devices.constraints[0].requests[0]: Invalid value"],
     ),
     "empty CEL expression": (
         ResourceClaim,

@@ -34,7 +34,7 @@ REFUSED = {  # as kube-apiserver v1.36.2 has it
     ),
     "no absolute path": (paths({**PREFIX, "path": "c"}), f'{PATH}.path: Invalid value: "c": must be an absolute path'),
     "no backend": (paths({**PREFIX, "backend": {}}),
-                   f"{PATH}.backend: Required value: resource or service backend is required"),
+                   f'{PATH}.backend: Invalid value: "": resource or service backend is required'),
     "an invalid host": (paths(PREFIX, host="A b"), 'spec.rules[0].host: Invalid value: "A b": a lowercase RFC 1123'),
     "an invalid service": (to(port={"number": 1}) | paths({**PREFIX, "backend": {"service": {"name": "B_", "port": {}}}}),
                                f'{PATH}.backend.service.name: Invalid value: "B_": a lowercase RFC 1123 label'),

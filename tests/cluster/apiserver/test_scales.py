@@ -42,7 +42,6 @@ def scale(replicas, **metadata):
 
 
 REFUSED = {
-    "no names of finalizers": (scale(1, finalizers=["A_b"]), 422, 'metadata.finalizers[0]: Invalid value: "A_b"'),
     "less than none": (scale(-1), 422, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
     "another uid": (scale(1, uid="x"), 409, 'on deployments/scale.apps "web": Precondition failed: UID in precondition: x'),
     "another version": (scale(1, resourceVersion="1"), 409, "the object has been modified"),

@@ -62,6 +62,8 @@ class Release:
     lacks_points: Mapping[str, str] = field(default_factory=dict)
     #: The versions of ``scheduling.k8s.io`` in which pod groups and workloads are served.
     group_versions: tuple[str, ...] = ("v1alpha2",)
+    #: Gates that change no decision and open kinds by default.
+    serves: frozenset[str] = frozenset()
     #: What texts add to its name if its decisions only follow its source code; "": they were compared with kube-scheduler's.
     basis: str = ""
     #: It has the plugins, algorithm providers and configuration rules of 1.19 to 1.21.

@@ -51,12 +51,6 @@ def _label_value(path: str, value: str) -> Iterable[Fault]:
     return (faults.invalid(path, value, ";".join(why)),) if (why := check_label_value(value)) else ()
 
 
-@check("host name")
-def _host_name(path: str, value: str) -> faults.Faults:
-    """Yield the faults of a host, which may be a wildcard."""
-    return (faults.invalid(path, value, why) for why in check_dns1123_subdomain(value.removeprefix("*.")))
-
-
 @check("external name")
 def _external_name(path: str, value: str) -> faults.Faults:
     name = value.removesuffix(".")
@@ -77,15 +71,20 @@ def driver_name_faults(path: str, name: Any) -> faults.Faults:
 
 @check("manager name")
 def _manager(path: str, manager: str) -> faults.Faults:
-    domain, slash, name = manager.partition("/")
+    yield from domain_path_faults(path, manager)
+    if len(manager) > 63:
+        yield faults.too_long(path, 63)
+
+
+def domain_path_faults(path: str, value: str) -> faults.Faults:
+    """Yield the faults of a text that must be a domain, a slash and a path."""
+    domain, slash, name = value.partition("/")
     if not slash or not domain or not name:
-        yield faults.invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        yield faults.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
         yield from (faults.invalid(path, domain, why) for why in check_dns1123_subdomain(domain))
         if not _MANAGER.fullmatch(name):
             yield faults.invalid(path, name, f"Invalid path (regex used for validation is '{_MANAGER.pattern}')")
-    if len(manager) > 63:
-        yield faults.too_long(path, 63)
 
 
 _MANAGER: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
@@ -203,34 +202,51 @@ NO_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::fff
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def has_address(text: str) -> bool:
-    """Return whether a text is an IP address in its usual form."""
+_PADDED: Final = re.compile(r"0+(?=[0-9])")
+
+
+def parse_address(text: str) -> tuple[_Address | None, str]:
+    """Return an IP address, None if the text is none, and why it is not accepted as one in a field, or ""."""
+    is_padded = ":" not in text and any(_PADDED.match(part) for part in text.split("."))
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(".".join(_PADDED.sub("", part) for part in text.split(".")) if is_padded else text)
     except ValueError:
-        return False
-    return "%" not in text
+        return None, NO_ADDRESS
+    if "%" in text:
+        return None, NO_ADDRESS
+    if is_padded:
+        return address, "must not have leading 0s"
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address, "must not be an IPv4-mapped IPv6 address"
+    return address, ""
+
+
+def has_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    return parse_address(text)[0] is not None
 
 
 @check("address")
 def address_faults(path: str, text: str) -> Iterable[Fault]:
     """Yield the fault of an invalid IP address."""
-    return () if has_address(text) else (faults.invalid(path, text, NO_ADDRESS),)
+    why = parse_address(text)[1]
+    return (faults.invalid(path, text, why),) if why else ()
 
 
 @check("endpoint address")
-def _endpoint_address(path: str, text: str) -> Iterable[Fault]:
-    if not has_address(text):
+def endpoint_address_faults(path: str, text: str) -> Iterable[Fault]:
+    """Yield the faults of an address that cannot be that of an endpoint."""
+    address, _ = parse_address(text)
+    if address is None:
         return (faults.invalid(path, text, "must be a valid IP address"),)
-    return _of_no_host(path, text, ipaddress.ip_address(text), lambda one: one.is_link_local and not one.is_multicast)
+    return _of_no_host(path, text, address, lambda one: one.is_link_local and not one.is_multicast)
 
 
 @check("external address")
 def _external_address(path: str, text: str) -> Iterable[Fault]:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return (faults.invalid(path, text, NO_ADDRESS),)
+    address, why = parse_address(text)
+    if address is None or why:
+        return (faults.invalid(path, text, why),)
     return _of_no_host(path, text, address, lambda one: one.is_link_local)
 
 

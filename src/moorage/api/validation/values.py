@@ -33,6 +33,7 @@ from moorage.api.validation.faults import (
     int32,
     invalid,
     label_name,
+    named,
     nonnegative,
     object_meta,
     one_of,
@@ -249,19 +250,30 @@ def _distinct_values(path: str, values: Sequence[str]) -> Iterable[Fault]:
 
 
 @check("name of request", of_holder=True)
-def _request(path: str, name: str, _: Any, up: Holders, seen: Seen) -> Iterable[Fault]:
+def _request(path: str, name: str, _: Any, up: Holders, seen: Seen) -> Faults:
+    """Yield the faults of a reference to one of the requests of a claim, or to an alternative of one."""
     if _request not in seen:
         requests = up[1][0].devices.requests if up is not None else ()
-        seen[_request] = {one.name for one in requests if one.name}
-    if name.partition("/")[0] in seen[_request]:
-        return ()
-    why = "must be the name of a request in the claim or the name of a request and a subrequest"
-    return (invalid(path, name, why),)
+        seen[_request] = {one.name: {inner.name for inner in one.first_available} for one in requests}
+    names, segments = seen[_request], name.split("/")
+    why = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+    if len(segments) > 2:
+        yield invalid(path, name, why)
+        return
+    for segment in segments:
+        yield from named(path, segment)
+    if segments[0] not in names or (len(segments) == 2 and segments[1] not in names[segments[0]]):
+        yield invalid(path, name, why)
 
 
 @check("nodes of slice")
 def _nodes(path: str, spec: Any) -> Iterable[Fault]:
-    chosen = [spec.node_name is not None, spec.node_selector is not None, spec.all_nodes, spec.per_device_node_selection]
-    if sum(map(bool, chosen)) == 1:
-        return ()
-    return (required(path, "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"),)
+    chosen = [
+        f"`{name}`" for name in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection") if attribute(spec, name)
+    ]
+    why = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+    if not chosen:
+        return (required(path, why),)
+    if len(chosen) > 1:
+        return (invalid(path, f"{{{', '.join(chosen)}}}", f"{why}, but multiple fields are set"),)
+    return ()

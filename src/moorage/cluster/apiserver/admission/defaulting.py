@@ -181,7 +181,7 @@ def _copy_template_labels(document: Document) -> None:
     template = _spec(document).get("template")
     labels = (template.get("metadata") or {}).get("labels") if isinstance(template, dict) else None
     if labels and not document["metadata"].get("labels"):
-        document["metadata"]["labels"] = {**labels}
+        document["metadata"]["labels"] = labels  # one map, as in kube-apiserver: what a job adds to its template it gets, too
 
 
 def _job(job: Document) -> None:
@@ -269,6 +269,16 @@ def _definition(definition: Document) -> None:
     if isinstance(names, dict) and isinstance(kind := names.get("kind"), str) and kind:
         names["singular"] = names.get("singular") or kind.lower()
         names["listKind"] = names.get("listKind") or f"{kind}List"
+
+
+def set_release_defaults(kind: ServedKind, document: Document, gates: FeatureGates) -> None:
+    """Set the defaults that came with a release, in place."""
+    if kind.native == "StatefulSet" and gates.emulated.groups_as_one:  # 1.37 and later
+        strategy = _spec(document).setdefault("updateStrategy", {})
+        if isinstance(strategy, dict) and strategy.get("type", "RollingUpdate") in {"", "RollingUpdate"}:
+            rolling = strategy.setdefault("rollingUpdate", {}) if not strategy.get("type") else strategy.get("rollingUpdate")
+            if isinstance(rolling, dict):
+                rolling.setdefault("maxUnavailable", 1)
 
 
 #: Defaulting functions that run before the defaults of each nested type.

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from moorage.api.names import check_dns1035_label, check_dns1123_subdomain
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, required, too_many
-from moorage.api.validation.rule_tables import check, field_of
+from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.cluster.apiserver.admission.custom_resource_rules import rule_faults, unsupported_rules
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
@@ -284,22 +284,37 @@ def _selectable_faults(fields: Sequence[Document], schema: Schema, path: str) ->
         yield too_many(path, len(seen), _MAX_SELECTABLE)
 
 
-def _schema_at(schema: Schema, path: str) -> tuple[Schema | None, str]:
-    """Return the schema at a path such as ``.spec.color``, or None and why there is none."""
-    if "[" in path:
+#: A step of a path: a quoted name in brackets, or a name after a point. Names may have escaped quotes.
+_STEP: Final = re.compile(r"\['((?:[^'\\]|\\.)*)'\]|\.([^.\[\]]+)")
+
+
+def _schema_at(schema: Schema, path: str, *, has_brackets: bool = False) -> tuple[Schema | None, str]:
+    """Return the schema at a path such as ``.spec.color``, or None and why there is none. ``has_brackets``: ``['a']``, too."""
+    if "[" in path and not has_brackets:
         return None, "array notation is not allowed"
-    if not path.startswith("."):
-        return None, f"expected [ or . but got: {path.partition('.')[0]}"
-    current: Schema = schema
-    for name in path[1:].split("."):
-        if not name:
+    current, at = schema, 0
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            if path[at] not in ".[":
+                found_text = re.split(r"[.\[]", path[at:])[0]
+                return None, f"expected [ or . but got: {found_text}"
             return None, "unexpected end of JSON path"
+        name, at = step[2] if step[1] is None else re.sub(r"\\(.)", r"\1", step[1]), step.end()
         additional = current.get("additionalProperties")
         found = current["properties"].get(name) if current.get("properties") else additional
         if not isinstance(found, Mapping):
             return None, "does not refer to a valid field"
         current = found
     return current, ""
+
+
+@check("path in schema", of_holder=True)
+def _path_in_schema(path: str, text: str | None, _: Document, up: Holders, *__: Any) -> Iterable[Fault]:
+    """Yield the fault of the path of a rule that leads to no field of the schema that has the rule."""
+    if not text or up is None or _schema_at(up[0], text, has_brackets=True)[0] is not None:
+        return ()
+    return (invalid(path, text, "must be a valid path"),)
 
 
 # -- changes and approval ----------------------------------------------------------------------------------------------

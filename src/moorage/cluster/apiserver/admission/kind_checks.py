@@ -9,19 +9,29 @@ import base64
 import binascii
 import ipaddress
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from moorage.api.names import check_label_value, check_qualified_name, is_native_resource
+from moorage.api.names import check_dns1123_label, check_label_value, check_qualified_name, is_native_resource
 from moorage.api.quantity import QuantityError, parse
-from moorage.api.validation.faults import Faults, duplicate, in_range, invalid, named, required, too_long
+from moorage.api.validation.faults import (
+    Faults,
+    annotation_faults,
+    duplicate,
+    in_range,
+    invalid,
+    named,
+    one_of,
+    required,
+    too_long,
+)
 from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
+from moorage.api.validation.rule_checks import check_path_segment
 from moorage.api.validation.rule_tables import Holders, Seen, check
-from moorage.cluster.apiserver.admission.pod_checks import config_key_faults
+from moorage.cluster.apiserver.admission.pod_checks import RULES, config_key_faults
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.apiserver.vocabulary.statuses import go_word, syntax_fault
 from moorage.errors import Bare, Fault
@@ -40,14 +50,14 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 _JSON_TYPES: Final = frozenset(["kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"])
-#: Bytes of the data of a config map.
+#: Bytes of the data of a config map or a secret.
 _MAX_DATA: Final = 1 << 20
 
 
 @check("config data")
 def _config_map(_: str, config_map: Document) -> Faults:
     """Yield the faults of a config map: its keys, its size, and keys that it has twice."""
-    yield from _data_faults(config_map, ("data", "binaryData"), _MAX_DATA)
+    yield from _data_faults(config_map, ("data", "binaryData"))
     for key in (config_map.get("data") or {}).keys() & (config_map.get("binaryData") or {}).keys():
         yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
 
@@ -55,18 +65,24 @@ def _config_map(_: str, config_map: Document) -> Faults:
 @check("secret data")
 def _secret(_: str, secret: Document) -> Faults:
     """Yield the faults of a secret: its keys, its size, and the keys that its type demands."""
-    yield from _data_faults(secret, ("data",), 2 * _MAX_DATA)
+    yield from _data_faults(secret, ("data",), "data")
     yield from _secret_type_faults(secret)
 
 
-def _data_faults(document: Document, parts: tuple[str, ...], most: int) -> Faults:
+def _data_faults(document: Document, parts: tuple[str, ...], at: str = "") -> Faults:
     size = 0
     for part in parts:
         for key, value in (document.get(part) or {}).items():
-            size += len(value)
+            size += _size(value) if part == "binaryData" or at else len(value.encode())
             yield from config_key_faults(f"{part}[{key}]", key)
-    if size > most:
-        yield too_long("", _MAX_DATA)
+    if size > _MAX_DATA:
+        yield too_long(at, _MAX_DATA)
+
+
+def _size(encoded: str) -> int:
+    """Return the number of bytes that a text in base64 stands for."""
+    text = encoded.replace("\n", "").replace("\r", "")
+    return len(text) // 4 * 3 - (len(text) - len(text.rstrip("=")))
 
 
 def _secret_type_faults(secret: Document) -> Faults:
@@ -295,20 +311,6 @@ def _event_text(path: str, value: str, most: int) -> Iterable[Fault]:
     return (invalid(path, "", f"can have at most {most} characters"),) if len(value.encode()) > most else ()
 
 
-@check("network range")
-def _cidr(path: str, text: str) -> Iterable[Fault]:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        return (invalid(path, text, _NOT_A_CIDR),)
-    return ()
-
-
-@check("https URL")
-def _url(path: str, text: str) -> Iterable[Fault]:
-    return () if text.startswith("https://") else (invalid(path, text, "'https' is the only allowed URL scheme"),)
-
-
 @check("positive amount")
 def _positive_amount(path: str, amount: Any) -> Iterable[Fault]:
     try:
@@ -341,29 +343,6 @@ def _distinct_port(path: str, port: Document, _: Any, __: Holders, seen: Seen) -
     return ()
 
 
-_PORT_NAME: Final = re.compile(r"(?=.*[a-z])[a-z0-9]([a-z0-9]|-(?!-)){0,13}[a-z0-9]|[a-z]")
-_PORT_NAME_FAULT: Final = (
-    "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
-    "must contain at least one letter (a-z)",
-)
-
-
-@check("policy port")
-def _policy_port(path: str, given: Document) -> Faults:
-    port, end = given.get("port"), given.get("endPort")
-    if isinstance(port, int):
-        yield from in_range(f"{path}.port", port, 1, 65535)
-        if end is not None and end < port:
-            yield invalid(f"{path}.endPort", port, "must be greater than or equal to `port`")
-        yield from in_range(f"{path}.endPort", end, 1, 65535)
-    elif end is not None:
-        yield invalid(
-            f"{path}.endPort", end, f"may not be specified when `port` is {'not specified' if port is None else 'non-numeric'}"
-        )
-    if isinstance(port, str) and not _PORT_NAME.fullmatch(port):
-        yield invalid(f"{path}.port", port, _PORT_NAME_FAULT[not re.search("[a-z]", port)])
-
-
 # -- autoscalers -------------------------------------------------------------------------------------------------------
 
 #: Type of a metric → the field with its source, in the order in which they are checked.
@@ -383,18 +362,98 @@ _TARGETS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 
 @check("metric")
 def _metric(path: str, metric: Document) -> Faults:
-    wanted = _SOURCES.get(metric.get("type") or "")
-    given = [name for name in _SOURCES.values() if metric.get(name) is not None]
+    """Yield the faults of a metric: of its first source, of its type, and of sources that are not of the type."""
+    kind = metric.get("type") or ""
+    wanted, given = _SOURCES.get(kind), [name for name in _SOURCES.values() if metric.get(name) is not None]
+    if not kind:
+        yield required(f"{path}.type", "must specify a metric source type")
+    unknown = [*one_of(f"{path}.type", kind, sorted(_SOURCES))]
+    yield from unknown
+    for name in given[:1]:
+        yield from _source_faults(f"{path}.{name}", name, metric[name])
     if wanted is not None and wanted not in given:
         yield required(f"{path}.{wanted}", "must populate information for the given metric source")
+    yield from unknown
     for name in given:
-        if name != wanted and (len(given) > 1 or wanted is not None):
+        if name != wanted and len(given) != 1:
             yield Fault("Forbidden", f"{path}.{name}", "must populate the given metric source only")
-    for name in given[:1]:
-        (names, none), target = _TARGETS[name], metric[name].get("target") or {}
-        amounts = [one for one in names if target.get(one) is not None]
-        if not amounts:
-            yield required(f"{path}.{name}.target.{names[0]}", none)
-        elif len(amounts) == 2 and "averageUtilization" in amounts:
-            why = "may not set both a target raw value and a target utilization"
-            yield Fault("Forbidden", f"{path}.{name}.target.averageValue", why)
+
+
+def _source_faults(path: str, name: str, source: Document) -> Faults:
+    if name == "object":
+        yield from RULES.faults("ScaleTargetNames", about := source.get("describedObject") or {}, f"{path}.describedObject")
+        yield from RULES.faults("ScaleTarget", {**about, "@": "metric"}, f"{path}.describedObject")
+    if name in {"object", "external", "pods"}:
+        metric = source.get("metric") or {}
+        if not metric.get("name"):
+            yield required(f"{path}.metric.name", "must specify a metric name")
+        else:
+            yield from named(f"{path}.metric.name", metric["name"], check_path_segment)
+    elif not source.get("name"):
+        yield required(f"{path}.name", "must specify a resource name")
+    elif name == "containerResource":
+        yield from container_name_faults(f"{path}.name", source["name"])
+    if name == "containerResource" and not source.get("container"):
+        yield required(f"{path}.container", "must specify a container")
+    elif name == "containerResource":
+        yield from named(f"{path}.container", source["container"], check_dns1123_label)
+    target = source.get("target") or {}
+    yield from _target_faults(f"{path}.target", target)
+    names, none = _TARGETS[name]
+    amounts = [one for one in names if target.get(one) is not None]
+    if not amounts:
+        yield required(f"{path}.target.{names[0]}", none)
+    elif len(amounts) == 2 and "averageUtilization" in amounts:
+        yield Fault("Forbidden", f"{path}.target.averageValue", "may not set both a target raw value and a target utilization")
+    elif len(amounts) == 2 and name == "external":
+        why = "may not set both a target value for metric and a per-pod target"
+        yield Fault("Forbidden", f"{path}.target.value", why)
+
+
+def _target_faults(path: str, target: Document) -> Faults:
+    kind = target.get("type") or ""
+    if not kind:
+        yield required(f"{path}.type", "must specify a metric target type")
+    if kind not in {"Utilization", "Value", "AverageValue"}:
+        yield invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
+    for name in ("value", "averageValue"):
+        if target.get(name) is not None:
+            yield from _positive_amount(f"{path}.{name}", target[name])
+    if (share := target.get("averageUtilization")) is not None and share < 1:
+        yield invalid(f"{path}.averageUtilization", share, "must be greater than 0")
+
+
+@check("version of target", of_holder=True)
+def _target_version(path: str, version: str | None, target: Document, *_: Any) -> Iterable[Fault]:
+    text = version or ""
+    if text.count("/") > 1:
+        return (invalid(path, text, f"unexpected GroupVersion string: {text}"),)
+    if "/" in text and not text.startswith("/"):
+        return ()
+    return () if "@" in target else (invalid(path, text, "apiVersion must specify API group"),)
+
+
+@check("quantity of at least 0")
+def _quantity_of_at_least_0(path: str, amount: Any) -> Faults:
+    with suppress(QuantityError):
+        if parse(amount) < 0:
+            yield invalid(path, amount, "must be greater than or equal to 0")
+
+
+# -- templates of claims -----------------------------------------------------------------------------------------------
+
+
+@check("annotations")
+def _annotations(path: str, given: Mapping[str, str]) -> Faults:
+    return annotation_faults(path, given)
+
+
+@check("claimed storage", of_holder=True)
+def _claimed_storage(path: str, resources: Document | None, *_: Any) -> Faults:
+    amount = ((resources or {}).get("requests") or {}).get("storage")
+    if amount is None:
+        yield required(f"{path}[storage]")
+    else:
+        with suppress(QuantityError):
+            if parse(amount) <= 0:
+                yield invalid(f"{path}[storage]", amount, "must be greater than zero")

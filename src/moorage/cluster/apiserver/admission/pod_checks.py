@@ -61,9 +61,13 @@ _DIVISORS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 
 @check("field reference")
 def _field(path: str, reference: Document, is_volume: bool = False) -> Faults:
-    at, field = f"{path}.fieldPath", reference.get("fieldPath") or ""
-    if not field:
+    at, field, version = f"{path}.fieldPath", reference.get("fieldPath") or "", reference.get("apiVersion") or ""
+    if not version:
+        yield required(f"{path}.apiVersion")
+    elif not field:
         yield required(at)
+    elif version != "v1":
+        yield invalid(at, field, f"error converting fieldPath: unsupported pod version: {version}")
     elif found := _SUBSCRIPT.fullmatch(field):
         key = found[2].lower() if found[1] == "metadata.annotations" else found[2]
         yield from named(path, key, check_qualified_name)

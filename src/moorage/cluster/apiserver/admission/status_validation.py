@@ -14,10 +14,11 @@ from typing import Any
 
 from moorage.api.core import Node, Object, ResourceQuota
 from moorage.api.devices import ResourceClaim
-from moorage.api.names import check_dns1123_subdomain
-from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, required
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid
+from moorage.api.validation.rule_checks import address_faults, parse_address
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
 from moorage.cluster.apiserver.admission.definition_validation import definition_status_faults
+from moorage.cluster.apiserver.admission.device_checks import reference_faults, request_names
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.vocabulary.records import is_condition_true
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
@@ -108,6 +109,26 @@ def _distinct_claim(path: str, status: Document, _: Document, up: Holders, seen:
     return ()
 
 
+# -- addresses of pods --------------------------------------------------------------------------------------------------
+
+
+@check("pod addresses", of_holder=True)
+def _pod_addresses(path: str, items: list[Document] | None, status: Document, up: Holders, __: Seen, one: str) -> Faults:
+    """Yield the faults of the addresses of a pod or its host, of which ``one`` is the first. Those that were there stay."""
+    old: Document = up[1][0] if up is not None and up[1] is not None else {}
+    name = f"{one}s"
+    held = {each.get("ip") or "" for each in _status(old).get(name) or ()}
+    texts = [each.get("ip") or "" for each in items or ()]
+    if one == "hostIP" and texts and (status.get(one) or "") != texts[0]:
+        yield invalid(f"{path}[0].ip", texts[0], "must be equal to `hostIP`")
+    for i, text in enumerate(texts):
+        if text not in held:
+            yield from address_faults(f"{path}[{i}]", text)
+    versions = [address.version for text in texts if (address := parse_address(text)[0]) is not None]
+    if len(texts) > 1 and (len(texts) > 2 or len({*versions}) < 2):
+        yield invalid(path, [{"IP": text} for text in texts], "may specify no more than one IP for each IP family")
+
+
 # -- resource claims ---------------------------------------------------------------------------------------------------
 
 
@@ -126,14 +147,6 @@ def _new_consumers(path: str, users: list[Document] | None, _: Document, up: Hol
     if not old["metadata"].get("deletionTimestamp") or all((one.get("uid") or "") in held for one in users or ()):
         return ()
     return (forbidden(path, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"),)
-
-
-@check("pool of devices")
-def _pool(path: str, pool: str) -> Faults:
-    if not pool:
-        yield required(path)
-    for part in pool.split("/") if pool else ():
-        yield from named(path, part, check_dns1123_subdomain)
 
 
 @check("allocated device", of_holder=True)
@@ -156,15 +169,9 @@ def _device(one: Document) -> tuple[str, ...]:
 
 
 @check("request of claim", of_holder=True)
-def _request(path: str, name: str | None, _: Document, up: Holders, __: Seen) -> Iterable[Fault]:
-    request, slash, choice = (name or "").partition("/")
-    for one in field_of(_claim_of(up), "spec.devices.requests") or ():
-        if (one.get("name") or "") == request:
-            if not slash or any((held.get("name") or "") == choice for held in one.get("firstAvailable") or ()):
-                return ()
-            break
-    why = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-    return (invalid(path, name or "", why),)
+def _request(path: str, name: str | None, _: Document, up: Holders, __: Seen) -> Faults:
+    spec = _claim_of(up).get("spec") or {}
+    return reference_faults(path, name or "", request_names(spec.get("spec") or spec))
 
 
 @check("normalized uid")

@@ -30,6 +30,7 @@ from moorage.cluster.apiserver.admission.defaulting import (
     drop_disabled_fields,
     drop_disabled_status_fields,
     set_defaults,
+    set_release_defaults,
 )
 from moorage.cluster.apiserver.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.cluster.apiserver.admission.device_validation import selector_faults
@@ -120,6 +121,7 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
         case "ResourceSlice":
             _set_taint_times(document, now)
     drop_disabled_fields(kind, None, document, gates)
+    set_release_defaults(kind, document, gates)
     decoded = set_defaults_and_decode(kind, document)
     if kind.native == "Pod":
         spec = document.get("spec") or {}
@@ -151,9 +153,11 @@ def _select_own_pods(job: Document) -> None:
     labels = held.get("labels") or {} if isinstance(held, dict) else None
     if not isinstance(labels, dict):
         return
-    marks = {"controller-uid": metadata["uid"], "job-name": metadata["name"]}
-    prefixed = {f"batch.kubernetes.io/{name}": value for name, value in marks.items()}
-    template["metadata"] = {**held, "labels": {**labels, **marks, **prefixed}}
+    marks = {"job-name": metadata["name"], "controller-uid": metadata["uid"]}
+    made = {**marks, **{f"batch.kubernetes.io/{name}": value for name, value in marks.items()}, **labels}
+    if labels and metadata.get("labels") is labels:
+        metadata["labels"] = made  # as in kube-apiserver, where both are one map
+    template["metadata"] = {**held, "labels": made}
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}}
 
 
@@ -235,6 +239,7 @@ def prepare_update(
     elif kind.native == "ResourceSlice":
         _set_taint_times(new, now)
     drop_disabled_fields(kind, old, new, gates)
+    set_release_defaults(kind, new, gates)
     decoded = set_defaults_and_decode(kind, new)
     if kind.native == "DaemonSet":
         _set_template_generation(old, new)

@@ -17,7 +17,14 @@ import msgspec
 from moorage.api.validation.rule_checks import STANDARD_FINALIZERS, finalizer_faults
 
 # The modules of checks register them.
-from moorage.cluster.apiserver.admission import kind_checks, policy_expressions, workload_checks  # noqa: F401
+from moorage.cluster.apiserver.admission import (  # noqa: F401
+    device_checks,
+    kind_checks,
+    network_checks,
+    policy_expressions,
+    registration_checks,
+    workload_checks,
+)
 from moorage.cluster.apiserver.admission.custom_resource_strategy import declared_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES, pod_spec_faults
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind

@@ -98,7 +98,7 @@ def _written(store: Store, request: HTTPRequest, target: Target, record: Record,
     )
     if store.policies.mutate_request(asked):
         written(asked.object or {}, wanted)
-    check_scale(kind, wanted, name)
+    check_scale(wanted, name)
     sent, uid = wanted["metadata"].get("uid"), record.document()["metadata"]["uid"]
     if sent and sent != uid:
         why = f"Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}"
@@ -150,7 +150,7 @@ def _applied(store: Store, request: HTTPRequest, target: Target) -> tuple[Record
     if store.policies.mutate_request(asked):
         written(asked.object or {}, wanted)
         write_scale(kind, document, wanted)
-    check_scale(kind, wanted, target.name)
+    check_scale(wanted, target.name)
     with unjudged():  # policies are for the scale
         made = store.update(
             kind, namespace, target.name, document, dry_run=request.dry_run, confirm=_judged(store, request, target)

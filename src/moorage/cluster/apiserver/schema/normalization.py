@@ -122,7 +122,7 @@ _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 def _is_omitted(field: Field, value: Any) -> bool:
-    is_empty = field.omits_empty and not value and not isinstance(field.type, Struct)
+    is_empty = field.omits_empty and not value and not field.keeps_empty and not isinstance(field.type, Struct)
     return value is None or (not field.is_pointer and (is_empty or value == _ZERO_TIME))
 
 
@@ -463,14 +463,29 @@ def _rounded(*names: str) -> SetDefaults:
     return fill
 
 
+def _both(one: SetDefaults, other: SetDefaults) -> SetDefaults:
+    def fill(document: Document) -> None:
+        one(document)
+        other(document)
+
+    return fill
+
+
 _RULES: Final[Mapping[str, SetDefaults]] = {
     "core.Container": _container,
+    "core.ContainerStatus": _rounded("allocatedResources"),
     "core.EphemeralContainer": _container,
     "core.ImageVolumeSource": _image,
-    "core.PodSpec": _pod_spec,
+    "core.LimitRangeItem": _rounded("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"),
+    "core.NodeStatus": _rounded("capacity", "allocatable"),
+    "core.PersistentVolumeClaimStatus": _rounded("capacity", "allocatedResources"),
+    "core.PersistentVolumeSpec": _rounded("capacity"),
+    "core.PodSpec": _both(_pod_spec, _rounded("overhead")),
     "core.ResourceQuotaSpec": _rounded("hard"),
     "core.ResourceQuotaStatus": _rounded("hard", "used"),
+    "core.ResourceRequirements": _rounded("limits", "requests"),
     "core.Volume": _volume,
+    "core.VolumeResourceRequirements": _rounded("limits", "requests"),
     "resource.Device": _mapped_amounts,
     "resource.DeviceSubRequest": _device_request,
     "resource.ExactDeviceRequest": _device_request,

@@ -8,6 +8,7 @@ definitions, which are not sent as protobuf, are in ``definition_fields.json`` w
     atomic      a map or struct that is one value           required   a required field
     merge:K     merged by K in strategic merge patches      retain     with the retainKeys patch strategy
     default:V   the default of the field                    go:T       its type in Go, if it cannot be derived
+    kept        an empty list prevents the default
 
 Source  the tags of api, apimachinery and apiextensions-apiserver 1.36 (types.go, types_jsonschema.go); client-go,
         applyconfigurations/internal
@@ -106,7 +107,7 @@ class Field:
     omitempty.
 
     ``embedded`` is the embedded Go struct that declares the field, for error messages. ``merges``, ``merge_key`` and
-    ``retains`` configure strategic merge patches.
+    ``retains`` configure strategic merge patches. ``keeps_empty``: an empty list is no absent one for defaults.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Field:
     merge_key: str = ""
     retains: bool = False
     embedded: str = ""
+    keeps_empty: bool = False
 
 
 # -- custom shapes -----------------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def _field(name: str, holds: str, flags: int, rule: str = "") -> Field:
     is_pointer, omits_empty = bool(flags & FieldFlag.POINTER), bool(flags & FieldFlag.OMIT_EMPTY)
     return Field(
         name, _type(holds, flags, words), is_pointer, omits_empty, "required" in words, words.get("default"),
-        merges="merge" in words, merge_key=words.get("merge", ""), retains="retain" in words,
+        merges="merge" in words, merge_key=words.get("merge", ""), retains="retain" in words, keeps_empty="kept" in words,
     )  # fmt: skip
 
 

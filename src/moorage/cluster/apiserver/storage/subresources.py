@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moorage.api.decode import decode
-from moorage.api.meta import LabelSelector, Object
+from moorage.api.meta import LabelSelector
 from moorage.api.selectors import compile_label_selector, label_selector_matches
-from moorage.api.validation.faults import nonnegative, object_meta
+from moorage.api.validation.faults import nonnegative
 from moorage.api.validation.rule_tables import field_of
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cluster.apiserver.admission.strategy import decode_document
-from moorage.cluster.apiserver.admission.validation import metadata_faults
 from moorage.cluster.apiserver.storage.deletion import check_preconditions, options_of
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.policy_requests import request_for, unjudged, written
@@ -72,16 +71,12 @@ def _selector(selector: Any) -> str:
         return ""
 
 
-def check_scale(kind: ServedKind, scale: Document, name: str) -> None:
-    """Check the scale that a client wants for the object of a name. Metadata of a custom kind's scale has no effect.
+def check_scale(scale: Document, name: str) -> None:
+    """Check the scale that a client wants for the object of a name. The metadata of a scale has no effect.
 
     Raises  ApiError 422
     """
-    metadata, faults = scale["metadata"], []
-    if kind.custom is None:
-        faults += [*object_meta(decode({"metadata": metadata}, Object, "").metadata, True), *metadata_faults(metadata)]
-    faults += nonnegative("spec.replicas", (scale.get("spec") or {}).get("replicas"))
-    if faults:
+    if faults := [*nonnegative("spec.replicas", (scale.get("spec") or {}).get("replicas"))]:
         raise statuses.invalid("Scale", "autoscaling", name, faults)
 
 

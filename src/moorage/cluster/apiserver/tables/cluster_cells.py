@@ -117,6 +117,18 @@ def signing_request(found: Document, now: float) -> list[Cell]:
     return [NONE if seconds is None else human_duration(seconds), state]
 
 
+def served_versions(found: Document, now: float) -> Cell:
+    """Return the versions of a definition that are served."""
+    served = [one for one in items(found, "spec.versions") if one.get("served")]
+    return ",".join(sorted(f"{word(one, 'name')}{'(storage)' if one.get('storage') else ''}" for one in served))
+
+
+def is_established(found: Document, now: float) -> Cell:
+    """Return whether the kind of a definition is served."""
+    conditions = items(found, "status.conditions")
+    return any(word(one, "type") == "Established" and word(one, "status") == "True" for one in conditions)
+
+
 def event(found: Document, now: float) -> list[Cell]:
     """Return the cells of an event of either API, but its name."""
     first = _first_of(found, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")

@@ -10,7 +10,7 @@ from moorage.cluster.apiserver.schema.custom_kinds import custom_kinds
 from moorage.cluster.apiserver.schema.versions import convert
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
 
-__all__ = ["ATTACKED", "ATTACKED_DEFINITION", "object_name", "valid_object", "valid_part", "valid_review"]
+__all__ = ["ATTACKED", "ATTACKED_DEFINITION", "BUNDLE", "object_name", "valid_object", "valid_part", "valid_review"]
 
 _SELECTOR: Final[Document] = {"matchLabels": {"app": "x"}}
 _POD: Final[Document] = {
@@ -105,7 +105,7 @@ _REQUEST: Final = (
     "1WUUd4QTdlQWhBbjZwMEpBaUJKSmFVbXNYN1FaZGFlbTJORXAyQWlqdTZpR2NSKwoyWUJ4TzBsYlRsT3p1dz09Ci0tLS0tRU5EIENFUlRJRklD"
     "QVRFIFJFUVVFU1QtLS0tLQo="
 )
-_BUNDLE: Final = (
+BUNDLE: Final = (
     "-----BEGIN CERTIFICATE-----\n"
     "MIIBHTCBxKADAgECAgEHMAoGCCqGSM49BAMCMA4xDDAKBgNVBAMMA3dlYjAeFw0y\n"
     "NjAxMDEwMDAwMDBaFw00NjAxMDEwMDAwMDBaMA4xDDAKBgNVBAMMA3dlYjBZMBMG\n"
@@ -196,12 +196,12 @@ _OBJECTS: Final[Mapping[str, Document]] = {
     "ingressclasses.networking.k8s.io": {"spec": {"controller": "a.b/c"}},
     "servicecidrs.networking.k8s.io": {"spec": {"cidrs": ["10.96.0.0/16"]}},
     "apiservices.apiregistration.k8s.io": {
-        "spec": {"group": "", "version": "seeded", "groupPriorityMinimum": 100, "versionPriority": 100}
+        "spec": {"version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100}
     },
     "certificatesigningrequests.certificates.k8s.io": {
         "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },
-    "clustertrustbundles.certificates.k8s.io": {"spec": {"trustBundle": _BUNDLE}},
+    "clustertrustbundles.certificates.k8s.io": {"spec": {"trustBundle": BUNDLE}},
     "ipaddresses.networking.k8s.io": {
         "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}
     },
@@ -242,9 +242,12 @@ _SPECS: Final[Mapping[str, Document]] = {
 
 
 def object_name(kind: ServedKind, name: str) -> str:
-    """Return the name of an object. Only definitions of kinds need another form: the plural and the group."""
-    is_definition = kind.kind == "CustomResourceDefinition" and "." not in name
-    return f"{name}.{_CUSTOM_GROUP}" if is_definition else name
+    """Return the name of an object. Definitions of kinds (the plural and the group) and API services need another form."""
+    if "." in name:
+        return name
+    if kind.kind == "APIService":
+        return f"v1.{name}.example.com"
+    return f"{name}.{_CUSTOM_GROUP}" if kind.kind == "CustomResourceDefinition" else name
 
 
 def valid_object(kind: ServedKind, namespace: str, name: str, mark: str = "") -> Document:
@@ -264,6 +267,9 @@ def _about(kind: ServedKind, namespace: str, name: str) -> Document:
     """Return the fields that depend on the names: those of events, about a pod in their namespace, and of definitions."""
     if kind.kind == "CustomResourceDefinition":
         return {"spec": _definition_spec(name.partition(".")[0])}
+    if kind.kind == "APIService":
+        needs = copy.deepcopy(_OBJECTS[kind.qualified]["spec"])
+        return {"spec": {**needs, "group": object_name(kind, name).partition(".")[2]}}
     if kind.kind != "Event":
         return {}
     about = {"apiVersion": "v1", "kind": "Pod", "name": "seeded", "namespace": namespace}

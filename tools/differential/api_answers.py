@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Answer", "Difference", "difference", "masked"]
+__all__ = ["Answer", "Difference", "Request", "difference", "masked"]
 
 #: Fields whose values each server chooses; that they are there is compared.
 _OWN: Final = frozenset([
@@ -24,6 +25,23 @@ _MASKS: Final = (
     (re.compile(r"((?:resourceVersion|ResourceVersion in record|current)\W{1,6})\d+"), r"\1<version>"),
     (re.compile(r'"(?:k8s\.io/[\w/.-]+/)?pkg/[\w/]+/(?:register|scheme|customresource_handler)\.go:\d+"'), '"<scheme>"'),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request. ``kind`` is the resource that it is about, ``label`` what it does."""
+
+    method: str
+    path: str
+    body: Any = None
+    form: str = "application/json"
+    accept: str = "application/json"
+    kind: str = ""
+    label: str = ""
+
+    def __str__(self) -> str:
+        body = "" if self.body is None else f"\n{json.dumps(self.body)}"
+        return f"{self.method} {self.path} {self.form if self.body is not None else self.accept}{body}"
 
 
 @dataclass(frozen=True)

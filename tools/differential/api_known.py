@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tools.differential.api_answers import Difference
-
-if TYPE_CHECKING:
-    from tools.differential.apiserver import Request
+from tools.differential.api_answers import Difference, Request
 
 __all__ = ["known"]
 

@@ -45,7 +45,7 @@ from moorage.cluster.apiserver.access.service_account_tokens import AccountToken
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.framework.feature_gates import FeatureGates
-from tools.differential.api_answers import Answer, Difference, difference, masked
+from tools.differential.api_answers import Answer, Difference, Request, difference, masked
 from tools.differential.api_known import known
 from tools.differential.api_mutations import Document, Mutator, Schemas
 
@@ -64,23 +64,6 @@ _TOKEN: Final = "token-of-admin"  # noqa: S105 - for servers that exist for a te
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request. ``kind`` is the resource that it is about, ``label`` what it does."""
-
-    method: str
-    path: str
-    body: Any = None
-    form: str = _JSON
-    accept: str = _JSON
-    kind: str = ""
-    label: str = ""
-
-    def __str__(self) -> str:
-        body = "" if self.body is None else f"\n{json.dumps(self.body)}"
-        return f"{self.method} {self.path} {self.form if self.body is not None else self.accept}{body}"
 
 
 class Side:
@@ -138,9 +121,12 @@ def embedded(release: str = "1.37") -> Iterator[Side]:
     """Serve an embedded API server without controllers in a thread."""
     ready, done = threading.Event(), threading.Event()
     ports: list[int] = []
+    emulated = find_release(release)
+    if emulated is None:
+        raise SystemExit(f"error: --release: {release!r} is no release that can be emulated")
 
     async def serve() -> None:
-        store = open_store(clock=time.time, seed=1, gates=FeatureGates(release=find_release(release).name))
+        store = open_store(clock=time.time, seed=1, gates=FeatureGates(release=emulated.name))
         store.empties_namespaces = False
         accounts = AccountTokens(store, _signing_key())
         guard = Authenticator({_TOKEN: User("admin", ("system:masters", "system:authenticated"))}, accounts=accounts)

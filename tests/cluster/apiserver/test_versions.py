@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import random
 from contextlib import closing, suppress
 from functools import partial
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.cluster.apiserver.schema.discovery import group_list
 from moorage.cluster.apiserver.schema.openapi import document_of
@@ -32,6 +28,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.framework.feature_gates import FeatureGates
+from tools.attacks.objects import BUNDLE
 
 #: The resources of the OpenAPI documents of Kubernetes 1.37, by group and version.
 PUBLISHED = """
@@ -156,7 +153,7 @@ WRITTEN = {
         "resource.k8s.io/v1beta2 DeviceClass",
         {"spec": {"selectors": [{"cel": {"expression": "true"}}]}}, {"spec": {"selectors": [{"cel": {"expression": "true"}}]}},
     ),
-    "a bundle": ("certificates.k8s.io/v1beta1 ClusterTrustBundle", {}, {}),
+    "a bundle": ("certificates.k8s.io/v1beta1 ClusterTrustBundle", {"spec": {"trustBundle": BUNDLE}}, {}),
     "a candidate": (
         "coordination.k8s.io/v1alpha2 LeaseCandidate",
         {"spec": {"leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0", "strategy": OLDEST}},
@@ -179,8 +176,6 @@ def test_an_object_of_one_version_is_read_in_all(store, what, sent, stored):
     kind = ALL_KINDS.find_type(version, name)
     namespace = "default" if kind.namespaced else ""
     document = {"apiVersion": version, "kind": name, "metadata": {"name": "one"}, **json.loads(json.dumps(sent))}
-    if name == "ClusterTrustBundle":
-        document["spec"]["trustBundle"] = pem()
     made = store.create(kind, namespace, document).document()
     assert made["apiVersion"] == version
     assert contains(made, sent)
@@ -195,14 +190,6 @@ def test_an_object_of_one_version_is_read_in_all(store, what, sent, stored):
     assert read_protobuf(write_protobuf(changed))["apiVersion"] == version
     assert store.delete(kind, namespace, "one").record.document()["apiVersion"] == version
     assert store.find(kind.storage, namespace, "one") is None
-
-
-def pem():
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "ca")])
-    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
-    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
 @pytest.mark.parametrize("metrics", [[CPU, MEMORY], [MEMORY, CPU], [PODS, OBJECT, EXTERNAL, CONTAINER], [CPU, CPU]], ids=str)

@@ -6,6 +6,7 @@
     ├── PluginError              a plugin broke its contract (score out of range, wrong type, raised)
     │   └── AttemptError         a plugin cannot evaluate a pod, because an object it needs is invalid
     ├── ClusterError             the API server rejected a request or did not respond; says whether it may have been executed
+    ├── LoopError                a simulation that goes on without time passing
     ├── StateError               the caller reports contradictory facts (a pod assumed twice)
     └── CopyError                an object that cannot be copied or pickled; also a TypeError
 
@@ -31,6 +32,7 @@ __all__ = [
     "CopyError",
     "Fault",
     "InputError",
+    "LoopError",
     "MoorageError",
     "PluginError",
     "StateError",
@@ -135,6 +137,10 @@ class AttemptError(PluginError):
     def __init__(self, plugin: str, text: str) -> None:
         self.plugin = plugin
         Exception.__init__(self, text)
+
+
+class LoopError(MoorageError):
+    """A simulation goes on without time passing: plugins, or events, make each other act again and again in one instant."""
 
 
 #: The ``reason`` of a ClusterError if no connection to the server was made.

@@ -57,6 +57,7 @@ from moorage.simulator.pod_records import (
     timestamp,
     wants_a_node,
 )
+from moorage.simulator.zero_time_loops import ZeroTimeLoops
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Event", "PodRecord", "SimulatedAttempt", "SimulatedCluster", "State", "wants_a_node"]
@@ -109,6 +110,7 @@ class SimulatedCluster(PodBooks):
         #: Errors of plugins and extenders that did not end an attempt.
         self.faults: list[MoorageError] = []
         self._decisions: list[Decision] = []
+        self._loops = ZeroTimeLoops(self._own_plugins)
         self._messages = Messages()
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
@@ -161,7 +163,11 @@ class SimulatedCluster(PodBooks):
         self.overslept = [pod.key for pod in waiting if self.records[pod.metadata.uid].state != State.PENDING]
 
     def steps(self) -> Iterator[Decision]:
-        """Run, and yield each decision after its effects were carried out."""
+        """Run, and yield each decision after its effects were carried out.
+
+        Raises  LoopError if something goes on for good without time passing
+        """
+        self._loops = ZeroTimeLoops(self._own_plugins)
         while True:
             self._process_due()
             if not self.scheduler.is_resting:
@@ -173,6 +179,9 @@ class SimulatedCluster(PodBooks):
             attempted = self.scheduler.step(self.now)
             self._decisions = []
             delivered = self._deliver()
+            for decision in self._decisions:
+                binding = self.scheduler.binding_of(decision.pod.uid) if decision.node is not None else None
+                self._loops.note_attempt(self.now, decision, () if binding is None else binding.pending)
             if attempted:
                 yield from (decisions := self._decisions)
                 quiet = self._planned() is None and bool(decisions) and decisions[-1].node is None
@@ -181,9 +190,16 @@ class SimulatedCluster(PodBooks):
             elif not delivered and not self._advance():
                 return
 
+    def _own_plugins(self) -> list[str]:
+        """Return the names of the plugins that run and are not Moorage's own."""
+        running = [one for profile in self.scheduler.profiles.values() for one in profile.plugins.items()]
+        own = (name for name, plugin in running if not type(plugin).__module__.startswith("moorage.plugins."))
+        return list(dict.fromkeys(own))
+
     def _process_due(self) -> None:
         """Process the events that are due, the controllers, and work that waits for them."""
         while self._events and self._events[0][0] <= self.now:
+            self._loops.note_event(self.now)
             event = heapq.heappop(self._events)[2]
             if isinstance(event, Struct):
                 self._tell(event)
@@ -579,11 +595,13 @@ class SimulatedCluster(PodBooks):
         fresh = replacement(record.pod, REPLACING if record.state == State.PREEMPTED else REPLACING_ELSEWHERE)
         if fresh is not None:
             record.replaced = fresh.name
+            self._loops.note_replaced(self.now, record.pod.metadata.uid, fresh.metadata.uid, fresh.key)
             if record.pod.metadata.uid in self.durations:  # the new pod begins the work again
                 self.durations[fresh.metadata.uid] = self.durations[record.pod.metadata.uid]
             self.at(self.now, Seen(fresh))
 
     def _note_revoked(self, decision: Decision) -> None:
+        self._loops.note_revoked(self.now, decision)
         record = self.records.get(decision.pod.uid)
         if record is not None:
             record.message = decision.message

@@ -635,3 +635,43 @@ def test_hash_seeds_do_not_change_the_order():
     }
     assert len(printed) == 1
     assert b"p39" in printed.pop()
+
+
+# -- pods that are active too often ----------------------------------------------------------------------------------------
+
+
+def attempts(world, until_s, a_second=1000):
+    """Activate a pod again and again, and let each attempt fail; return how many attempts were made."""
+    made = 0
+    for now in (i / a_second for i in range(until_s * a_second)):
+        world.queue.tick(now)
+        world.queue.activate([a_pod("p")], now)
+        if (queued := world.queue.pop(now)) is not None:
+            made += 1
+            world.queue.requeue(queued, now, rejected_by=["Fit"])
+    return made
+
+
+def test_a_pod_that_is_activated_without_end_backs_off():
+    world = World()
+    world.queue.most_active = 100
+    world.queue.add(a_pod("p"), 0.0)
+    assert attempts(world, 60) < 1500
+    told = str(world.faults[0])
+    assert told.startswith("pod default/p becomes active more than 100 times a second (ForceActivate); it backs off now")
+    assert len(world.faults) < 15, "it backs off longer each time"
+
+
+def test_in_simulated_time_no_pod_is_held_back():
+    world = World()
+    world.queue.add(a_pod("p"), 0.0)
+    assert attempts(world, 3) == 3000
+    assert world.faults == []
+
+
+def test_a_pod_that_is_active_often_but_not_too_often_waits_for_nothing():
+    world = World()
+    world.queue.most_active = 100
+    world.queue.add(a_pod("p"), 0.0)
+    assert attempts(world, 10, a_second=80) == 800
+    assert world.faults == []

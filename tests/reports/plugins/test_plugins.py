@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from moorage import Simulation
-from moorage.framework.verdicts import Wait
+from moorage.errors import LoopError
+from moorage.framework.post_filter import PostFilterResult
+from moorage.framework.verdicts import Code, Wait
+from moorage.simulator import zero_time_loops
 from moorage.testing.builders import a_node, a_pod
 
 CONFIG = """
@@ -95,3 +98,97 @@ def test_a_plugin_cannot_end_the_program(point):
     else:
         assert found["bad"].state == "Pending"
         assert "SystemExit: 3" in found["bad"].message
+
+
+# -- loops that take no time -----------------------------------------------------------------------------------------------
+
+
+class Eager:
+    """Permit waits and activates the siblings, PostFilter rejects those that wait."""
+
+    name = "Eager"
+
+    def __init__(self):
+        self.pods = {}
+
+    def attach(self, handle):
+        self.handle = handle
+
+    def pre_enqueue(self, pod):
+        if not pod.name.startswith("lone"):
+            self.pods[pod.uid] = pod
+
+    def permit(self, state, pod, node):
+        waiting = {held.pod.uid for held in self.handle.waiting()} | {pod.uid}
+        self.handle.activate([p for p in self.pods.values() if p.uid not in waiting])
+        return Wait(10)
+
+    def post_filter(self, pod, attempt):
+        for held in self.handle.waiting():
+            held.reject(self.name, "the group does not fit")
+        return PostFilterResult(Code.UNSCHEDULABLE)
+
+
+def eager(*names):
+    pods = [a_pod(name, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}]).pod for name, cpu in names]
+    config = CONFIG.format("Eager")
+    return Simulation.from_objects(a_node("n1", allocatable={"cpu": "1", "pods": 10}), *pods, config=config, plugins=(Eager,))
+
+
+GROUP = [("p0", "1"), ("p1", "1"), ("p2", "1")]
+
+
+@pytest.mark.parametrize("go", [lambda sim: sim.run(until=1), lambda sim: sim.run(), lambda sim: sim.step()])
+def test_plugins_that_make_each_other_act_end_with_an_error(go):
+    sim = eager(*GROUP, ("lone", "100"))
+    with pytest.raises(LoopError) as ended:
+        go(sim)
+    told = str(ended.value)
+    assert told.startswith("a loop that takes no time: at 0 s default/p0 100 times")
+    assert "plugin Eager" in told
+    assert "default/p1 waits in Permit on n1 (Eager)" in told
+    assert "default/p1 is rejected while it waits (Eager)" in told
+
+
+def test_without_the_pod_that_fits_nowhere_there_is_no_loop():
+    assert eager(*GROUP).run(until=1).placed == 0
+
+
+class Spiteful:
+    """PostFilter deletes a pod that has just been placed, whose controller replaces it."""
+
+    name = "Spiteful"
+
+    def post_filter(self, pod, attempt):
+        return PostFilterResult(Code.UNSCHEDULABLE)
+
+    def post_bind(self, state, pod, node):
+        self.sim.call_at(self.sim.now_s, lambda: self.sim.evict(pod.pod, grace_s=0))
+
+
+def test_pods_that_are_replaced_without_end_are_an_error():
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    pod = a_pod("web-1", metadata={"ownerReferences": [owner]}, containers=[{"name": "c"}]).pod
+    config = CONFIG.format("Spiteful")
+    sim = Simulation.from_objects(a_node("n1", allocatable={"pods": 10}), pod, config=config, plugins=(Spiteful,))
+    Spiteful.sim = sim
+    with pytest.raises(LoopError, match=r"is the 100th pod in a row that replaces an evicted .* at 0 s; plugin Spite"):
+        sim.run(until=1)
+
+
+def test_events_that_make_each_other_are_an_error(monkeypatch):
+    monkeypatch.setattr(zero_time_loops, "MOST_EVENTS", 1000)
+    sim = Simulation.from_objects(a_node("n1"))
+
+    def again():
+        sim.call_at(sim.now_s, again)
+
+    sim.call_at(5.0, again)
+    with pytest.raises(LoopError, match=r"1,000 events at 5 s, each due when it is made"):
+        sim.run(until=10)
+
+
+def test_many_pods_at_once_are_no_loop():
+    names = [f"p{i}" for i in range(300)]
+    sim = simulation(Once, *names, nodes=40)
+    assert sim.run(until=100).pending == 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from moorage.basis.printable import clip
 from moorage.core.config.configuration import Configuration, extenders_of
@@ -132,6 +132,10 @@ def build_scheduler(
     return scheduler, missing
 
 
+#: How often a pod of a live scheduler may become active in a second without a backoff.
+_MOST_ACTIVE: Final = 100
+
+
 def complete_scheduler(
     loaded: Loaded, seed: int, max_unschedulable_s: float, *, max_disks: int | None = None,
     watched: Callable[[Profile], Profile] | None = None, verified: float = 0.0,
@@ -152,6 +156,7 @@ def complete_scheduler(
     scheduler, missing = build_scheduler(
         loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched
     )
+    scheduler.queue.most_active = _MOST_ACTIVE
     if missing:
         raise InputError(f"enabled plugins do not exist: {', '.join(missing)}")
     return scheduler

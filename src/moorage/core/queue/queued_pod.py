@@ -66,6 +66,8 @@ class QueuedPod(Struct, eq=False):
     ``tried_at``            the cluster state of its last attempt as a member of a group
     ``deleted``             it was deleted or bound by another client during its attempt; it will not be requeued
     ``entry``               the key of the group that it is queued with, where groups are queued as one; "" if none
+    ``active_since``, ``active_times``  the second in which it became active last, and how often in it; ``held_back`` counts the
+                            seconds in which that was too often. Live schedulers count; see ``SchedulingQueue.most_active``
     """
 
     pod: PodInfo
@@ -87,6 +89,16 @@ class QueuedPod(Struct, eq=False):
     tried_at: int = -1
     deleted: bool = False
     entry: str = ""
+    active_since: float = float("-inf")
+    active_times: int = 0
+    held_back: int = 0
+
+    def is_too_active(self, now: float, most: int) -> bool:
+        """Count that the pod becomes active without a backoff. Return True if that is more than ``most`` times in a second."""
+        if now - self.active_since >= 1.0:
+            self.active_since, self.active_times = now, 0
+        self.active_times += 1
+        return self.active_times > most
 
     def save(self) -> Callable[[], None]:
         """Return a function that restores every field."""

@@ -31,7 +31,7 @@ from moorage.core.queue.pre_enqueue import Gates, QueueProfile
 from moorage.core.queue.queued_groups import GroupsOfPods
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.core.queue.unschedulable_pods import Unschedulable
-from moorage.errors import PluginError, StateError
+from moorage.errors import LoopError, MoorageError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
@@ -61,19 +61,22 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
                    of groups that are queued as one, which are ``members_in``; ``groups_in`` counts these groups
     """
 
+    #: How often a pod may become active in a second without a backoff; None: as often as plugins wake it, as in simulated time.
+    most_active: int | None = None
+
     def __init__(
         self,
         sort_key: SortKey,
         profiles: Mapping[str, QueueProfile],
         *,
-        on_fault: Callable[[PluginError], None],
+        on_fault: Callable[[MoorageError], None],
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_unschedulable_s: float = 300.0,
         gates: FeatureGates = _DEFAULT_GATES,
         start: float = 0.0,
     ) -> None:
-        self._max_unschedulable_s = max_unschedulable_s
+        self._max_unschedulable_s, self._on_fault = max_unschedulable_s, on_fault
         self._features = gates
         self._pop_from_backoff = gates["SchedulerPopFromBackoffQ"]
         self._grouping = gates["GenericWorkload"]
@@ -412,6 +415,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
                     self._in_flight.record(FORCE_ACTIVATE, None, pod)
                 continue
             from_backoff = queued.place is QueuePlace.BACKOFF
+            if from_backoff and queued.held_back and not queued.rejecters and self._backoff.holds(queued, now):
+                continue
             self._take_out(queued)
             self._to_active(queued, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
 
@@ -546,7 +551,18 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             return queued.place
         if not checked and self._gates.hold(queued):
             return self._park(queued, label)
+        if self.most_active is not None and label != _BACKOFF_COMPLETE and queued.is_too_active(now, self.most_active):
+            return self._hold_back(queued, label, now)
         return self._make_active(queued, label, now)
+
+    def _hold_back(self, queued: QueuedPod, label: str, now: float) -> QueuePlace:
+        """Let a pod back off, as after an error, that plugins make active again and again; each time longer."""
+        queued.held_back += 1
+        queued.unschedulable_plugins = queued.pending_plugins = frozenset()  # with plugins it might be popped early
+        queued.consecutive_errors, queued.backoff_until = queued.held_back, self._backoff.ends(now, queued.held_back)
+        text = f"pod {queued.pod.key} becomes active more than {self.most_active} times a second ({label}); it backs off now"
+        self._on_fault(LoopError(f"{text}: a plugin activates or wakes it without anything new"))
+        return self._to_backoff(queued, label, now)
 
     def _make_active(self, queued: QueuedPod, label: str, now: float) -> QueuePlace:
         if queued.initial_attempt is None:

@@ -258,7 +258,9 @@ def test_two_budgets_are_an_error(store, pods):
 
 def test_delete_options_are_applied(store):
     sent = {"gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "5"}}
-    assert options_of({**sent, "dryRun": ["All"]}) == (0, "u", "5", "", True, False, False)
+    options = options_of({**sent, "dryRun": ["All"]})
+    assert options[:-1] == (0, "u", "5", "", True, False, False)
+    assert options.sent == {**sent, "dryRun": ["All"]}
     assert options_of(None) == (None, "", "", "", False, False, False)
     with pytest.raises(ApiError, match="type int64"):
         options_of({"gracePeriodSeconds": "soon"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +29,7 @@ from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.cluster.apiserver.admission.validation import pod_specs
 from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
 from moorage.cluster.apiserver.schema.normalization import complete_types
+from moorage.cluster.apiserver.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
 from moorage.framework.feature_gates import FeatureGates
 
@@ -323,6 +324,9 @@ _POD_FIELDS: Final = (("schedulingGroup", "GenericWorkload"),)
 
 def drop_disabled_fields(kind: ServedKind, old: Document | None, new: Document, gates: FeatureGates) -> None:
     """Drop gated fields from the new version of an object, in place. ``old`` is None on create."""
+    if kind.custom is not None:
+        return
+    _drop_closed(kind_schema(kind), new, gates, _used(kind_schema(kind), old) if old is not None else frozenset())
     if kind.native == "Lease":
         for name in _LEASE_FIELDS:
             if not _spec(old).get(name):
@@ -346,6 +350,54 @@ def drop_disabled_status_fields(kind: ServedKind, old: Document, new: Document, 
     status = new.get("status")
     if kind.native == "PodGroup" and isinstance(status, dict) and not gates[_CLAIMS] and not _spec(old).get("resourceClaims"):
         status.pop("resourceClaimStatuses", None)
+
+
+#: Whether a struct has fields with gates at any depth, by its name.
+_HAS_GATES: Final[dict[str, bool]] = {}
+
+
+def _has_gates(shape: Type) -> bool:
+    """Return whether a type has fields with gates, at any depth. Schemas, which contain themselves, have none."""
+    if isinstance(shape, ListOf | MapOf):
+        return shape is not UNTYPED and _has_gates(shape.item)
+    if isinstance(shape, Scalar) or shape.name.startswith("apiextensions."):
+        return False
+    if shape.name not in _HAS_GATES:
+        _HAS_GATES[shape.name] = any(field.gate or _has_gates(field.type) for field in shape.fields.values())
+    return _HAS_GATES[shape.name]
+
+
+def _gated(shape: Type, value: Any) -> Iterator[tuple[Struct, Document]]:
+    """Yield the objects in a value whose type has fields with gates."""
+    if isinstance(shape, Scalar) or not _has_gates(shape):
+        return
+    if isinstance(shape, ListOf):
+        for one in value if isinstance(value, list) else ():
+            yield from _gated(shape.item, one)
+    elif isinstance(value, dict):
+        if isinstance(shape, Struct) and any(field.gate for field in shape.fields.values()):
+            yield shape, value
+        for name, inner in value.items():
+            if isinstance(shape, MapOf):
+                yield from _gated(shape.item, inner)
+            elif (field := shape.fields.get(name)) is not None:
+                yield from _gated(field.type, inner)
+
+
+def _used(shape: Struct, document: Document) -> frozenset[tuple[str, str]]:
+    """Return the fields with gates that an object has, by the name of the struct."""
+    return frozenset(
+        (struct.name, name) for struct, held in _gated(shape, document)
+        for name, field in struct.fields.items() if field.gate and name in held
+    )  # fmt: skip
+
+
+def _drop_closed(shape: Struct, document: Document, gates: FeatureGates, used: frozenset[tuple[str, str]]) -> None:
+    """Drop the fields whose gates are closed, in place, except those that the stored object uses."""
+    for struct, held in [*_gated(shape, document)]:
+        for name, field in struct.fields.items():
+            if field.gate and name in held and not gates.serves(field.gate) and (struct.name, name) not in used:
+                del held[name]
 
 
 def _drop(old: Document, new: Document, gated: tuple[tuple[str, str], ...], gates: FeatureGates) -> None:

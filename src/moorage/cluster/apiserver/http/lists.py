@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.http.connections import HEADERS
 from moorage.cluster.apiserver.schema.protobuf import write_event
-from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
+from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml, in_version, listed_as_protobuf, metadata_of
 from moorage.cluster.apiserver.storage.watches import WatchedObject
 from moorage.cluster.apiserver.tables.tables import rows, table
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest
@@ -190,6 +190,11 @@ class ObjectList:
         """True if an object takes long to decode and to encode."""
         return any(len(record.body) > LONG_RESPONSE for record in self.records)
 
+    def in_version(self, version: str) -> ObjectList:
+        """Return a list of tables' rows or of metadata in another version of ``meta.k8s.io``."""
+        head = msgspec.json.decode(in_version(version, msgspec.json.encode(self.head)))
+        return replace(self, head=head, items=lambda: ((in_version(version, b"".join(item)),) for item in self.items()))
+
     def whole_items(self) -> Iterator[bytes]:
         return (b"".join(item) for item in self.items())
 
@@ -307,12 +312,15 @@ def starts_with_list(request: HTTPRequest) -> bool:
 # -- watch events ------------------------------------------------------------------------------------------------------
 
 
-def event_parts(event: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
-    """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata."""
+def event_parts(event: WatchedObject, form: str, encoding: str, version: str = "v1") -> tuple[bytes, ...]:
+    """Return an encoded event in parts. It contains the full object or, if ``form`` starts with "Partial", its metadata in a
+    version of ``meta.k8s.io``.
+    """
     body, is_partial = event.held.body, form.startswith("Partial")
     if len(body) > PIECE and encoding == JSON and not is_partial and event.held.version == event.version:
         return _head(event.type), body, _TAIL  # large objects are not copied
-    return (event_line(event.type, metadata_of(event.record) if is_partial else event.record.body, encoding),)
+    shown = in_version(version, metadata_of(event.record)) if is_partial else event.record.body
+    return (event_line(event.type, shown, encoding),)
 
 
 def _head(kind: str) -> bytes:

@@ -199,7 +199,7 @@ def _check_representation(request: HTTPRequest, kind: ServedKind, *, many: bool)
 
     Raises  ApiError 406; 400 for a table with an unknown ``includeObject``
     """
-    form, encoding = accepted(request.accept)
+    form, encoding, _ = accepted(request.accept)
     if kind.custom is not None and encoding == PROTOBUF and not form:
         raise statuses.not_acceptable(["application/json", "application/yaml"])
     if form == "Table":

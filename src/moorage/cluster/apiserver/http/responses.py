@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from moorage.cluster.apiserver.http.lists import LargeParts, ObjectList, Part, encoded_list
-from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as, encoding_of_errors
+from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as, encoding_of_errors, in_version
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, PlainError
 
@@ -69,16 +69,19 @@ class OutgoingResponse(NamedTuple):
 
 def encode_response(request: HTTPRequest, response: Response) -> OutgoingResponse:
     """Return a response in the encoding that the client accepts."""
-    encoding = accepted(request.accept).encoding
+    negotiated = accepted(request.accept)
+    encoding = negotiated.encoding
     pretty = request.flag("pretty") and encoding == JSON
     headers, content = _headers(encoding, response.warnings), response.content
     if isinstance(content, ObjectList):
+        content = content.in_version(negotiated.version) if negotiated.form else content
         parts = _with_newline(encoding, encoded_list(content, encoding, pretty=pretty))
         is_large = (content.is_decoded or pretty or encoding != JSON) and content.is_large
         return OutgoingResponse(response.code, headers, LargeParts(parts) if is_large else parts)
     if not content:
         return OutgoingResponse(response.code, CIMultiDict(), ())
-    body = msgspec.json.format(response.body, indent=2) if pretty else response.body
+    body = in_version(negotiated.version, response.body) if negotiated.form else response.body
+    body = msgspec.json.format(body, indent=2) if pretty else body
     body = encoded_as(encoding, body)
     return OutgoingResponse(response.code, headers, [*_with_newline(encoding, [body])], len(body))
 

@@ -18,7 +18,7 @@ import msgspec
 
 from moorage.cluster.apiserver.http import lists
 from moorage.cluster.apiserver.http.requests import selection_of
-from moorage.cluster.apiserver.schema.representations import JSON, META, accepted
+from moorage.cluster.apiserver.schema.representations import JSON, META, accepted, in_version
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.storage.watches import Watch, WatchedObject
 from moorage.cluster.apiserver.tables.tables import included, table
@@ -53,7 +53,7 @@ class Stream:
     def __init__(self, store: Store, target: Target, request: HTTPRequest) -> None:
         self._store = store
         self._kind = target.kind
-        self._form, self._encoding = accepted(request.accept, streams=True)
+        self._form, self._encoding, self._version = accepted(request.accept, streams=True)
         self._include = included(request.query.get("includeObject", ""))
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._initial = lists.starts_with_list(request)
@@ -145,7 +145,7 @@ class Stream:
     def _encoded(self, events: Iterable[WatchedObject], bookmark: bytes) -> Iterator[bytes]:
         for event in events:
             if self._form != "Table":
-                yield from lists.event_parts(event, self._form, self._encoding)
+                yield from lists.event_parts(event, self._form, self._encoding, self._version)
                 continue
             document = event.record.document()
             # The first row comes with the column definitions.
@@ -173,7 +173,7 @@ class Stream:
         return self._line("BOOKMARK", msgspec.json.encode(bookmark))
 
     def _line(self, kind: str, body: bytes) -> bytes:
-        return lists.event_line(kind, body, self._encoding)
+        return lists.event_line(kind, in_version(self._version, body) if self._form else body, self._encoding)
 
 
 def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget) -> Stream:

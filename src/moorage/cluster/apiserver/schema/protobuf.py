@@ -5,9 +5,11 @@ number the JSON name (empty for an embedded message), its type, and flags. Messa
 version in their name. Go encodes empty fields; JSON omits most of them, and so does this module.
 
 The type of a field is a message name or a letter: s string, i integer, b boolean, f float, y bytes, T time, U time with
-microseconds, Q quantity, O integer or string, D duration, R embedded document, F managed fields, X list of strings.
+microseconds, Q quantity, O integer or string, D duration, R embedded document, F managed fields, X list of strings; in schemas
+of definitions, A a schema or a list of schemas, B a schema or a boolean, C a schema or a list of names.
 
-Source  the protobuf and json tags of api and apimachinery 1.36; apimachinery, pkg/runtime/serializer/protobuf
+Source  the protobuf and json tags of api, apimachinery and apiextensions-apiserver 1.36 and 1.37;
+        apimachinery, pkg/runtime/serializer/protobuf
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import datetime
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -120,11 +122,16 @@ def read_protobuf(body: bytes) -> dict[str, Any]:
 
 def _message_of(api_version: str, kind: str) -> str:
     group, _, version = api_version.rpartition("/")
+    # Options of a deletion exist in every version of every group.
     is_meta = kind == "DeleteOptions" or (api_version, kind) == ("v1", "Status")
-    message = f"meta.{kind}" if is_meta else message_of(group, version, kind)
-    if message not in messages() or (version != "v1" and kind == "DeleteOptions"):
+    message = f"meta.{kind}" if is_meta else _WITH_OTHER_VERSIONS.get((api_version, kind)) or message_of(group, version, kind)
+    if message not in messages():
         raise _Malformed(f'no kind "{kind}" is registered for version "{api_version}"')
     return message
+
+
+#: Kinds of bodies that are also read in another version, which has the same fields.
+_WITH_OTHER_VERSIONS: Final = {("policy/v1beta1", "Eviction"): "policy.Eviction"}
 
 
 # -- wire format -------------------------------------------------------------------------------------------------------
@@ -223,8 +230,38 @@ def _is_omitted(field: _Field, value: Any) -> bool:
 
 
 def _value(holds: str, raw: int | bytes, depth: int) -> Any:
+    if holds in _ALTERNATIVES:
+        return _alternative(holds, _bytes(raw), depth)
     reader = _READERS.get(holds)
     return reader(raw) if reader is not None else _read(holds, _bytes(raw), depth + 1)
+
+
+_SCHEMA: Final = "apiextensions.JSONSchemaProps"
+#: Parts of a schema that are of one of two forms: the fields of the schema and of the other form.
+_ALTERNATIVES: Final[Mapping[str, tuple[int, int]]] = {"A": (1, 2), "B": (2, 1), "C": (1, 2)}
+
+
+def _alternative(holds: str, data: bytes, depth: int) -> Any:
+    """Return a schema or, if there is none, a list of schemas, a boolean, or a list of names."""
+    schema, other = _ALTERNATIVES[holds]
+    fields = [*_fields(data)]
+    found = [raw for number, raw in fields if number == schema]
+    if found:
+        return _read(_SCHEMA, _bytes(found[-1]), depth + 1)
+    rest = [raw for number, raw in fields if number == other]
+    if holds == "B":
+        return bool(rest and _integer(rest[-1]))
+    return [_read(_SCHEMA, _bytes(raw), depth + 1) if holds == "A" else _string(raw) for raw in rest]
+
+
+def _written_alternative(holds: str, value: Any) -> bytes:
+    schema, other = _ALTERNATIVES[holds]
+    if isinstance(value, dict):
+        allows = number(other, 1) if holds == "B" else b""
+        return allows + delimited(schema, _message(_SCHEMA, value))
+    if holds == "B":
+        return number(other, int(bool(value)))
+    return b"".join(delimited(other, _message(_SCHEMA, one)) if holds == "A" else text(other, one) for one in value)
 
 
 def _float(raw: int | bytes) -> float:
@@ -356,9 +393,10 @@ def write_list(head: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> I
 
 def _named(document: Mapping[str, Any]) -> tuple[str, str]:
     """Return the message name of a document, and its kind."""
-    group, _, version = (document.get("apiVersion") or "v1").rpartition("/")
-    kind = document["kind"]
-    return f"meta.{kind}" if f"meta.{kind}" in messages() else message_of(group, version, kind), kind
+    api_version, kind = document.get("apiVersion") or "v1", document["kind"]
+    group, _, version = api_version.rpartition("/")
+    other = _WITH_OTHER_VERSIONS.get((api_version, kind))
+    return f"meta.{kind}" if f"meta.{kind}" in messages() else other or message_of(group, version, kind), kind
 
 
 def _start(document: Mapping[str, Any]) -> bytes:
@@ -398,7 +436,7 @@ def _field(field: int, holds: str, value: Any) -> Iterator[bytes]:
         case "f":
             yield varint(field << 3 | 1) + struct.pack("<d", value)
         case _:
-            write = _WRITERS.get(holds)
+            write = partial(_written_alternative, holds) if holds in _ALTERNATIVES else _WRITERS.get(holds)
             yield delimited(field, write(value) if write is not None else _message(holds, value or {}))
 
 

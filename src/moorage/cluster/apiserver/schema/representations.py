@@ -22,8 +22,9 @@ from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, write_list, writ
 from moorage.cluster.apiserver.vocabulary.records import Record
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_acceptable
 
-#: API version of Table and PartialObjectMetadata.
+#: API version of Table and PartialObjectMetadata, and the versions in which they are served.
 META: Final = "meta.k8s.io/v1"
+META_VERSIONS: Final = ("v1", "v1beta1")
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 #: Served media types; the first one answers ``*/*``.
@@ -34,10 +35,13 @@ _METADATA: Final = frozenset(["PartialObjectMetadata", "PartialObjectMetadataLis
 
 
 class Accepted(NamedTuple):
-    """A negotiated representation. ``form`` is ``Table``, ``PartialObjectMetadata`` (or ``…List``), or "" for full objects."""
+    """A negotiated representation. ``form`` is ``Table``, ``PartialObjectMetadata`` (or ``…List``), or "" for full objects;
+    ``version`` is that of the form in ``meta.k8s.io``.
+    """
 
     form: str = ""
     encoding: str = JSON
+    version: str = META_VERSIONS[0]
 
 
 class _Clause(NamedTuple):
@@ -54,12 +58,15 @@ def accepted(accept: str, *, streams: bool = False) -> Accepted:
     if not accept:
         return Accepted()
     served = tuple(one for one in _SERVED if not (streams and one == YAML))
-    found = [Accepted(form, one) for clause in _clauses(accept, served) for one, form in _forms(clause)]
+    found = [
+        Accepted(form, one, clause.parameters.get("v", META_VERSIONS[0]) if form else META_VERSIONS[0])
+        for clause in _clauses(accept, served) for one, form in _forms(clause)
+    ]  # fmt: skip
     if not found:
         raise not_acceptable(_STREAMED if streams and _accepts(accept, YAML) else _SERVED)
     takes_json = any(one.encoding == JSON for one in found)
     uses_preference = found[0].form in _METADATA or not takes_json
-    return Accepted(found[0].form, found[0].encoding if uses_preference else JSON)
+    return found[0] if uses_preference else found[0]._replace(encoding=JSON)
 
 
 def check_types(accept: str, *, streams: bool, tables: bool = True, is_routed: bool = False) -> None:
@@ -116,11 +123,23 @@ def _forms(clause: _Clause) -> Iterator[tuple[str, str]]:
         return
     form = given.get("as", "") if given.keys() & {"as", "g", "v"} else ""
     is_form = form in _METADATA or form == "Table"
-    if given.keys() & {"as", "g", "v"} and not (is_form and (given.get("g"), given.get("v")) == ("meta.k8s.io", "v1")):
+    is_meta = given.get("g") == "meta.k8s.io" and given.get("v") in META_VERSIONS
+    if given.keys() & {"as", "g", "v"} and not (is_form and is_meta):
         return
     for one in clause.types:
         if not (form == "Table" and one == PROTOBUF):
             yield one, form
+
+
+def in_version(version: str, body: bytes) -> bytes:
+    """Return the JSON of a table or of metadata with those in it in another version of ``meta.k8s.io``.
+
+    No string contains what is replaced, as quotes in strings are escaped.
+    """
+    return body if version == META_VERSIONS[0] else body.replace(_IN_META, f'"apiVersion":"meta.k8s.io/{version}",'.encode())
+
+
+_IN_META: Final = f'"apiVersion":"{META}",'.encode()
 
 
 def form_of(accept: str) -> str:

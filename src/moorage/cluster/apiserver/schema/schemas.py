@@ -107,7 +107,8 @@ class Field:
     omitempty.
 
     ``embedded`` is the embedded Go struct that declares the field, for error messages. ``merges``, ``merge_key`` and
-    ``retains`` configure strategic merge patches. ``keeps_empty``: an empty list is no absent one for defaults.
+    ``retains`` configure strategic merge patches. ``keeps_empty``: an empty list is no absent one for defaults. ``gate`` is the
+    feature gate that keeps the field, "" for none.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Field:
     retains: bool = False
     embedded: str = ""
     keeps_empty: bool = False
+    gate: str = ""
 
 
 # -- custom shapes -----------------------------------------------------------------------------------------------------
@@ -247,6 +249,7 @@ def _field(name: str, holds: str, flags: int, rule: str = "") -> Field:
     return Field(
         name, _type(holds, flags, words), is_pointer, omits_empty, "required" in words, words.get("default"),
         merges="merge" in words, merge_key=words.get("merge", ""), retains="retain" in words, keeps_empty="kept" in words,
+        gate=words.get("gate", ""),
     )  # fmt: skip
 
 

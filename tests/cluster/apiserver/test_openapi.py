@@ -1,15 +1,20 @@
 """OpenAPI: every reference resolves, every kind is described, and both versions and encodings agree."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from moorage.api.releases import find_release
+from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.schema import openapi
 from moorage.cluster.apiserver.schema.discovery import aggregated_version
 from moorage.cluster.apiserver.schema.openapi import SWAGGER_PROTOBUF, SWAGGER_SENT, describe, descriptions, swagger_protobuf
 from moorage.cluster.apiserver.schema.protobuf import _fields, messages
 from moorage.cluster.apiserver.schema.schemas import kind_schema, schema
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, MEASURED, REVIEWS
+from moorage.framework.feature_gates import FeatureGates
 
 PLACES = sorted(openapi.index()["paths"])
 
@@ -155,3 +160,34 @@ DISCOVERY = {
 @pytest.mark.parametrize(("accept", "version"), DISCOVERY.items(), ids=range(len(DISCOVERY)))
 def test_aggregated_discovery_has_the_requested_version(accept, version):
     assert aggregated_version(accept) == version
+
+
+RECORDED = json.loads(Path(__file__).with_name("recorded_openapi_fields.json").read_text("utf-8"))
+#: Fields of 1.36 that 1.37 has replaced, and that are still read.
+OF_1_36 = {
+    "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus": {"resources"},
+    "io.k8s.api.resource.v1.Device": {"nodeAllocatableResourceMappings"},
+}
+#: Groups whose schemas have another name here: those of extensions of the API.
+RENAMED = {
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.": "io.k8s.api.apiextensions.",
+    "io.k8s.kube-aggregator.pkg.apis.apiregistration.": "io.k8s.api.apiregistration.",
+}
+
+
+def test_fields_are_those_of_1_37():
+    """Every field of 1.37.2 is there, and no other. ``recorded_openapi_fields.json`` has those of kube-apiserver."""
+    gates = FeatureGates({}, find_release("1.37").name)
+    kinds = open_store(seed=1, gates=gates).kinds
+    ours = {}
+    for path in openapi.index(kinds)["paths"]:
+        for name, found in openapi.document_of(path, kinds)["components"]["schemas"].items():
+            ours[name] = set(found.get("properties", ()))
+    differences = {}
+    for name, fields in RECORDED.items():
+        for theirs, own in RENAMED.items():
+            name = name.replace(theirs, own)  # noqa: PLW2901
+        if name in ours and (found := ours[name] ^ set(fields.split()) - OF_1_36.get(name, set())) - OF_1_36.get(name, set()):
+            differences[name] = found
+    assert differences == {}
+    assert len(RECORDED.keys() & ours.keys()) > 450

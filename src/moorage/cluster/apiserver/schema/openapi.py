@@ -251,6 +251,7 @@ _LIST_META: Final = (
         "properties": {
             "continue": {"type": "string"}, "remainingItemCount": {"type": "integer", "format": "int64"},
             "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},
+            "shardInfo": {"type": "object", "required": ["selector"], "properties": {"selector": {"type": "string"}}},
         },
     },
 )  # fmt: skip

@@ -96,7 +96,7 @@ class Store(ObjectReader):
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
         self.policies = AdmissionPolicies(self)
-        self.pod_security = pod_security or PodSecurity(int(self.gates.emulated.series.partition(".")[2]))
+        self.pod_security = pod_security or PodSecurity(self.gates.emulated.minor)
         enabled = frozenset(filter(self.gates.serves, ALL_GATES)) | group_versions(self.gates)
         super().__init__(enabled | runtime_config, signing_key, capacity)
         self.clock = clock

@@ -103,6 +103,8 @@ def version_priority(version: str) -> tuple[bool, int, int, int, str]:
     return False, -_STAGES[found[2] or ""], -int(found[1]), -int(found[3] or 0), ""
 
 
+#: Groups whose resources extend the API, which is a category of theirs.
+_EXTENSION_GROUPS: Final = frozenset(["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"])
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -175,7 +177,8 @@ class ServedKind:
     def categories(self) -> tuple[str, ...]:
         if self.custom is not None:
             return self.custom.categories
-        return ("all",) if self.in_all else ()
+        extends = self.group in _EXTENSION_GROUPS
+        return ("all",) if self.in_all else ("api-extensions",) if extends else ()
 
     @cached_property
     def field_defaults(self) -> dict[str, str]:
@@ -278,9 +281,16 @@ RUNTIME_CONFIG: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if "
 
 
 def group_versions(gates: FeatureGates) -> frozenset[str]:
-    """Return the versions of pod groups and workloads that the emulated release serves with these gates, as gates of kinds."""
+    """Return the versions of pod groups and workloads that the emulated release serves with these gates, as gates of kinds; and
+    the gates of kinds that it serves by default.
+    """
     versions = (f"{_GROUPED}/{version}" for version in gates.emulated.group_versions)
-    return frozenset(["GenericWorkload", *versions]) if gates["GenericWorkload"] else frozenset()
+    grouped = ("GenericWorkload", *versions) if gates["GenericWorkload"] else ()
+    return frozenset([*grouped, *(gate for gate, minor in _SERVED_SINCE.items() if gates.emulated.minor >= minor)])
+
+
+#: Gates of kinds → the minor release since which they are served by default.
+_SERVED_SINCE: Final = {"StorageVersionMigrator": 37}
 
 
 def parse_runtime_config(text: str) -> frozenset[str]:

@@ -178,7 +178,7 @@ def _node_object(at: int, node: _Node) -> _Object:
         "conditions": [*calm, ready], "images": images,
         "addresses": [{"type": "InternalIP", "address": node.name.partition(".")[0][3:].replace("-", ".")},
                       {"type": "Hostname", "address": node.name}],
-        "nodeInfo": {"kubeletVersion": "v1.36.2-eks-3abbec1", "osImage": "Amazon Linux 2023",
+        "nodeInfo": {"kubeletVersion": "v1.37.2-eks-3abbec1", "osImage": "Amazon Linux 2023",
                      "architecture": "amd64", "operatingSystem": "linux"},
     }  # fmt: skip
     return made

@@ -18,9 +18,9 @@ from moorage.api.core import Node, Pod, PodCondition
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.pod_groups import PodGroup, with_condition
-from moorage.basis.inputs.scheduler_config import ConfigSource
+from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.scheduler_document import load_any, load_default
+from moorage.core.config.scheduler_document import load_any
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen
 from moorage.core.engine.pod_groups import GroupScheduler
@@ -32,7 +32,7 @@ from moorage.framework.placements import run_placement_generate
 from moorage.framework.verdicts import fit_error
 from moorage.state.pod_info import PodInfo
 from tests.core.engine.driving import Outputs
-from tools.recordings.scenarios import known_kinds
+from tools.recordings.scenarios import known_kinds, recorded_release
 
 __all__ = ["differences"]
 
@@ -94,9 +94,10 @@ class Play:
     def __init__(self, document):
         self.document = document
         gates = ",".join(f"{gate}={'true' if value else 'false'}" for gate, value in document["featureGates"].items())
-        rules = ConfigSource(feature_gates=gates)
+        release = recorded_release(document)
+        rules = ConfigSource(feature_gates=gates, emulate=release)
         given = document.get("config")
-        loaded = load_any(json.dumps(given).encode(), document["name"], rules) if given else load_default(rules)
+        loaded = load_any(json.dumps(given).encode(), document["name"], rules, release) if given else load_source(rules)
         cycle = Led()
         cycle.play = self
         self.engine = engine = Scheduler(

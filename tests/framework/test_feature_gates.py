@@ -36,16 +36,20 @@ READ = {
     ),
     "Go's other words": ("VolumeLimitScaling=T", "VolumeLimitScaling", True),
     "the last one wins": ("VolumeLimitScaling=1,VolumeLimitScaling=0", "VolumeLimitScaling", False),
-    "every alpha gate": ("AllAlpha=true", "WorkloadAwarePreemption", True),
-    "every alpha gate but one": ("DRAListTypeAttributes=false,AllAlpha=true", "DRAListTypeAttributes", False),
+    "every alpha gate": ("AllAlpha=true,GenericWorkload=true", "CompositePodGroup", True),
+    "every alpha gate but one": (
+        "DRAListTypeAttributes=false,AllAlpha=true,GenericWorkload=true",
+        "DRAListTypeAttributes",
+        False,
+    ),
     "every beta gate": ("AllBeta=true", "SchedulerAsyncAPICalls", True),
     "no beta gate": ("AllBeta=false", "SchedulerAsyncPreemption", False),
     "stable gates have no stage to set": (
         (
-            "AllBeta=false,AllAlpha=true,DRAWorkloadResourceClaims=false,PodLevelResourceManagers=false,"
+            "AllBeta=false,AllAlpha=true,GenericWorkload=true,DRAPartitionableDevices=true,PodLevelResourceManagers=false,"
             "UserNamespacesHostNetworkSupport=false"
         ),
-        "SidecarContainers",
+        "NodeDeclaredFeatures",
         True,
     ),
     "another component's gate": ("KubeletInUserNamespace=true", "PodLevelResources", True),
@@ -69,29 +73,18 @@ REFUSED = {
     "a constant of Go's code": ("CPUCFSQuotaPeriod=true", ["unrecognized feature gate: CPUCFSQuotaPeriod"]),
     "sidecars": (
         "SidecarContainers=false",
-        ["cannot set feature gate SidecarContainers to false, feature is locked to true"],
+        ["unrecognized feature gate: SidecarContainers"],
     ),
-    "no value": ("GangScheduling", ["missing bool value for GangScheduling; write GangScheduling=true"]),
-    "not a bool": ("GangScheduling=yes", ["write true or false"]),
-    "two equal signs": ("GangScheduling=true=false", ["write true or false"]),
+    "no value": ("GenericWorkload", ["missing bool value for GenericWorkload; write GenericWorkload=true"]),
+    "not a bool": ("GenericWorkload=yes", ["write true or false"]),
+    "two equal signs": ("GenericWorkload=true=false", ["write true or false"]),
     "locked": (
         "DynamicResourceAllocation=false",
         ["cannot set feature gate DynamicResourceAllocation to false, feature is locked to true"],
     ),
     "without what it builds on": (
-        "GangScheduling=true",
-        ["GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"],
-    ),
-    "what gates without effect build on": (
-        "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false",
-        [
-            f"{name} is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]"
-            for name in (
-                "ExtendWebSocketsToKubelet",
-                "InPlacePodVerticalScalingInitContainers",
-                "RestartAllContainersOnContainerExits",
-            )
-        ],
+        "PodGroupPreemptionPolicy=true",
+        ["PodGroupPreemptionPolicy is enabled, but depends on features that are disabled: [GenericWorkload]"],
     ),
     "what others build on": (
         "PodLevelResources=false",
@@ -107,6 +100,20 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "details"), REFUSED.values(), ids=REFUSED)
 def test_invalid_gate_settings_are_rejected(text, details):
     assert faults_of(text) == details
+
+
+def test_gates_without_effect_build_on_others():
+    """In 1.37 the gate that these need is locked."""
+    with pytest.raises(ConfigError) as refused:
+        FeatureGates.parse("NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false", "1.36")
+    assert [fault.detail for fault in refused.value.faults] == [
+        f"{name} is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]"
+        for name in (
+            "ExtendWebSocketsToKubelet",
+            "InPlacePodVerticalScalingInitContainers",
+            "RestartAllContainersOnContainerExits",
+        )
+    ]
 
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)

@@ -6,6 +6,7 @@ import random
 from contextlib import suppress
 
 import moorage
+from moorage.api.releases import TODAY
 from moorage.errors import InputError, StateError
 
 __all__ = ["DeviceWorld", "GroupWorld", "World"]
@@ -321,7 +322,7 @@ class GroupWorld(DeviceWorld):
         return {"apiVersion": f"{GROUPS}/{self.version}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
 
     def cluster(self, **options) -> moorage.Cluster:
-        later = options.get("release") == "1.37"
+        later = options.get("release", TODAY) == "1.37"
         self.version = "v1beta1" if later else "v1alpha2"
         gates = "GenericWorkload=true" if later else "GenericWorkload=true,GangScheduling=true"
         cluster = super().cluster(feature_gates=gates, **options)

@@ -79,9 +79,9 @@ def test_at_permit():
     (3, "3 of 3 pods exist, 0 placed, 2 fit at the last attempt; pod group is unschedulable"),
 ])  # fmt: skip
 def test_a_group(members, says):
-    group = obj("PodGroup", "g", "scheduling.k8s.io/v1alpha2", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
+    group = obj("PodGroup", "g", "scheduling.k8s.io/v1beta1", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
     pods = [pod(name, schedulingGroup={"podGroupName": "g"}) for name in "abc"[:members]]
-    gates = "GenericWorkload=true,GangScheduling=true"
+    gates = "GenericWorkload=true"
     cluster = moorage.Cluster.from_objects(node("n1", cpu="2"), group, *pods, feature_gates=gates)
     cluster.run()
     found = cluster.explain("a", probes=0)

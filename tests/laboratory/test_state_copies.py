@@ -175,7 +175,7 @@ def test_trials_that_bind_volumes_are_reversed(monkeypatch):
     assert cluster.digest() == again(cluster).digest() != before
 
 
-GATES = {"no gates": "", "groups": "GenericWorkload=true,GangScheduling=true"}
+GATES = {"no gates": "", "groups": "GenericWorkload=true"}
 
 
 @pytest.mark.parametrize("gates", GATES.values(), ids=GATES)
@@ -193,7 +193,7 @@ def test_a_fork_has_the_devices_and_the_groups(gates):
     ]
     if gates:
         gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
-        objects += [obj("PodGroup", "g", "scheduling.k8s.io/v1alpha2", spec=gang)]
+        objects += [obj("PodGroup", "g", "scheduling.k8s.io/v1beta1", spec=gang)]
         objects += [pod(name, schedulingGroup={"podGroupName": "g"}) for name in "ab"]
     cluster = moorage.Cluster.from_objects(*objects, feature_gates=gates)
     cluster.schedule(["p0", "p1"])

@@ -15,7 +15,7 @@ from moorage.report.tables import render
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, simulate
-from tests.core.engine.driving import node, pod
+from tests.core.engine.driving import node, pod, release_of
 from tests.core.engine.test_pod_groups import gang, member
 
 GANGS = "GenericWorkload=true,GangScheduling=true"
@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "gang"
 
 
 def run(*objects, gates=GANGS, **kwargs):
-    return simulate(objects, Options(feature_gates=gates, **kwargs))
+    return simulate(objects, Options(feature_gates=gates, **{"emulate": release_of(gates), **kwargs}))
 
 
 def outcomes(found):
@@ -110,7 +110,7 @@ def test_without_the_gates_pods_are_scheduled_singly_with_a_note():
 def test_the_example_in_json():
     jsonschema = json.loads((EXAMPLE.parents[1] / "docs/reference/simulation-report.schema.json").read_text(encoding="utf-8"))
     gates = f"{GANGS},TopologyAwareWorkloadScheduling=true"
-    _, found = simulate_cluster(read([str(EXAMPLE)]), Options(feature_gates=gates))
+    _, found = simulate_cluster(read([str(EXAMPLE)]), Options(feature_gates=gates, emulate="1.36"))
     groups = as_data(found)["podGroups"]
     assert [(group["name"], group["state"], group["placed"]) for group in groups] == [
         ("serve", "Waiting", 0), ("train", "Scheduled", 4), ("tune", "Unschedulable", 0),

@@ -21,7 +21,7 @@ from tools.cluster_checks.wires import HttpWire, StoreWire
 
 
 def a_store():
-    gates = FeatureGates.parse("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true")
+    gates = FeatureGates.parse("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true", "1.36")
     return Store(time.time, random.Random(5), b"k", gates=gates)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from moorage.api import core, storage, workloads
 from moorage.api import devices as dra
@@ -20,13 +20,16 @@ from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
 from moorage.errors import InputError
 from moorage.framework.dropped_fields import pod_reader
-from moorage.framework.feature_gates import TODAY, FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Scenario", "known_kinds", "load_scenario", "recorded_release"]
+
+#: The release of scenarios that name none: the first recordings do not.
+_UNNAMED: Final = "1.36"
 
 
 @cache
@@ -115,8 +118,14 @@ def _loaded(document: Mapping[str, Any]) -> Loaded:
     release = recorded_release(document)
     given = document.get("policy") or document.get("config")
     if given is not None:
-        return load_any(json.dumps(given).encode(), document["name"], rules, release if "release" in document else None)
+        emulate = None if _says_its_release(document, given) else release
+        return load_any(json.dumps(given).encode(), document["name"], rules, emulate)
     return load_source(with_fields(rules, emulate=release))
+
+
+def _says_its_release(document: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Return whether a document of a scenario that names no release is of a version that only earlier releases read."""
+    return "release" not in document and not str(given.get("apiVersion", "")).endswith("/v1")
 
 
 def recorded_release(document: Mapping[str, Any]) -> str:
@@ -124,7 +133,7 @@ def recorded_release(document: Mapping[str, Any]) -> str:
 
     Raises  InputError for a version that is not known
     """
-    version = document.get("release") or ".".join(document.get("kubernetes", TODAY).split(".")[:2])
+    version = document.get("release") or ".".join(document.get("kubernetes", _UNNAMED).split(".")[:2])
     found = find_release(version)
     if found is None:
         raise InputError(f"release: {why_unknown(version)}")

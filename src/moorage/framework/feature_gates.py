@@ -1,7 +1,7 @@
-"""Feature gates of kube-scheduler 1.36 that change scheduling decisions.
+"""Feature gates of kube-scheduler 1.37 that change scheduling decisions.
 
-Each release has its own gates (``moorage.api.releases``). The gates of 1.36 that a release lacks are closed for it, unless its
-``fixed_gates`` say otherwise.
+Each release has its own gates (``moorage.api.releases``). The gates of 1.36 and 1.37 that a release lacks are closed for it,
+unless its ``fixed_gates`` say otherwise.
 
 A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not set by name. A locked gate keeps its
 default. A gate that depends on others cannot be open while they are closed.

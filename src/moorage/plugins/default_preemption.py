@@ -89,6 +89,9 @@ class DefaultPreemption(
 ):
     name = "DefaultPreemption"
     Args = DefaultPreemptionArgs
+    #: Whether pods that have not started rank as they came, rather than in reverse; and how budgets are counted.
+    ranks_in_turn = False
+    spends_first_budget_only = False
     reuse = points.Reuse(signature=_signature, signature_reads=())
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
@@ -96,7 +99,7 @@ class DefaultPreemption(
         self._gates = FeatureGates()
         self._is_async = self._for_groups = False
         self._handle: Handle | None = None
-        self._ranking = Ranking()
+        self._ranking = Ranking(in_turn=self.ranks_in_turn)
         self._priorities = RowPriorities()
 
     def attach(self, handle: Handle) -> None:
@@ -157,8 +160,11 @@ class DefaultPreemption(
 
         ``fits`` returns whether the group fits on the table as it stands. This method moves pods on the table and restores it.
         """
-        budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
-        return group_victims(group, pods, snapshot, budgets, fits)
+        return group_victims(group, pods, snapshot, self.budgets(snapshot), fits)
+
+    def budgets(self, snapshot: Snapshot) -> Budgets:
+        """Return the disruption budgets of a cluster."""
+        return Budgets(snapshot.objects(PodDisruptionBudget).values(), first_only=self.spends_first_budget_only)
 
     def search(self, attempt: points.Attempt) -> PreemptionSearch:
         """Find the nodes on which evicting pods would help."""
@@ -167,8 +173,7 @@ class DefaultPreemption(
 
     def candidates(self, attempt: points.Attempt, percentage: int, absolute: int) -> PreemptionSearch:
         """Find nodes on which evicting pods would help, as many as these limits ask for; see ``find_candidates``."""
-        budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
-        return find_candidates(attempt, budgets, percentage, absolute, self._ranking)
+        return find_candidates(attempt, self.budgets(attempt.snapshot), percentage, absolute, self._ranking)
 
     def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether any node has a pod of lower priority."""

@@ -353,7 +353,7 @@ class DynamicResources(
             refused = attempt.verdicts.pre_filter
             has_run = self.name in attempt.found.skipped or (refused is not None and refused.plugin == self.name)
             if has_run:
-                return points.PostFilterResult(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,))
+                return self._no_help(NOTHING_TO_DEALLOCATE)
             return points.PostFilterResult(Code.ERROR, (NO_STATE,))
         special = wanted.special
         left_behind = special is not None and special.metadata.name != SPECIAL_NAME
@@ -370,7 +370,10 @@ class DynamicResources(
         release = release_from_group(pod, wanted.snapshot) if self._options.group_claims else None
         if release is not None:
             return points.PostFilterResult(Code.UNRESOLVABLE, (UNRESERVED,), effects=(release,))
-        return points.PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
+        return self._no_help(STILL_NOT)
+
+    def _no_help(self, reason: str) -> points.PostFilterResult:
+        return points.PostFilterResult(Code.UNSCHEDULABLE, (reason,) if self.rules.says_why_none_helps else ())
 
     def _blocking_claims(self, wanted: PodDevices, attempt: points.Attempt) -> list[int]:
         """Return the indexes of the allocated claims that made Filter reject a node. kube-scheduler tries them in any order."""

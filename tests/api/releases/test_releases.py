@@ -77,8 +77,8 @@ def test_every_release_is_whole():
         ("1.33.0", "1.33.3"),
         ("1.21", "1.21"),
         ("1.34.3", None),
-        ("1.37", "1.37.1"),
-        ("v1.37.1", "1.37.1"),
+        ("1.37", "1.37"),
+        ("v1.37.2", "1.37"),
         ("1.38", None),
         ("1.3", None),
         ("latest", None),
@@ -92,11 +92,11 @@ def test_a_minor_release_means_its_newest_known_patch(version, name):
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        ("1.38", "release 1.38 is not known; the nearest is 1.37.1"),
+        ("1.38", "release 1.38 is not known; the nearest is 1.37.2"),
         ("1.37.0-rc.0", "release 1.37.0-rc.0 is not known; the nearest are 1.36.3 and 1.37.1"),
         ("1.34.3", "release 1.34.3 is not known; the nearest are 1.34.1 and 1.34.7"),
         ("1.18", "release 1.18 is not known; the nearest is 1.19"),
-        ("new", "'new' is no release; write 1.36, or a patch release such as 1.35.7"),
+        ("new", "'new' is no release; write 1.37, or a patch release such as 1.36.0"),
     ],
 )
 def test_an_unknown_version_is_refused_with_the_nearest(version, why):
@@ -105,5 +105,5 @@ def test_an_unknown_version_is_refused_with_the_nearest(version, why):
 
 def test_a_configuration_is_loaded_for_the_release_that_a_version_means():
     assert load_source(ConfigSource(emulate="1.34")).release == "1.34.7"
-    with pytest.raises(InputError, match=r"release 1\.38 is not known; the nearest is 1\.37\.1"):
+    with pytest.raises(InputError, match=r"release 1\.38 is not known; the nearest is 1\.37\.2"):
         load_source(ConfigSource(emulate="1.38"))

@@ -344,7 +344,7 @@ def test_health_and_version_need_no_credentials(against_a_server):
     async def test(client, _):
         for path in ("/healthz", "/livez", "/readyz"):
             assert await client.ask("GET", path, token="") == (200, "ok")
-        assert (await client.ask("GET", "/version", token=""))[1]["gitVersion"].startswith("v1.36")
+        assert (await client.ask("GET", "/version", token=""))[1]["gitVersion"].startswith("v1.37")
         assert (await client.ask("GET", "/api", token=""))[0] == 401
 
     against_a_server(test)

@@ -237,7 +237,7 @@ COMMANDS = (
     ("auth can-i create pods", "yes"),
     ("auth whoami", "admin"),
     ("cluster-info", "control plane"),
-    ("version", "Server Version: v1.36"),
+    ("version", "Server Version: v1.37"),
     ("api-versions", "resource.k8s.io/v1"),
     ("get --raw /readyz", "ok"),
     ("top nodes", "n1"),

@@ -7,7 +7,7 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, find_ki
 from moorage.framework.feature_gates import FeatureGates
 
 OPEN = "GenericWorkload=true"
-SERVED = {"1.36": ["v1alpha2"], "1.37.1": ["v1alpha3", "v1beta1"]}
+SERVED = {"1.36": ["v1alpha2"], "1.37": ["v1alpha3", "v1beta1"]}
 POLICY = {"gang": {"minCount": 2}}
 
 

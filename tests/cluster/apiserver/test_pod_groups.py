@@ -31,7 +31,7 @@ SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of lower case alphanume
 
 
 def store_with(gates):
-    return Store(time.time, random.Random(5), b"k", gates=FeatureGates.parse(gates))
+    return Store(time.time, random.Random(5), b"k", gates=FeatureGates.parse(gates, "1.36"))
 
 
 def group(name="g", policy=GANG, **spec):
@@ -114,7 +114,7 @@ def test_gated_fields_are_dropped_with_disabled_gates():
 def test_a_disabled_gate_keeps_existing_fields():
     store = store_with(ALL)
     made(store, group(schedulingConstraints={"topology": [{"key": "rack"}]}, disruptionMode="PodGroup"))
-    store.gates = FeatureGates.parse("GenericWorkload=true")
+    store.gates = FeatureGates.parse("GenericWorkload=true", "1.36")
     held = store.change(GROUPS, "default", "g", lambda one: one["metadata"].update(labels={"a": "b"})).document()
     assert held["spec"]["schedulingConstraints"] == {"topology": [{"key": "rack"}]}
     assert held["spec"]["priority"] == 0

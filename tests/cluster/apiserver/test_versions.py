@@ -83,13 +83,15 @@ def published():
 
 
 def test_a_server_that_emulates_1_37_serves_every_version_of_every_kind_that_is_published_and_no_other():
-    gates = FeatureGates.parse(",".join([GROUPS, *(f"{gate}=true" for gate in ALL_GATES)]), "1.37.1")
+    gates = FeatureGates.parse(",".join([GROUPS, *(f"{gate}=true" for gate in ALL_GATES)]), "1.37")
     every = parse_runtime_config("api/all")
     with closing(Store(lambda: 0.0, random.Random(1), b"k", gates=gates, runtime_config=every)) as store:
         assert {(one.api_version, one.resource) for one in (*store.kinds.served, *REVIEWS)} == published()
     groups = {"v1alpha2", "v1alpha3", "v1beta1"}
     today = FeatureGates.parse("GenericWorkload=true")
-    assert groups & {version.partition("/")[2] for version in group_versions(today)} == {"v1alpha2"}
+    assert groups & {version.partition("/")[2] for version in group_versions(today)} == {"v1beta1", "v1alpha3"}
+    earlier = FeatureGates.parse("GenericWorkload=true", "1.36")
+    assert groups & {version.partition("/")[2] for version in group_versions(earlier)} == {"v1alpha2"}
 
 
 def test_the_preferred_version_of_a_group_is_the_stored_one():

@@ -2,6 +2,8 @@
 
 import pytest
 
+from moorage.api.releases import CURRENT
+
 POD = """
 apiVersion: v1
 kind: Pod
@@ -155,7 +157,7 @@ def test_an_applied_node_has_a_kubelet(cluster):
     cluster.apply("{apiVersion: v1, kind: Node, metadata: {name: bare}}")
     cluster.settle()
     assert cluster.condition("nodes", "bare", "Ready") == ("True", "KubeletReady")
-    assert cluster.get("nodes", "bare")["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.2"
+    assert cluster.get("nodes", "bare")["status"]["nodeInfo"]["kubeletVersion"] == CURRENT.version
 
 
 def test_declared_node_fields_are_kept(cluster):

@@ -187,7 +187,7 @@ ORDERS = {"group first": (GROUP, TEMPLATE), "template last": (GROUP,), "group la
 
 def lab_for_groups(lab):
     gates = "GenericWorkload=true,DRAWorkloadResourceClaims=true"
-    made = lab(ResourceClaims(for_groups=True), GarbageCollector(), PodGroupProtection(), gates=gates, release="1.37.1")
+    made = lab(ResourceClaims(for_groups=True), GarbageCollector(), PodGroupProtection(), gates=gates, release="1.37")
     made.schedules = False
     return made
 

@@ -26,7 +26,9 @@ spec:
 @pytest.fixture
 def cluster(lab):
     gates = "GenericWorkload=true,GangScheduling=true,WorkloadWithJob=true"
-    made = lab(Jobs(with_groups=True), PodGarbageCollector(), GarbageCollector(), PodGroupProtection(), gates=gates)
+    made = lab(
+        Jobs(with_groups=True), PodGarbageCollector(), GarbageCollector(), PodGroupProtection(), gates=gates, release="1.36"
+    )
     yield made
     assert made.reports == []
 
@@ -153,7 +155,7 @@ BY_SPEC = {  # spec.scheduling, more of the job → the group's policy and what 
 @pytest.fixture
 def later(lab):
     gates = "GenericWorkload=true,WorkloadWithJob=true"
-    made = lab(Jobs(True, by_spec=True), GarbageCollector(), gates=gates, release="1.37.1")
+    made = lab(Jobs(True, by_spec=True), GarbageCollector(), gates=gates, release="1.37")
     yield made
     assert made.reports == []
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from moorage.framework.feature_gates import FeatureGates
 from tools.recordings.config_answers import answer
 
 RECORDED = Path(__file__).parents[2] / "data" / "conformance" / "config" / "v1.36.jsonl"
 DOCUMENTS = {document["name"]: document for document in map(json.loads, RECORDED.read_text().splitlines())}
 GOOD = {name: document for name, document in DOCUMENTS.items() if "profiles" in document["expected"]}
 BAD = {name: document for name, document in DOCUMENTS.items() if name not in GOOD}
+RELEASE = FeatureGates(release="1.36")
 NOT_IN_SCHEME = 'no kind "{}" is registered for version "{}"'
 #: What stops upstream before it looks for faults, or after: words that its text and ours share.
 SHARED_WORDS = {
@@ -55,14 +57,14 @@ def test_all_recordings_are_here():
 
 @pytest.mark.parametrize("document", GOOD.values(), ids=GOOD)
 def test_a_valid_document_resolves_to_the_same_plugins(document):
-    found = answer(document["name"], document["text"])
+    found = answer(document["name"], document["text"], RELEASE)
     assert (found["refused"], found["faults"]) == (False, [])
     assert found["profiles"] == document["expected"]["profiles"]
 
 
 @pytest.mark.parametrize("document", BAD.values(), ids=BAD)
 def test_an_invalid_document_is_rejected_at_the_same_fields(document):
-    found = answer(document["name"], document["text"])
+    found = answer(document["name"], document["text"], RELEASE)
     assert found["refused"]
     recorded = document["expected"].get("faults")
     if recorded is not None:
@@ -75,7 +77,9 @@ def test_an_invalid_document_is_rejected_at_the_same_fields(document):
     ids=lambda value: value.get("name") or value["field"],
 )
 def test_a_fault_has_the_recorded_message(document, fault):
-    mine = [one["detail"] for one in answer(document["name"], document["text"])["faults"] if one["field"] == fault["field"]]
+    mine = [
+        one["detail"] for one in answer(document["name"], document["text"], RELEASE)["faults"] if one["field"] == fault["field"]
+    ]
     kind, _, rest = fault["detail"].partition(": ")
     words = rest.rpartition(": ")[2]
     # Upstream shows an empty object for the name that is there twice; the name says more.

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.api.releases import find_release
+from moorage.api.releases import TODAY, find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.absent_plugins import SUCCESSORS
 from moorage.core.config.convert import convert
@@ -61,10 +61,10 @@ DEFAULT_SCORES = {
 # -- which release -------------------------------------------------------------------------------------------------------
 
 CHOICE = {  # version, asked to emulate → whose rules run
-    "v1": ("v1", None, "1.36"),
+    "v1": ("v1", None, TODAY),
     "v1, asked for": ("v1", "1.36", "1.36"),
-    "v1beta3": ("v1beta3", None, "1.36"),
-    "v1beta2": ("v1beta2", None, "1.36"),
+    "v1beta3": ("v1beta3", None, TODAY),
+    "v1beta2": ("v1beta2", None, TODAY),
     "v1beta1": ("v1beta1", None, "1.21"),
     "v1beta1, of 1.19": ("v1beta1", "1.19", "1.19"),
     "v1beta1, of 1.20": ("v1beta1", "1.20", "1.20"),
@@ -187,7 +187,7 @@ def test_a_release_that_cannot_read_a_version_names_what_can(version, release):
     with pytest.raises(ConfigError) as refused:
         load_source(replace(RULES, config=text_of(version), emulate=release))
     (fault,) = refused.value.faults
-    last = {"v1beta3": "1.28", "v1beta2": "1.27", "v1": "1.36"}[version]
+    last = {"v1beta3": "1.28", "v1beta2": "1.27", "v1": TODAY}[version]
     assert f"{release} does not read it; " in fault.detail
     assert f"--emulate {last} does" in fault.detail
     assert ('"moorage config convert" writes it as v1' in fault.detail) is (version != "v1")
@@ -385,15 +385,15 @@ def test_a_shown_configuration_loads_to_the_same_profiles(make):
 def test_a_converted_document_is_a_valid_v1(make):
     given = make()
     converted = convert(given, builtin_registry())
-    (again,) = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36").profiles
+    (again,) = load_any(msgspec.json.encode(converted.document), "again", RULES, TODAY).profiles
     assert not again.missing
     assert "PrioritySort" in again.points["queueSort"]
     assert {"SchedulingGates", "DynamicResources"} <= set(again.points["preEnqueue"])
     assert again.points["postFilter"] == ("DynamicResources", "DefaultPreemption")
-    if given.release == "1.36":
+    if given.release == TODAY:
         assert (again, converted.notes) == (given.profiles[0], [])
     else:
-        assert "profiles[0]: SchedulingGates is a default plugin of 1.36, which 1." in "\n".join(converted.notes)
+        assert "profiles[0]: SchedulingGates is a default plugin of 1.37, which 1." in "\n".join(converted.notes)
 
 
 def test_a_converted_profile_without_defaults_does_without_the_later_ones():
@@ -401,7 +401,7 @@ def test_a_converted_profile_without_defaults_does_without_the_later_ones():
         point: {"disabled": [{"name": "*"}]} for point in ("preFilter", "filter", "postFilter", "score", "reserve", "preBind")
     }
     converted = convert(load("v1beta1", profiles=[{"plugins": off}]), builtin_registry())
-    (again,) = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36").profiles
+    (again,) = load_any(msgspec.json.encode(converted.document), "again", RULES, TODAY).profiles
     assert again.points["preEnqueue"] == ("SchedulingGates", "DynamicResources")
     assert not {"filter", "score", "reserve"} & again.points.keys()
 

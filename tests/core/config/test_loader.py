@@ -17,6 +17,7 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN
 from moorage.plugins.dynamic_resources import DynamicResourcesArgs
+from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.volume_binding import VolumeBindingArgs
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -57,6 +58,8 @@ class Bare:
         return None
 
 
+#: The default shape: volumes with more room score higher.
+EMPTIER = (UtilizationPoint(0, 10), UtilizationPoint(100, 0))
 REGISTRY = Registry((*BUILTIN, Mine, Bare), {"DynamicResources": DynamicResourcesArgs, "VolumeBinding": VolumeBindingArgs})
 
 
@@ -318,20 +321,22 @@ extenders:
 
 def test_arguments_may_name_their_kind():
     header = "apiVersion: kubescheduler.config.k8s.io/v1, kind: VolumeBindingArgs, "
-    assert args_of("VolumeBinding", f"{{{header}bindTimeoutSeconds: 3}}") == VolumeBindingArgs(bind_timeout_seconds=3)
+    assert args_of("VolumeBinding", f"{{{header}bindTimeoutSeconds: 3}}") == VolumeBindingArgs(
+        bind_timeout_seconds=3, shape=EMPTIER
+    )
 
 
 @pytest.mark.parametrize("body", ["{}", "null", ""])
 def test_arguments_left_out_are_the_defaults(body):
-    assert args_of("VolumeBinding", body) == VolumeBindingArgs()
+    assert args_of("VolumeBinding", body) == VolumeBindingArgs(shape=EMPTIER)
 
 
 def test_argument_defaults_depend_on_the_gates():
     body = "profiles: [{pluginConfig: [{name: VolumeBinding}, {name: DynamicResources, args: {filterTimeout: 1s}}]}]"
-    plain = read(body).profiles[0].plugin_config
+    plain = read(body, gates="StorageCapacityScoring=false").profiles[0].plugin_config
     assert plain[0].args.shape is None
     assert (plain[1].args.filter_timeout, plain[1].args.binding_timeout) == (1.0, 600.0)
-    gated = read(body, gates="StorageCapacityScoring=true,DRADeviceBindingConditions=false").profiles[0].plugin_config
+    gated = read(body, gates="DRADeviceBindingConditions=false").profiles[0].plugin_config
     assert [(point.utilization, point.score) for point in gated[0].args.shape] == [(0, 10), (100, 0)]
     assert gated[1].args.binding_timeout is None
 

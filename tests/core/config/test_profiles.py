@@ -9,7 +9,7 @@ from moorage.core.config.profiles import catalogue, resolve
 from moorage.core.config.release_plugins import CHECKED_WHEN_LOADED, POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.framework.feature_gates import TODAY, FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN, builtin_registry
@@ -18,8 +18,8 @@ HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigu
 REGISTRY = builtin_registry()
 
 
-def profiles_of(body, gates=""):
-    opened = FeatureGates.parse(gates)
+def profiles_of(body, gates="", release=TODAY):
+    opened = FeatureGates.parse(gates, release)
     return resolve(load((HEADER + body).encode(), "test", REGISTRY, opened), REGISTRY, opened)
 
 
@@ -35,28 +35,30 @@ def test_a_plugin_whose_arguments_are_checked_has_some(name):
 
 
 @pytest.mark.parametrize(
-    ("gates", "behind"),
+    ("release", "gates", "behind"),
     [
-        ("", "DefaultBinder NodeDeclaredFeatures"),
+        (TODAY, "", "DefaultBinder NodeDeclaredFeatures"),
         (
+            "1.36",
             (
                 "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false,ExtendWebSocketsToKubelet=false,"
                 "InPlacePodVerticalScalingInitContainers=false,RestartAllContainersOnContainerExits=false"
             ),
             "ImageLocality DefaultBinder",
         ),
-        ("GenericWorkload=true,GangScheduling=true", "NodeDeclaredFeatures GangScheduling"),
-        ("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "TopologyPlacementGenerator PodGroupPodsCount"),
+        (TODAY, "GenericWorkload=true", "NodeDeclaredFeatures GangScheduling"),
+        ("1.36", "GenericWorkload=true,GangScheduling=true", "NodeDeclaredFeatures GangScheduling"),
+        (TODAY, "GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "TopologyPlacementGenerator PodGroupPodsCount"),
     ],
 )
-def test_the_default_plugins_depend_on_the_gates(gates, behind):
-    names = [plugin.name for plugin in default_plugins(FeatureGates.parse(gates))]
+def test_the_default_plugins_depend_on_the_gates(release, gates, behind):
+    names = [plugin.name for plugin in default_plugins(FeatureGates.parse(gates, release))]
     assert " ".join(names[-2:]) == behind
     assert names.index("DynamicResources") + 1 == names.index("DefaultPreemption")
 
 
 def test_pod_groups_get_their_permit():
-    (profile,) = profiles_of("", "GenericWorkload=true,GangScheduling=true")
+    (profile,) = profiles_of("", "GenericWorkload=true")
     assert profile.points["permit"] == ("GangScheduling",)
     assert profile.points["preEnqueue"][-1] == "GangScheduling"
 

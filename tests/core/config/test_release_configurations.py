@@ -143,14 +143,17 @@ def test_an_upgrade_reports_the_changed_rules():
     found = converted("1.34.1", HEAD)
     told = [note.partition(": ")[2] for note in found.notes]
     assert told == [
-        "NodeDeclaredFeatures is a default plugin of 1.36, which 1.34 does not have, and is added",
-        "DynamicResources scores in the default profile of 1.36, with weight 2, and not in this profile",
+        "NodeDeclaredFeatures is a default plugin of 1.37, which 1.34 does not have, and is added",
+        "DynamicResources scores in the default profile of 1.37, with weight 2, and not in this profile",
+        "DefaultPreemption evicts pods that have not started in the reverse of the order in which they came",
         "ImageLocality counts image volumes",
+        "ImageLocality divides by the number of image volumes too",
         "NodeResourcesBalancedAllocation scores by how much the pod changes the balance, so 75 where it changes nothing",
         "NodeVolumeLimits counts Portworx volumes for their CSI driver on every node with a CSINode",
         "TaintToleration does not name the taint in its reason",
         "DynamicResources takes different devices for one request",
         "DynamicResources releases the counters of devices that it refuses",
+        "DynamicResources names the device whose selector fails, and gives no reason if it can free no claim",
     ]
 
 

@@ -323,11 +323,6 @@ RULES = {
         f"{ARGS}.bindTimeoutSeconds",
         "Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
     ),
-    "49 volume shape": (
-        args("VolumeBinding", "{shape: []}"),
-        f"{ARGS}.shape",
-        "Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
-    ),
     "50 filter timeout": (
         args("DynamicResources", "{filterTimeout: -1ms}"),
         f"{ARGS}.filterTimeout",
@@ -395,8 +390,14 @@ RULES = {
     ),
 }
 WITH_GATES = {
+    "49 volume shape": (
+        "StorageCapacityScoring=false",
+        args("VolumeBinding", "{shape: []}"),
+        f"{ARGS}.shape",
+        "Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
+    ),
     "49 volume shape rises": (
-        "StorageCapacityScoring=true",
+        "",
         args("VolumeBinding", "{shape: [{utilization: 5, score: 1}, {utilization: 5, score: 1}]}"),
         f"{ARGS}.shape[1].utilization",
         "Invalid value: 5: values must be sorted in increasing order",

@@ -14,7 +14,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.feature_gates import FeatureGates
+from moorage.framework.feature_gates import TODAY, FeatureGates
 from moorage.testing.builders import a_node, a_pod
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -79,12 +79,17 @@ class Outputs:
         return taken
 
 
+def release_of(gates):
+    """Return the release to test with gates: 1.36 for those of pod groups that end with it, else the default."""
+    return "1.36" if "GangScheduling=" in gates else TODAY
+
+
 class Driven:
     """The engine with default plugins and these, which are enabled at every extension point they have."""
 
     def __init__(self, *plugins, config=None, gates=""):
-        gates = FeatureGates.parse(gates)
-        registry = registry_with(plugins)
+        gates = FeatureGates.parse(gates, release_of(gates))
+        registry = registry_with(plugins, release=gates.release)
         names = ", ".join(f"{{name: {p.name}}}" for p in plugins)
         text = config or HEAD + f"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{names}]\n"
         configuration = load(text.encode(), "test", registry, gates)

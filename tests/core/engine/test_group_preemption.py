@@ -186,7 +186,7 @@ def test_disruption_budgets_are_respected_if_possible():
 
 
 def test_a_simulation_evicts_victims_and_names_the_preemptor():
-    found = simulate([*full("x", "y", "z"), ranked(), member("a"), member("b")], Options(feature_gates=GATES))
+    found = simulate([*full("x", "y", "z"), ranked(), member("a"), member("b")], Options(feature_gates=GATES, emulate="1.36"))
     assert {one.name: one.preempted_by for one in found.pods if one.state == "Preempted"} == {
         "y": "default/g", "z": "default/g",
     }  # fmt: skip

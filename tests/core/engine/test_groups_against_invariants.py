@@ -27,6 +27,7 @@ class GroupedWorld(World):
     """Three pods of one group, two of another, and some by themselves."""
 
     gates = "GenericWorkload=true,GangScheduling=true"
+    release = "1.36"
 
     @initialize(
         seed=st.integers(0, 1000),

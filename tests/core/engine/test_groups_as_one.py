@@ -262,7 +262,7 @@ FOR_ONE_POD = {
         [*holding("v-1", "v-2"), *holding("low-x", on="m")], [ranked("v", 1, 5, ALL)], ["low-x"],
     ),
     "not a group of equal rank": ([*holding("v-1")], [ranked("v", 1, 10, ALL)], []),
-    "a group that does not exist is pods": ([*holding("v-1", "v-2")], [], ["v-1"]),
+    "a group that does not exist is pods": ([*holding("v-1", "v-2")], [], ["v-2"]),
 }  # fmt: skip
 
 

@@ -414,7 +414,7 @@ def test_a_request_falls_to_what_the_pod_uses(explained, full):
 # -- gangs ----------------------------------------------------------------------------------------------------------------
 
 GANG, GANG_SCHEMA = str(ROOT / "examples/gang"), json.loads((ROOT / "docs/reference/pod-group.schema.json").read_text())
-GROUPS = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+GROUPS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 
 def test_a_gang_is_explained_as_one(explained):
@@ -446,7 +446,7 @@ def test_pods_point_to_their_gang_and_wait_for_it_together(explained):
 
 def test_a_gang_needs_its_gates_and_its_name(explained):
     for wrong, said in (
-        (["podgroup/tune"], "unless pod groups are enabled: --feature-gates=GenericWorkload=true,GangScheduling=true"),
+        (["podgroup/tune"], "unless pod groups are enabled: --feature-gates=GenericWorkload=true"),
         (["podgroup/tun", GROUPS], "podgroup/tun: there is no pod group of this name"),
         (["compositepodgroup/tun", GROUPS], "compositepodgroup/tun: there is no pod group of this name"),
         (["podgroup/tune", "tune-0", GROUPS], "podgroup/tune: a pod group is explained alone, or with other groups"),

@@ -352,8 +352,8 @@ REFUSED = {  # flags, file → what is said
     "another release's flag": (["--emulate=1.19", "--one-output"], None, "unknown flag: --one-output: not a flag of 1.19"),
     "a flag of that time, today": (["--port=0"], None, "choose the release with --emulate"),
     "a flag of today, then": (
-        ["--algorithm-provider=DefaultProvider", "--emulated-version=1.36"], None,
-        "unknown flag: --emulated-version: not a flag of 1.21, which --algorithm-provider chose, but of 1.36",
+        ["--algorithm-provider=DefaultProvider", "--emulated-version=1.37"], None,
+        "unknown flag: --emulated-version: not a flag of 1.21, which --algorithm-provider chose, but of 1.37",
     ),
     "no Policy to use": (
         ["--use-legacy-policy-config"], None,
@@ -373,7 +373,7 @@ REFUSED = {  # flags, file → what is said
         ["--policy-config-file={}", "--config={}"], LABELS, "{}: a Policy given with --config excludes another Policy",
     ),
     "the gates of then, today": (
-        ["--emulated-version=1.21"], None, "--emulated-version: 1.21 cannot be emulated; use 1.36, or --emulate 1.21",
+        ["--emulated-version=1.21"], None, "--emulated-version: 1.21 cannot be emulated; use 1.37, or --emulate 1.21",
     ),
     "an unknown provider": (
         ["--algorithm-provider=Nope"], None,
@@ -424,7 +424,7 @@ REFUSED = {  # flags, file → what is said
         "unknown flag: --algorithm-provider: not a flag of 1.22.6, which --emulate chose, but of 1.19, 1.20, 1.21;",
     ),
     "a flag of 1.36, in 1.22": (
-        ["--emulate=1.22", "--emulated-version=1.36"], None, "not a flag of 1.22.6, which --emulate chose, but of 1.36",
+        ["--emulate=1.22", "--emulated-version=1.37"], None, "not a flag of 1.22.6, which --emulate chose, but of 1.37",
     ),
     "no Policy to use in 1.22": (
         ["--emulate=1.22", "--use-legacy-policy-config"], None,
@@ -505,6 +505,6 @@ def test_all_that_is_wrong_with_flags_is_reported_at_once():
 
 def test_without_emulation_a_v1beta1_file_chooses_the_release(tmp_path):
     (tmp_path / "config.yaml").write_text(V1BETA1)
-    status, said = run_here("--config", tmp_path / "config.yaml", "--emulated-version=1.36")
+    status, said = run_here("--config", tmp_path / "config.yaml", "--emulated-version=1.37")
     assert status == 1
-    assert f"not a flag of 1.21, which {tmp_path / 'config.yaml'} chose, but of 1.36" in said
+    assert f"not a flag of 1.21, which {tmp_path / 'config.yaml'} chose, but of 1.37" in said

@@ -177,7 +177,7 @@ def test_it_schedules_and_writes_events(tmp_path):
     shown = json.loads(answers["/configz", "admin"][1])["componentconfig"]
     assert (shown["kind"], shown["leaderElection"]["resourceName"]) == ("KubeSchedulerConfiguration", "kube-scheduler")
     assert f"secure-port={port}\n" in answers["/flagz", "admin"][1]
-    assert "Emulation version:  1.36" in answers["/statusz", "admin"][1]
+    assert "Emulation version:  1.37" in answers["/statusz", "admin"][1]
     assert answers["verbosity"] == (200, "successfully set klog.logging.verbosity to 5\n")
     assert "Cache mismatch" not in said
     assert status == 0
@@ -541,7 +541,7 @@ THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a progr
     "--log-json-info-buffer-size=x": 'invalid argument "x" for "--log-json-info-buffer-size" flag: quantities must match the '
     "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
     "--version=v1.2.3": 'invalid argument "v1.2.3" for "--version" flag: version "v1.2.3" must match major/minor/patch of '
-    'default version "v1.36.2"',
+    'default version "v1.37.2"',
     "--secure-port=-1": "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port",
     "--secure-port=70000": "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
     "--leader-elect-lease-duration=5s": "couldn't create leader elector: leaseDuration must be greater than renewDeadline",
@@ -551,7 +551,7 @@ THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a progr
     "--leader-elect-resource-lock=endpoints": "couldn't create resource lock: endpoints lock is removed, migrate to leases",
     "--feature-gates=SchedulerQueueingHints=false": "cannot set feature gate SchedulerQueueingHints to false, feature is "
     "locked to true",
-    "--feature-gates=GangScheduling=true": "GangScheduling is enabled, but depends on features that are disabled: "
+    "--feature-gates=WorkloadWithJob=true": "WorkloadWithJob is enabled, but depends on features that are disabled: "
     "[GenericWorkload]",
     "--logging-format=xml": 'format: Invalid value: "xml": Unsupported log format',
     "--log-flush-frequency=0s": 'flushFrequency: Invalid value: "0s": Must be greater than zero',

@@ -149,7 +149,7 @@ def test_what_a_trace_held_at_most(moorage):
 def test_the_table_shows_nodes_reasons_and_utilization(moorage):
     ran = moorage(*DEMO)
     assert (ran.status, ran.err) == (2, "")
-    assert ran.out.startswith("19 placed, 2 pending, 1 preempted on 8 nodes (kube-scheduler 1.36 semantics, seed 0)\n")
+    assert ran.out.startswith("19 placed, 2 pending, 1 preempted on 8 nodes (kube-scheduler 1.37 semantics, seed 0)\n")
     lines = ran.out.splitlines()
     assert "1 pod waited for its place: 30s of simulated time" in lines
     pending = lines[lines.index("  default/warehouse") + 1]

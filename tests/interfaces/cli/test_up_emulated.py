@@ -110,7 +110,7 @@ def wanted(*said, **given):
 
 PACKS = "ClusterAutoscalerProvider"
 CHOSEN = {  # options → the release, what its only profile is called, a plugin that scores
-    "nothing": ({}, "1.36", "default-scheduler", "NodeResourcesFit"),
+    "nothing": ({}, "1.37", "default-scheduler", "NodeResourcesFit"),
     "a release": ({"emulate": "1.19"}, "1.19", "default-scheduler", "SelectorSpread"),
     "a provider": ({"algorithm_provider": PACKS}, "1.21", "default-scheduler", "NodeResourcesMostAllocated"),
     "a Policy": ({"policy_config_file": "policy.json"}, "1.21", "default-scheduler", "NodeResourcesLeastAllocated"),
@@ -137,7 +137,7 @@ def test_options_choose_the_scheduler(tmp_path, monkeypatch, given, release, nam
     scheduler, _ = found.build()
     assert (scheduler.gates.release, [*scheduler.profiles]) == (release, [name])
     assert scores in [step.name for step in scheduler.profiles[name].at("score")]
-    assert found.cluster_gates.release == "1.36"
+    assert found.cluster_gates.release == "1.37"
 
 
 def test_gates_of_an_earlier_release_are_the_scheduler_s_alone():
@@ -146,12 +146,12 @@ def test_gates_of_an_earlier_release_are_the_scheduler_s_alone():
     assert scheduler.gates.release == "1.33.3"
     assert scheduler.gates["VolumeAttributesClass"]
     assert "DynamicResources" in [step.name for step in scheduler.profiles["default-scheduler"].at("filter")]
-    assert found.cluster_gates.release == "1.36", "VolumeAttributesClass is locked there"
+    assert found.cluster_gates.release == "1.37", "VolumeAttributesClass is locked there"
 
 
 REFUSED = {
-    "a flag of that time, today": ({"scheduler_name": "x"}, "--scheduler-name: not a flag of 1.36; choose 1.19, 1.20 or 1.21"),
-    "and with today's release": ({"emulate": "1.36", "policy_config_file": "p"}, "--policy-config-file: not a flag of 1.36"),
+    "a flag of that time, today": ({"scheduler_name": "x"}, "--scheduler-name: not a flag of 1.37; choose 1.19, 1.20 or 1.21"),
+    "and with today's release": ({"emulate": "1.37", "policy_config_file": "p"}, "--policy-config-file: not a flag of 1.37"),
     "a flag of 1.21, in 1.22": (
         {"emulate": "1.22.6", "scheduler_name": "x"},
         "--scheduler-name: not a flag of 1.22.6; choose 1.19, 1.20 or 1.21 with --emulate",

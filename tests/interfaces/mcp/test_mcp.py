@@ -57,7 +57,7 @@ def test_an_agent_asks_about_a_gang():
         ]  # fmt: skip
         return found, json.loads((await client.read_resource("moorage://answers/1/json")).contents[0].text)
 
-    gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+    gates = "--feature-gates=GenericWorkload=true"
     (now, grown, *wrong), document = talk(conversation, "-f", "examples/gang", gates)
     assert (now[0], now[1].splitlines()[1]) == (False, document["summary"])
     assert document["kind"] == "PodGroupExplanation"

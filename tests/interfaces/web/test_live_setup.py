@@ -17,7 +17,7 @@ def test_the_setup_shows_plugins_in_order_with_weights_gates_and_times(visit, te
     server.answers["GET /lab/v1/setup"] = lambda: document
     try:
         with visit.page(server.url + "#/setup", narrow=True) as page:
-            page.get_by_role("heading", name="The scheduler decides as kube-scheduler 1.36, with 1 profile.").wait_for()
+            page.get_by_role("heading", name="The scheduler decides as kube-scheduler 1.37, with 1 profile.").wait_for()
             assert page.get_by_role("link", name="Setup").get_attribute("aria-current") == "page"
             plugins = page.get_by_role("table", name="Plugins of default-scheduler").locator("tbody tr")
             ordered = {point: names for point, *names in (row.split() for row in plugins.all_inner_texts())}

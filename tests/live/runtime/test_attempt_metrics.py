@@ -338,7 +338,7 @@ def test_pod_group_attempts_are_counted_and_logged():
         for number in range(least)
     ]
     cluster = MemoryCluster([node("n1"), *(group(name, least) for name, least in groups.items()), *pods])
-    loop, found = run(cluster, 3.0, opened="GenericWorkload=true,GangScheduling=true")
+    loop, found = run(cluster, 3.0, opened="GenericWorkload=true")
     attempts = found["podgroup_schedule_attempts_total"]
     assert attempts["scheduled", "default-scheduler"] == 1
     assert attempts["unschedulable", "default-scheduler"] >= 1

@@ -74,7 +74,7 @@ NEW_IN_1_37 = {
 
 
 def test_the_metrics_of_1_37():
-    before, after = specs_of("1.36.2"), specs_of("1.37.1")
+    before, after = specs_of("1.36.2"), specs_of("1.37")
     new = {name.removeprefix("scheduler_"): after[name].labels for name in after.keys() - before.keys()}
     assert new == NEW_IN_1_37
     grown = {name for name in before if before[name].stability == "ALPHA" and after[name].stability == "BETA"}
@@ -95,7 +95,7 @@ def shown_by(metrics):
 
 
 def test_the_metrics_of_groups_in_1_37():
-    gates = FeatureGates.parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "1.37.1")
+    gates = FeatureGates.parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "1.37")
     metrics = SchedulerMetrics(lambda: 0.0, gates)
     placements = {"generated": 4, "feasible": 1, "infeasible": 3}
     waits = "waiting_on_preemption"
@@ -140,7 +140,7 @@ EVENT_NAMES = {
 @pytest.mark.parametrize("event", EVENT_NAMES)
 def test_events_have_the_names_of_the_release(event):
     """Source  kube-scheduler 1.37, framework/types.go, EventResource (#135905)."""
-    for release, expected in (("1.36.2", (event, event)), ("1.37.1", EVENT_NAMES[event])):
+    for release, expected in (("1.36.2", (event, event)), ("1.37", EVENT_NAMES[event])):
         metrics = SchedulerMetrics(lambda: 0.0, FeatureGates.parse("", release))
         metrics.hinted("Fit", event, "Queue", 0.5)
         metrics.handled(event, [0.5])

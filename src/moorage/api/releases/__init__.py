@@ -11,12 +11,25 @@ from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gat
 from moorage.basis import table_of
 
 __all__ = [
-    "AFTER_1_36", "ALPHA", "BETA", "CURRENT", "EARLIER", "LATER", "LEGACY", "RELEASES", "STABLE", "TODAY", "Gate", "Release",
-    "find_release", "why_unknown",
+    "AFTER_1_36",
+    "ALPHA",
+    "BETA",
+    "CURRENT",
+    "EARLIER",
+    "LATER",
+    "LEGACY",
+    "RELEASES",
+    "STABLE",
+    "TODAY",
+    "WHOLE",
+    "Gate",
+    "Release",
+    "find_release",
+    "why_unknown",
 ]  # fmt: skip
 
 #: The release that is emulated by default.
-TODAY: Final = "1.36"
+TODAY: Final = "1.37"
 #: Fields whose items a row of the table adds to those of the release that it is like.
 _ADDED: Final = ("lacks", "lacks_flags", "own_flags")
 
@@ -29,9 +42,8 @@ def _release(name: str) -> Release:
     """Return the release of a row of ``releases.toml``."""
     row = {**_ROWS[name], **(_READ_BY_DEFAULT if name == TODAY else {})}
     base = _release(row["like"]) if "like" in row else Release(name)
-    found = replace(
-        base, name=name, **{field.name: _value(row, field.name, base) for field in fields(base) if field.name in row}
-    )
+    differing = {field.name: _value(row, field.name, base) for field in fields(base) if field.name in row}
+    found = replace(base, **{"name": name, "patch": "", **differing})
     gates = gates_of(found.series)
     deciding = {**gates.deciding, **{gate: gate_of(step) for gate, step in row.get("gates", {}).items()}}
     closed = {gate: False for of in ("1.36", Release(TODAY).series) for gate in gates_of(of).deciding if gate not in deciding}
@@ -71,8 +83,13 @@ LATER: Final = _ORDER[_ORDER.index(CURRENT) + 1 :]
 #: The releases after 1.36, whose variants name the release in which a rule begins, oldest first.
 AFTER_1_36: Final = _ORDER[_ORDER.index(RELEASES["1.36"]) + 1 :]
 
+#: The releases whose API server and controllers are followed, too, oldest first.
+WHOLE: Final = tuple(one for one in _ORDER if one.minor >= RELEASES["1.36"].minor)
+
 #: Version → the listed release with the same scheduler.
-_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.3": "1.36"}
+_SAME: Final[Mapping[str, str]] = {"1.32.2": "1.32.5", "1.33.0": "1.33.3", "1.36.3": "1.36", "1.37.1": "1.37", "1.37.2": "1.37"}
+#: Names of releases that stand for their newest patch release, which ``_SAME`` lists too.
+_SERIES: Final = frozenset(one.name for one in RELEASES.values() if one.patch in _SAME)
 
 
 def find_release(version: str) -> Release | None:
@@ -92,7 +109,7 @@ def why_unknown(version: str) -> str:
     number = _number(version)
     if number is None:
         return f"{version!r} is no release; write {TODAY}, or a patch release such as {EARLIER[2]}"
-    known = sorted((_number(name) or (), name) for name in (*RELEASES, *_SAME))
+    known = sorted((_number(name) or (), name) for name in (*RELEASES, *_SAME) if name not in _SERIES)
     older = [name for one, name in known if one < number]
     newer = [name for one, name in known if one >= number]
     nearest = [*older[-1:], *newer[:1]]

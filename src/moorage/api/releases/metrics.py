@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from moorage.api.releases import RELEASES, TODAY
+from moorage.api.releases import RELEASES
 from moorage.basis import table_of
 
 
@@ -46,6 +46,10 @@ class Spec:
         return f"[{self.stability}] {since}{self.help}" if self.stability else self.help
 
 
+#: The minor release whose metrics the table has as a whole.
+_WHOLE: Final = RELEASES["1.36"].minor
+
+
 @cache
 def metrics_of(release: str) -> Mapping[str, Spec]:
     """Return the metrics of a release: those of 1.36 by their name there, hidden where the release lacks them, and those that
@@ -60,15 +64,14 @@ def own_metrics() -> dict[str, Spec]:
 
 @cache
 def _of_series(minor: int) -> Mapping[str, Spec]:
-    today = RELEASES[TODAY].minor
-    found = dict(_of_series(minor + (1 if minor < today else -1))) if minor != today else {}
+    found = dict(_of_series(minor + (1 if minor < _WHOLE else -1))) if minor != _WHOLE else {}
     rows = _table().get(f"1.{minor}", {})
     for name in rows.get("gone", ()):
         del found[name]
     found |= {name: replace(found[name], hidden=True) for name in rows.get("hidden", ())}
     for name, row in rows.items():
         if isinstance(row, dict):
-            base = replace(_of_series(today)[row["of"]], name=name) if "of" in row else Spec(name, "")
+            base = replace(_of_series(_WHOLE)[row["of"]], name=name) if "of" in row else Spec(name, "")
             found[name] = replace(found.get(name, base), **{field: _value(given) for field, given in row.items()})
     return found
 

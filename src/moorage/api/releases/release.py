@@ -47,6 +47,8 @@ class Release:
     """
 
     name: str
+    #: The patch release that it is, if the name has only the minor one.
+    patch: str = ""
     documents: frozenset[str] = frozenset()
     gates: Mapping[str, Gate] = field(default_factory=dict)
     inert_gates: frozenset[str] = frozenset()
@@ -170,6 +172,11 @@ class Release:
     @property
     def minor(self) -> int:
         return int(self.name.split(".")[1])
+
+    @property
+    def version(self) -> str:
+        """The version that a server of this release reports, such as ``v1.36.3``."""
+        return f"v{self.patch or self.name}"
 
     @property
     def series(self) -> str:

@@ -39,11 +39,14 @@ _CALLED: Final = {
 }
 
 
-def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
-    """Return new controllers for one store, kubelets included. ``job_s``: the default run time of a job's pod, in seconds."""
+def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None, version: str = "") -> list[Controller]:
+    """Return new controllers for one store, kubelets included. ``job_s``: the default run time of a job's pod, in seconds.
+
+    Kubelets report the ``version``, or the release of the gates.
+    """
     opened = gates or FeatureGates()
     return [
-        Kubelets(job_s),
+        Kubelets(job_s, version or opened.emulated.version),
         NodeLifecycle(),
         TaintEviction(),
         Deployments(),

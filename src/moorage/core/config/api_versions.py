@@ -3,14 +3,14 @@
 =======  ==========  ====================  ===============================================================================
 version  read by     rules of              defaults
 =======  ==========  ====================  ===============================================================================
-v1       1.25-1.36   1.36                  ``multiPoint``
-v1beta3  1.23-1.28   1.36                  ``multiPoint``
-v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced;
+v1       1.25-1.37   1.37                  ``multiPoint``
+v1beta3  1.23-1.28   1.37                  ``multiPoint``
+v1beta2  1.22-1.27   1.37                  each extension point by itself; a default that is enabled again is replaced;
                                            ``multiPoint`` has no effect
 v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
 =======  ==========  ====================  ===============================================================================
 
-Versions of 1.22 to 1.28 run the plugins of 1.36, since from 1.22 scores have the same form as in 1.36: the version says how a
+Versions of 1.22 to 1.28 run the plugins of 1.37, since from 1.22 scores have the same form as in 1.37: the version says how a
 profile is written and what weight a default has without one; the release says which plugins there are. So kube-scheduler 1.26
 to 1.28 added SchedulingGates to the defaults of v1beta3.
 """

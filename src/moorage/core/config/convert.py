@@ -1,6 +1,6 @@
 """Convert an old configuration to v1, with notes on everything that has no equivalent.
 
-Most plugins that 1.36 lacks map to arguments of others: resource scoring plugins become a strategy of NodeResourcesFit,
+Most plugins that 1.37 lacks map to arguments of others: resource scoring plugins become a strategy of NodeResourcesFit,
 required labels become affinity added by NodeAffinity, and limits on in-tree disks become NodeVolumeLimits on CSI volumes.
 Avoidance annotations, ServiceAffinity and preferred labels have no equivalent. Notes also name plugins that keep their name but
 score differently.
@@ -50,7 +50,7 @@ class Converted:
 
 
 def convert(loaded: Loaded, today: Registry) -> Converted:
-    """Return a loaded configuration as a v1 document. ``today`` are the plugins of 1.36."""
+    """Return a loaded configuration as a v1 document. ``today`` are the plugins of 1.37."""
     notes = [f"{name} has no equivalent; {text}" for name, text in loaded.unused.items()]
     profiles = []
     for i, (profile, given) in enumerate(zip(loaded.profiles, loaded.configuration.profiles, strict=True)):
@@ -152,7 +152,7 @@ class _Profile:
         )
 
     def _typed(self, name: str, args: Any) -> Any:
-        """Return arguments as the 1.36 plugin's type."""
+        """Return arguments as the 1.37 plugin's type."""
         args_type = self._today.args_type(name)
         return args if args_type is None or not isinstance(args, dict) else msgspec.convert(args, args_type)
 
@@ -235,7 +235,7 @@ class _Profile:
         self._args.pop(name, None)
 
     def _prepare(self) -> None:
-        """Add plugins to the points at which 1.36 runs them before another: PreFilter before Filter, for example."""
+        """Add plugins to the points at which 1.37 runs them before another: PreFilter before Filter, for example."""
         for point, before in (("filter", "preFilter"), ("score", "preScore"), ("postFilter", "preEnqueue")):
             there = self._points.setdefault(before, [])
             for name in self._points.get(point, ()):

@@ -71,11 +71,13 @@ def _changed(profile: ResolvedProfile, older: Release, newer: Release) -> Iterat
     """Yield a plugin, the last release with an old rule, and what the plugin does in later releases."""
     running = {name for names in profile.points.values() for name in names}
     is_later = newer in AFTER_1_36
-    varying = {*older.variants, *(newer.variants if is_later else ()), *(() if older.counts_sidecar_ports else ("NodePorts",))}
+    ended_before = {*older.variants, *(() if older.counts_sidecar_ports else ("NodePorts",))}
+    began = set(newer.variants) if is_later else set()
     for name, changes in _CHANGES.items():
         for ended, text in changes.items():
             is_taken_back = ended.count(".") == 2 and not is_later and name not in newer.variants
             is_over = _number(ended) < _number(newer.name) or is_taken_back
+            varying = began if _number(ended) >= _LAST_WITHOUT_BEGINNINGS else ended_before
             if name in running & varying and _number(older.name) <= _number(ended) and is_over:
                 yield name, ended, text
 
@@ -84,6 +86,10 @@ def _number(version: str) -> tuple[int, ...]:
     """Return the version's numbers, to compare versions; a minor release ranks after all its patch releases."""
     major, minor, *patch = map(int, version.partition("-")[0].split("."))
     return (major, minor, *(patch or [99]))
+
+
+#: Variants of releases after this one name rules that began.
+_LAST_WITHOUT_BEGINNINGS: Final = _number("1.36")
 
 
 def gained_plugins(gates: FeatureGates) -> list[PluginRef]:

@@ -18,7 +18,7 @@ from typing import Final
 
 from moorage.core.extenders.consultation import Asking
 from moorage.core.preemption.disruption_budgets import Budgets
-from moorage.core.preemption.victim_units import Unit, Units
+from moorage.core.preemption.victim_units import Unit, Units, ranked_again
 from moorage.framework.verdicts import Code, Status
 from moorage.state.group_trees import AnyGroup
 from moorage.state.table import NodeTable
@@ -74,7 +74,7 @@ def group_victims(
                 violations += len(over)
     finally:
         stage.restore()
-    gone.sort(key=lambda unit: unit.importance)
+    gone = ranked_again(gone, lesser) if earliest else sorted(gone, key=lambda unit: unit.importance)
     cost[:] = sum(unit.pods[0][1].spec.scheduling_group is not None for unit in gone), violations
     return tuple(pod for unit in gone for pod in unit)
 

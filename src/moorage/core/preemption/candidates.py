@@ -190,14 +190,14 @@ def _tried(
             ranked = ranking.of(attempt.snapshot.table, together)
             with many as nodes:
                 answers = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
-        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets, units))
+        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets, ranking, units))
 
 
-def _on_one_node(attempt: Attempt, row: int, budgets: Budgets, units: Units | None) -> Victims | Status:
+def _on_one_node(attempt: Attempt, row: int, budgets: Budgets, ranking: Ranking, units: Units | None) -> Victims | Status:
     with attempt.what_if(row) as node:
         if units is not None and units.grouped(row):
             return select_units(attempt.pod, row, node, units.on(row), budgets)
-        return select_victims(attempt.pod, node, budgets)
+        return select_victims(attempt.pod, node, budgets, in_turn=ranking.in_turn)
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:

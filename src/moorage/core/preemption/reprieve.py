@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.core.preemption.disruption_budgets import Budgets
-from moorage.core.preemption.row_importance import RankedRows, by_importance
+from moorage.core.preemption.row_importance import RankedRows, again_by_importance, by_importance
 from moorage.framework.points import WhatIf, WhatIfs
 from moorage.framework.verdicts import Code, Status
 from moorage.state.view import BoolArray, IntArray, PodInfo
@@ -43,11 +43,11 @@ class Victims(NamedTuple):
         return len(self.exceeding)
 
 
-def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Status:
+def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets, *, in_turn: bool = False) -> Victims | Status:
     """Return the victims on a node for ``pod``, or why evicting pods there does not help.
 
     A victim is a pod that does not fit beside the preemptor and the pods that were put back before it. On return the what-if
-    has the victims removed.
+    has the victims removed. ``in_turn``: pods that have not started rank as they came, as since 1.37.
     """
     lesser = [other for other in node.node.pods if other.priority < pod.priority]
     if not lesser:
@@ -57,9 +57,10 @@ def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | St
     refused = node.refused_by()
     if refused is not None:
         return refused
-    exceeding, others = budgets.split(by_importance(lesser))
+    ranked = by_importance(lesser, in_turn=in_turn)
+    exceeding, others = budgets.split(ranked)
     costly = _not_spared(node, exceeding)
-    return _victims(costly, _not_spared(node, others), bool(exceeding and others))
+    return _victims(costly, _not_spared(node, others), bool(exceeding and others), ranked if in_turn else None)
 
 
 def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
@@ -73,10 +74,15 @@ def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
     return left_off
 
 
-def _victims(costly: Sequence[PodInfo], others: Sequence[PodInfo], mixed: bool) -> Victims:
-    """Return victims in order; ``mixed``: some of the lower pods violated a budget and some did not."""
+def _victims(costly: Sequence[PodInfo], others: Sequence[PodInfo], mixed: bool, in_turn: Sequence[PodInfo] | None) -> Victims:
+    """Return victims in order; ``mixed``: some of the lower pods violated a budget and some did not.
+
+    ``in_turn``: the lower pods, if those that have not started rank as they came.
+    """
     gone = [*costly, *others]
-    return Victims(tuple(by_importance(gone) if mixed else gone), tuple(costly))
+    if mixed:
+        gone = by_importance(gone) if in_turn is None else again_by_importance(gone, in_turn)
+    return Victims(tuple(gone), tuple(costly))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,8 @@ class _Lesser:
     def _victims_among(self, here: range, gone: BoolArray, exceeding: BoolArray) -> Victims:
         costly = [self.pods[at] for at in here if gone[at] and exceeding[at]]
         others = [self.pods[at] for at in here if gone[at] and not exceeding[at]]
-        return _victims(costly, others, 0 < sum(exceeding[at] for at in here) < len(here))
+        mixed = 0 < sum(exceeding[at] for at in here) < len(here)
+        return _victims(costly, others, mixed, [self.pods[at] for at in here] if self._ranked.in_turn else None)
 
 
 def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray | None:

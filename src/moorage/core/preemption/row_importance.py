@@ -20,24 +20,39 @@ from moorage.state.table import NodeTable
 #
 # A pod that has not started counts as starting now, so it is the least important of its priority. For two such pods
 # kube-scheduler reads the clock twice and finds the first one older; under its sort the later of the two ranks first.
+# Since 1.37 it reads the clock once for each pod, before it sorts them, so such pods rank in turn.
 
 #: The start time of a pod that has not started: later than any other.
 NOT_STARTED: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
+def by_importance(pods: Iterable[PodInfo], *, in_turn: bool = False) -> list[PodInfo]:
     """Return the pods, the most important first.
 
-    Ties keep the given order, except pods that have not started: their order is reversed.
-    Source  scheduler/util/utils.go, MoreImportantPod, under Go's insertion sort
+    Ties keep the given order, except pods that have not started: their order is reversed, unless they rank ``in_turn``.
+    Source  scheduler/util/utils.go, MoreImportantPod, under Go's insertion sort; 1.37: framework/preemption, NewVictim
     """
     keyed = []
     for at, pod in enumerate(pods):
         start = started(pod)
-        keyed.append((-pod.priority, start, at if start < NOT_STARTED else -at, pod))
+        keyed.append((-pod.priority, start, at if in_turn or start < NOT_STARTED else -at, pod))
     keyed.sort()  # no two entries agree before the pod
     return [pod for *_, pod in keyed]
+
+
+def again_by_importance(pods: Iterable[PodInfo], before: Iterable[PodInfo]) -> list[PodInfo]:
+    """Return some of the pods that were sorted ``before``, in turn, the most important first.
+
+    Pods that have not started rank as they did before; other ties keep the given order.
+    """
+    turns = {id(pod): at for at, pod in enumerate(before)}
+
+    def key(pod: PodInfo) -> tuple[int, int, int]:
+        start = started(pod)
+        return -pod.priority, start, turns[id(pod)] if start == NOT_STARTED else 0
+
+    return sorted(pods, key=key)
 
 
 def earliest_start(pods: Iterable[PodInfo]) -> int:
@@ -73,13 +88,23 @@ class RankedRows:
     ``facts`` has an entry for each pod: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod
     count, and its request of each resource.
 
+    ``in_turn`` is that of ``Ranking``.
+
     Shapes  counts (rows,): the number of pods of each row; facts (pods, 2 + resources)
     """
 
-    __slots__ = ("_pods", "_rows", "counts", "facts")
+    __slots__ = ("_pods", "_rows", "counts", "facts", "in_turn")
 
-    def __init__(self, counts: IntArray, facts: IntArray, pods: Mapping[int, tuple[PodInfo, ...]], rows: Sequence[int]) -> None:
-        self.counts, self.facts = counts, facts
+    def __init__(
+        self,
+        counts: IntArray,
+        facts: IntArray,
+        pods: Mapping[int, tuple[PodInfo, ...]],
+        rows: Sequence[int],
+        *,
+        in_turn: bool = False,
+    ) -> None:
+        self.counts, self.facts, self.in_turn = counts, facts, in_turn
         self._pods, self._rows = pods, rows
 
     def pods(self, at: int) -> tuple[PodInfo, ...]:
@@ -88,9 +113,13 @@ class RankedRows:
 
 
 class Ranking:
-    """A cache of the ranked pods of a node table, which follows the table's change log."""
+    """A cache of the ranked pods of a node table, which follows the table's change log.
 
-    def __init__(self) -> None:
+    ``in_turn``: pods that have not started rank as they came, as since 1.37.
+    """
+
+    def __init__(self, *, in_turn: bool = False) -> None:
+        self.in_turn = in_turn
         self._table: NodeTable | None = None
         self._resources: tuple[str, ...] = ()
         self._layout = 0
@@ -119,7 +148,8 @@ class Ranking:
         if len(unknown):
             self._rank(table, np.array(sorted(set(unknown.tolist())), dtype=np.intp))  # np.unique() loads masked arrays
         counts = self._counts[rows]
-        return RankedRows(counts, self._pool[ranges(self._starts[rows], counts)], self._pods, rows.tolist())
+        facts = self._pool[ranges(self._starts[rows], counts)]
+        return RankedRows(counts, facts, self._pods, rows.tolist(), in_turn=self.in_turn)
 
     def _rank(self, table: NodeTable, rows: _Rows) -> None:
         """Rank the pods of rows, each listed once."""
@@ -127,7 +157,7 @@ class Ranking:
         added: dict[int, tuple[int, ...]] = {}  # by the id of requests, which pods with equal ones share
         for row in rows.tolist():
             if (pods := self._pods.get(row)) is None:
-                pods = self._pods[row] = tuple(by_importance(table.pods[row].values()))
+                pods = self._pods[row] = tuple(by_importance(table.pods[row].values(), in_turn=self.in_turn))
             for pod in pods:
                 needs = pod.needs
                 if (adds := added.get(id(needs))) is None:

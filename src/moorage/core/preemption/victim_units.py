@@ -15,7 +15,7 @@ from itertools import chain
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import NOBODY_LESSER, Victims
-from moorage.core.preemption.row_importance import started
+from moorage.core.preemption.row_importance import NOT_STARTED, started
 from moorage.framework.post_filter import WhatIf
 from moorage.framework.verdicts import Status
 from moorage.state.group_trees import AnyGroup, below, entry_key
@@ -42,10 +42,13 @@ class Unit:
         A group starts with its first pod, in 1.36 the first in node order. A pod of a group that may be disrupted pod by pod
         ranks as a group of one.
         """
-        first = self.pods[0][1]
-        grouped = first.spec.scheduling_group is not None
-        start = min(map(started, self)) if self.earliest else started(first)
-        return -self.priority, not self.is_tree, not grouped, -len(self.pods) if grouped else 0, start
+        grouped = self.pods[0][1].spec.scheduling_group is not None
+        return -self.priority, not self.is_tree, not grouped, -len(self.pods) if grouped else 0, self.start
+
+    @property
+    def start(self) -> int:
+        """When it started, in the units of ``started``."""
+        return min(map(started, self)) if self.earliest else started(self.pods[0][1])
 
 
 class Units:
@@ -145,9 +148,15 @@ def select_units(pod: PodInfo, row: int, node: WhatIf, units: Iterable[Unit], bu
     violating = budgets.violating(lesser)
     costly = _not_spared(node, row, [unit for unit, over in zip(lesser, violating, strict=True) if over])
     gone = [*costly, *_not_spared(node, row, [unit for unit, over in zip(lesser, violating, strict=True) if not over])]
-    gone.sort(key=lambda unit: unit.importance)
+    gone = ranked_again(gone, lesser)
     exceeding = [over for unit, over in zip(lesser, violating, strict=True) if unit in costly]
     return Victims(tuple(one for unit in gone for one in unit), tuple(chain.from_iterable(exceeding)))
+
+
+def ranked_again(gone: Iterable[Unit], lesser: Iterable[Unit]) -> list[Unit]:
+    """Return some of the ``lesser`` units, which are ranked, the most important first; ties as ``again_by_importance``."""
+    turns = {id(unit): at for at, unit in enumerate(lesser)}
+    return sorted(gone, key=lambda unit: (unit.importance, turns[id(unit)] if unit.start == NOT_STARTED else 0))
 
 
 def _remove(unit: Unit, row: int, node: WhatIf) -> None:

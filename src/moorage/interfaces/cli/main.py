@@ -137,7 +137,7 @@ class Commands(CommandGroup):
 def cli() -> None:
     """Moorage: the Kubernetes scheduler in Python.
 
-    Reads kubectl dumps, manifests and traces, and decides as kube-scheduler 1.36 does. The tutorial: moorage help
+    Reads kubectl dumps, manifests and traces, and decides as kube-scheduler 1.37 does. The tutorial: moorage help
     first-simulation. All pages: moorage help
     """
 

@@ -10,7 +10,7 @@ A table is a parameter, in the order of the help page: its name in the program, 
 ``many``           it may be repeated; a positional argument takes all that follow
 ``default``, ``shown``  the value without it, and whether the help page says so
 ``required``, ``metavar``, ``variable``, ``help``  as click takes them; ``variable`` is one of the environment
-``old``            a flag of kube-scheduler that 1.36 does not have
+``old``            a flag of kube-scheduler that 1.37 does not have
 
 A table with ``use`` stands for a parameter, or a group of them, of ``shared.toml``; ``without`` names those that are left out,
 and ``outputs`` are the values of ``-o``. The help page begins with the docstring of the command's function; ``about`` follows
@@ -92,7 +92,7 @@ class TakesFiles(DescribedCommand):
 
 
 class OldOption(click.Option):
-    """A flag of kube-scheduler that 1.36 does not have. Help lists such flags in a separate section."""
+    """A flag of kube-scheduler that 1.37 does not have. Help lists such flags in a separate section."""
 
 
 class TakesFilesAndFlags(TakesFiles):

@@ -21,6 +21,7 @@ import click
 
 from moorage.api import quantity
 from moorage.api.durations import format_duration, parse_duration
+from moorage.api.releases import CURRENT
 from moorage.errors import MoorageError
 
 
@@ -144,7 +145,7 @@ def _value(flag: Flag, text: str, before: Any) -> Any:
 
 
 #: The release of kube-scheduler whose flags these are.
-RELEASE: Final = "v1.36.2"
+RELEASE: Final = CURRENT.version
 _MOST_LEVEL: Final = 2**31 - 1
 
 

@@ -14,7 +14,6 @@ from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.preemption.candidates import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
-from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import NO_VICTIMS
 from moorage.core.preemption.row_importance import by_importance
 from moorage.core.preemption.what_if import FailedAttempt, Nominated
@@ -71,7 +70,7 @@ class _Story:
         self.table = attempt.snapshot.table
         self.names = row_names(self.table).names
         self.held = tuple(attempt.snapshot.objects(PodDisruptionBudget).values())
-        self.budgets = Budgets(self.held)
+        self.budgets = plugin.budgets(attempt.snapshot)
 
     def found(self) -> Callable[[], PreemptionReport]:
         attempt = self.attempt
@@ -119,15 +118,17 @@ class _Story:
     def _described(self, one: Candidate) -> _Described:
         """Return what only the best candidates are described with."""
         gone = {pod.uid for pod in one.victims.pods}
-        stay = tuple(other.key for other in by_importance(self._lesser(one.row)) if other.uid not in gone)
+        stay = tuple(other.key for other in self._lesser(one.row) if other.uid not in gone)
         return _Described(self._short_of(one, gone), stay)
 
     def _lesser(self, row: int) -> list[PodInfo]:
-        return [other for other in self.table.pods[row].values() if other.priority < self.attempt.pod.priority]
+        """Return the pods of lower priority, the most important first."""
+        lesser = (other for other in self.table.pods[row].values() if other.priority < self.attempt.pod.priority)
+        return by_importance(lesser, in_turn=self.plugin.ranks_in_turn)
 
     def _order(self, row: int) -> list[PodInfo]:
         """Return the pods of lower priority in the order in which they are put back."""
-        exceeding, others = self.budgets.split(by_importance(self._lesser(row)))
+        exceeding, others = self.budgets.split(self._lesser(row))
         return [*exceeding, *others]
 
     def _short_of(self, one: Candidate, gone: Collection[str]) -> dict[str, str]:

@@ -76,6 +76,7 @@ class DeviceRules(NamedTuple):
     ``shares_in_group``    a pod of a group uses the devices that another one reserved for a claim of both
     ``keeps_to_devices``   and goes only where these devices can be used
     ``overheads``          devices may add overhead to what they take of the node, and claims that were allocated before count
+    ``says_why_none_helps``  PostFilter gives a reason if it can free no claim
     """
 
     pools: PoolRule = PoolRule.COMPLETE
@@ -90,6 +91,7 @@ class DeviceRules(NamedTuple):
     shares_in_group: bool = True
     keeps_to_devices: bool = False
     overheads: bool = False
+    says_why_none_helps: bool = True
 
 
 class DeviceGates(NamedTuple):

@@ -1,5 +1,8 @@
 """DefaultPreemption of 1.37: groups are victims as a whole, texts say what was found, and a group waits for its victims.
 
+Pods that have not started are victims in the reverse of the order in which they came, and a pod that violates a budget takes
+nothing from others.
+
 Source    kube-scheduler 1.37, plugins/defaultpreemption/default_preemption.go; framework/preemption/podgrouppreemption.go
 """
 
@@ -10,11 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from moorage.api.pod_groups import PodGroup
-from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.group_preemption import Fits, group_victims
 from moorage.core.extenders.consultation import Asking
 from moorage.core.preemption.candidates import Candidate, PreemptionSearch, find_candidates
-from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.victim_units import Units
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.registry import Handle
@@ -30,6 +31,8 @@ UNDER_WAY: Final = "ongoing preemption on nominated nodes"
 
 
 class DefaultPreemptionV137(DefaultPreemption):
+    ranks_in_turn = True
+    spends_first_budget_only = True
     _trees = False
 
     def attach(self, handle: Handle) -> None:
@@ -59,17 +62,16 @@ class DefaultPreemptionV137(DefaultPreemption):
     ) -> Asking[tuple[PodInfo, ...] | Status]:
         if all(pod.spec.preemption_policy != "Never" for pod in pods) and self._victims_leave(group, pods, snapshot):
             return Status(Code.SUCCESS, "", (f"{FOR_GROUP}{UNDER_WAY}",))
-        budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
+        budgets = self.budgets(snapshot)
         found = yield from group_victims(group, pods, snapshot, budgets, fits, earliest=True, trees=self._trees)
         if not isinstance(found, Status):
             return found
         return Status(found.code, found.plugin, (f"{FOR_GROUP}{found.message}",))
 
     def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
-        budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values(), first_only=True)
         known = self._for_groups and attempt.snapshot.objects(PodGroup)
         units = Units(attempt.snapshot, earliest=True, trees=self._trees) if known else None
-        return find_candidates(attempt, budgets, percentage, absolute, self._ranking, units)
+        return find_candidates(attempt, self.budgets(attempt.snapshot), percentage, absolute, self._ranking, units)
 
     def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         return super().has_lesser(pod, snapshot) or bool(self._for_groups and snapshot.objects(PodGroup))

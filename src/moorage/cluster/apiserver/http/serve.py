@@ -92,6 +92,7 @@ _VERSION_JUMP: Final = 1_000_000
 def open_store(
     path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
     gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(), warn: Warn = lambda line: None,
+    server_version: str = "",
 ) -> Store:  # fmt: skip
     """Return a store with the bootstrap objects and the content of the file. Close it with ``store.close()``.
 
@@ -99,8 +100,9 @@ def open_store(
     server responds no earlier. Watches and paged lists from before the start get 410, as history is not persisted.
 
     ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` and ``runtime_config``
-    determine which kinds are served, and ``gates`` which gated fields are kept. ``warn`` receives a warning if others could
-    read the file, whose permissions are then restricted.
+    determine which kinds are served, and ``gates`` which gated fields are kept. ``/version`` reports ``server_version``, or
+    the release of the gates. ``warn`` receives a warning if others could read the file, whose permissions are then
+    restricted.
 
     Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged
     """
@@ -108,7 +110,9 @@ def open_store(
     def made(version: int) -> Store:
         # The seed of the uid generator differs at each start, as uids must not repeat.
         draw = random.Random(secrets.randbits(128) if seed is None else f"{seed}/{version}")  # noqa: S311
-        return Store(clock, draw, secrets.token_bytes(32), gates=gates, runtime_config=runtime_config)
+        return Store(
+            clock, draw, secrets.token_bytes(32), gates=gates, runtime_config=runtime_config, server_version=server_version
+        )
 
     if path is None:
         store = made(0)

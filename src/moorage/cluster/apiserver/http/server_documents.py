@@ -107,7 +107,7 @@ def _document(path: str, aggregated: str, host: str, kinds: KindTable) -> dict[s
     if not root:
         return {"paths": sorted(_paths(kinds))}
     if root == "version":
-        return dict(discovery.VERSION)
+        return dict(discovery.version_document(kinds.server_version))
     if root == "openapi":
         if rest[:1] != ["v3"]:
             return None

@@ -19,11 +19,16 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDisc
 #: Versions of aggregated discovery, which differ only in name.
 _AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
-VERSION: Final = {
-    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35", "gitVersion": "v1.36.2", "gitCommit": "", "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
-}  # fmt: skip
+
+def version_document(version: str) -> dict[str, str]:
+    """Return the document at ``/version`` of a server of this version, such as ``v1.36.3``."""
+    minor = version.split(".")[1]
+    return {
+        "major": "1", "minor": minor, "emulationMajor": "1", "emulationMinor": minor, "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": str(int(minor) - 1), "gitVersion": version, "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+    }  # fmt: skip
+
 
 #: The verbs that discovery shows of a custom kind whose definition is being deleted.
 _TERMINATING_VERBS: Final = ("delete", "deletecollection", "get", "list", "watch")

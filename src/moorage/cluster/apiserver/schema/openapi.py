@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from moorage.basis import text_of
-from moorage.cluster.apiserver.schema.discovery import VERSION
 from moorage.cluster.apiserver.schema.protobuf import delimited as _message
 from moorage.cluster.apiserver.schema.protobuf import origin_of
 from moorage.cluster.apiserver.schema.protobuf import text as _text
@@ -310,7 +309,9 @@ def _operation(kind: _Kind, action: str, parameters: tuple[str, ...], *, is_v2: 
     }
 
 
-_INFO: Final = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+def _info(version: str) -> dict[str, str]:
+    return {"title": "Kubernetes", "version": version}
+
 
 # -- documents ---------------------------------------------------------------------------------------------------------
 
@@ -330,7 +331,10 @@ _INDEXES: Final[WeakKeyDictionary[served_kinds.KindTable, _Json]] = WeakKeyDicti
 def index(kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json:
     """Return the index of all group documents."""
     if kinds not in _INDEXES:
-        urls = {place: f"/openapi/v3/{place}?hash={_digest(tuple(held))}" for place, held in sorted(_by_place(kinds).items())}
+        urls = {
+            place: f"/openapi/v3/{place}?hash={_digest(tuple(held), kinds.server_version)}"
+            for place, held in sorted(_by_place(kinds).items())
+        }
         _INDEXES[kinds] = {"paths": {place: {"serverRelativeURL": url} for place, url in urls.items()}}
     return _INDEXES[kinds]
 
@@ -340,23 +344,23 @@ _KEPT: Final = 128
 
 
 @lru_cache(maxsize=8 * _KEPT)
-def _digest(kinds: tuple[_Kind, ...]) -> str:
-    return hashlib.sha512(msgspec.json.encode(_group_document(kinds))).hexdigest().upper()
+def _digest(kinds: tuple[_Kind, ...], version: str) -> str:
+    return hashlib.sha512(msgspec.json.encode(_group_document(kinds, version))).hexdigest().upper()
 
 
 def document_of(place: str, kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json | None:
     """Return the document of one group version, or None if it is not served."""
     held = _by_place(kinds).get(place)
-    return _group_document(tuple(held)) if held else None
+    return _group_document(tuple(held), kinds.server_version) if held else None
 
 
 @lru_cache(maxsize=_KEPT)
-def _group_document(kinds: tuple[_Kind, ...]) -> _Json:
+def _group_document(kinds: tuple[_Kind, ...], version: str) -> _Json:
     schemas = _Schemas("#/components/schemas/")
     for kind in kinds:
         schemas.add_kind(kind)
     return {
-        "openapi": "3.0.0", "info": _INFO, "paths": _paths(kinds, is_v2=False),
+        "openapi": "3.0.0", "info": _info(version), "paths": _paths(kinds, is_v2=False),
         "components": {"schemas": dict(sorted(schemas.definitions.items()))},
     }  # fmt: skip
 
@@ -366,7 +370,7 @@ def swagger(kinds: served_kinds.KindTable = served_kinds.UNGATED_KINDS) -> _Json
     custom = [kind for kind in kinds.served if kind.custom is not None]
     base, more = _built_in_swagger(kinds.gates), _swagger(custom)
     parts = {part: dict(sorted((base[part] | more[part]).items())) for part in ("definitions", "paths")}
-    return {"swagger": "2.0", "info": _INFO, **parts}
+    return {"swagger": "2.0", "info": _info(kinds.server_version), **parts}
 
 
 @cache

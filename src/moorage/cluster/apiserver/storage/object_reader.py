@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from moorage.api.releases import CURRENT
 from moorage.cluster.apiserver.storage.definitions import convert_record, reread_record
 from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
 from moorage.cluster.apiserver.storage.watches import KindStore, Watch, between, matching
@@ -92,9 +93,9 @@ class ObjectReader:
     support that.
     """
 
-    def __init__(self, gates: frozenset[str], signing_key: bytes, capacity: int) -> None:
+    def __init__(self, gates: frozenset[str], signing_key: bytes, capacity: int, server_version: str = CURRENT.version) -> None:
         self.version = 1
-        self.kinds = built_in_kinds(gates)
+        self.kinds = built_in_kinds(gates, server_version)
         self.lists_by_watch = True
         self._signing_key = signing_key
         self._capacity = capacity
@@ -110,7 +111,8 @@ class ObjectReader:
         are no longer served are dropped; the caller deletes them first.
         """
         rows = tuple(custom)
-        table = KindTable(self.kinds.gates, rows) if rows else built_in_kinds(self.kinds.gates)
+        gates, server_version = self.kinds.gates, self.kinds.server_version
+        table = KindTable(gates, rows, server_version) if rows else built_in_kinds(gates, server_version)
         before, self.kinds = self.kinds, table
         old = {kind.qualified: kind for kind in before.stored if kind.custom is not None}
         for kind in table.stored:

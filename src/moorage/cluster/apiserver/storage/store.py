@@ -85,20 +85,20 @@ class Store(ObjectReader):
     ``empties_namespaces``: the store itself deletes the content of deleted namespaces, at once and without grace periods.
     Controllers set it to False when they do that; new objects then also get the not-ready taints and protection finalizers
     that controllers remove. ``runtime_config``: the groups and versions, such as ``resource.k8s.io/v1beta1``, that are served
-    in addition. ``has_quotas``: whether resource quotas are enforced; they are not while files are loaded, as
-    controllers recount afterwards.
+    in addition. ``server_version``: what ``/version`` reports; "" for the release of the gates. ``has_quotas``: whether
+    resource quotas are enforced; they are not while files are loaded, as controllers recount afterwards.
     """
 
     def __init__(
         self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = watch_cache.CAPACITY,
         gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(),
-        pod_security: PodSecurity | None = None,
+        pod_security: PodSecurity | None = None, server_version: str = "",
     ) -> None:  # fmt: skip
         self.gates = gates or FeatureGates()
         self.policies = AdmissionPolicies(self)
         self.pod_security = pod_security or PodSecurity(self.gates.emulated.minor)
         enabled = frozenset(filter(self.gates.serves, ALL_GATES)) | group_versions(self.gates)
-        super().__init__(enabled | runtime_config, signing_key, capacity)
+        super().__init__(enabled | runtime_config, signing_key, capacity, server_version or self.gates.emulated.version)
         self.clock = clock
         self.empties_namespaces = True
         self.has_quotas = True

@@ -16,6 +16,7 @@ from moorage.api import kinds
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.api.releases import CURRENT
 from moorage.api.validation.rule_checks import check_path_segment
 from moorage.basis import text_of
 from moorage.errors import InputError
@@ -357,11 +358,15 @@ _BUILT_IN: Final = {kind.qualified: kind for kind in KINDS}
 
 class KindTable:
     """The kinds of a server. ``gates`` are the enabled feature gates that enable built-in kinds; ``custom`` has one kind for
-    each version of each custom kind, whether it is served or only stored.
+    each version of each custom kind, whether it is served or only stored. ``server_version`` is the version that the server
+    reports.
     """
 
-    def __init__(self, gates: Iterable[str] = (), custom: Iterable[ServedKind] = ()) -> None:
+    def __init__(
+        self, gates: Iterable[str] = (), custom: Iterable[ServedKind] = (), server_version: str = CURRENT.version
+    ) -> None:
         self.gates: Final = frozenset(gates)
+        self.server_version: Final = server_version
         self.custom: Final = tuple(custom)
         served = [kind for kind in self.custom if kind.custom is not None and kind.custom.is_served]
         #: All kinds whose objects are served.
@@ -397,9 +402,9 @@ _BUILT_IN_TYPES: Final = frozenset((kind.api_version, kind.kind) for kind in (*K
 
 
 @cache
-def built_in_kinds(gates: frozenset[str]) -> KindTable:
-    """Return the table of a server without custom kinds. Servers with the same gates share it and documents cached for it."""
-    return KindTable(gates)
+def built_in_kinds(gates: frozenset[str], server_version: str = CURRENT.version) -> KindTable:
+    """Return the table of a server without custom kinds. Servers alike share it and documents cached for it."""
+    return KindTable(gates, (), server_version)
 
 
 #: Every built-in kind, and those that need no gate.

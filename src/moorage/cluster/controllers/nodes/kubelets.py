@@ -22,6 +22,7 @@ from moorage.api.decode import decode
 from moorage.api.names import check_dns1123_subdomain
 from moorage.api.node_selectors import find_untolerated
 from moorage.api.quantity import QuantityError, sign
+from moorage.api.releases import CURRENT
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.cluster.controllers.machinery import object_fields as k8s
 from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
@@ -138,12 +139,13 @@ def lease_seconds(nodes: int) -> int:
 
 
 class Kubelets:
-    """``job_s``: the run time of a job's pod without an annotation for it, in seconds."""
+    """``job_s``: the run time of a job's pod without an annotation for it, in seconds. ``version``: what they report."""
 
     name = KUBELET
 
-    def __init__(self, job_s: float = 5.0) -> None:
+    def __init__(self, job_s: float = 5.0, version: str = CURRENT.version) -> None:
         self._job_s = job_s
+        self._info = {**_INFO, "kubeletVersion": version}
         #: UIDs of pods → their addresses; and the set of used addresses.
         self._addresses: dict[str, int] = {}
         self._taken: set[int] = set()
@@ -167,7 +169,7 @@ class Kubelets:
         if what == "node":
             node = world.get(k8s.NODES, "", name)
             if node is not None and not is_down(node):
-                status = _healthy_status(node, now)
+                status = _healthy_status(node, now, self._info)
                 if status != k8s.status_of(node):
                     yield SetStatus(k8s.NODES, node, status)
                 yield from self._renew(node, world, now)
@@ -274,7 +276,7 @@ def _address_of(node: Document) -> str:
     return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address("172.16.0.1")) + number))
 
 
-def _healthy_status(node: Document, now: float) -> Document:
+def _healthy_status(node: Document, now: float, info: Document) -> Document:
     """Return the status of a healthy node. Existing fields, and transition times of unchanged conditions, are preserved."""
     status = k8s.status_of(node)
     capacity = status.get("capacity") or status.get("allocatable") or {}
@@ -284,7 +286,7 @@ def _healthy_status(node: Document, now: float) -> Document:
     made: dict[str, Any] = {**status, "capacity": capacity, "allocatable": {**capacity, **held}}
     made["addresses"] = status.get("addresses") or own
     if not (made.get("nodeInfo") or {}).get("kubeletVersion"):
-        made["nodeInfo"] = _INFO
+        made["nodeInfo"] = info
     ready = k8s.condition_of(node, "Ready")
     stale = ready is None or ready.get("status") != "True" or now - k8s.seconds(ready.get("lastHeartbeatTime")) >= _REPORT_S
     if stale:
@@ -296,9 +298,10 @@ def _healthy_status(node: Document, now: float) -> Document:
     return made
 
 
+#: What a node reports of itself, without its version.
 _INFO: Final = {
     "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "moorage://0", "kernelVersion": "pretended",
-    "kubeProxyVersion": "", "kubeletVersion": "v1.36.2", "machineID": "", "operatingSystem": "linux",
+    "kubeProxyVersion": "", "machineID": "", "operatingSystem": "linux",
     "osImage": "Moorage", "systemUUID": "",
 }  # fmt: skip
 

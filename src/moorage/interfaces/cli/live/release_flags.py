@@ -31,9 +31,9 @@ from moorage.interfaces.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, Fl
 from moorage.interfaces.cli.terminal import say
 
 # -- run flags ---------------------------------------------------------------------------------------------------------
-# The flags of ``moorage run``, from ``flags.toml``: kube-scheduler's of 1.36, Moorage's own, and those of 1.19 to 1.22.
+# The flags of ``moorage run``, from ``flags.toml``: kube-scheduler's of 1.37, Moorage's own, and those of 1.19 to 1.22.
 #
-# With ``--emulate``, flags that 1.36 still has are taken with the default of the older release. ``--help`` marks the flags that
+# With ``--emulate``, flags that 1.37 still has are taken with the default of the older release. ``--help`` marks the flags that
 # are accepted but have no effect.
 
 _TABLE: Final = table_of("moorage.interfaces.cli.live", "flags.toml")
@@ -59,7 +59,7 @@ LEADER_FIELDS: Final = {
 }
 
 
-#: Flags of these releases that 1.36 does not have, and those of them that have no effect here.
+#: Flags of these releases that 1.37 does not have, and those of them that have no effect here.
 GONE: Final = {flag.name: flag for flag in _flags(_GONE)}
 IDLE: Final = frozenset(name for rows in _GONE.values() for name, row in rows.items() if row.get("idle"))
 _TODAY: Final = {flag.name: flag for flag in FLAGS}
@@ -95,7 +95,7 @@ def _flag(name: str, section: str, release: Release) -> Flag:
 
 
 # -- removed flags -----------------------------------------------------------------------------------------------------
-# The flags of kube-scheduler since 1.23, for ``moorage run --emulate``: those of 1.36, and those that it no longer has.
+# The flags of kube-scheduler since 1.23, for ``moorage run --emulate``: those of 1.37, and those that it no longer has.
 #
 # Source  kube-scheduler 1.23 to 1.27, cmd/kube-scheduler/app/options; component-base/logs
 
@@ -118,7 +118,7 @@ _CHANGED: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def flags_since_1_23(release: Release) -> tuple[Flag, ...]:
-    """Return the flags of a release from 1.23 on, with Moorage's own. Those that 1.36 does not have come last."""
+    """Return the flags of a release from 1.23 on, with Moorage's own. Those that 1.37 does not have come last."""
     removed = (replace(GONE[name], **_CHANGED.get(name, {})) for name in sorted(release.own_flags))
     return (*(flag for flag in FLAGS if flag.name not in release.lacks_flags), *removed)
 

@@ -19,7 +19,7 @@ from shlex import quote
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
-from moorage.api.releases import CURRENT, LATER
+from moorage.api.releases import WHOLE
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
@@ -126,10 +126,9 @@ class WantedScheduler:
 
     @property
     def cluster_gates(self) -> FeatureGates:
-        """The gates of the other components, which run the current release or a later one; others concern the scheduler."""
+        """The gates of the other components, which run 1.36 or later; those of earlier releases concern the scheduler."""
         emulated = self.era.emulated
-        newest = emulated in (CURRENT, *LATER)
-        return FeatureGates.parse(self.given["feature_gates"], emulated.name) if newest else FeatureGates()
+        return FeatureGates.parse(self.given["feature_gates"], emulated.name) if emulated in WHOLE else FeatureGates()
 
     def build(
         self, read_config_map: Callable[[str, str], bytes] | None = None, watched: Callable[[Profile], Profile] | None = None
@@ -194,12 +193,15 @@ def up(**given: Any) -> int:
     gates = wanted.cluster_gates
     for line in gates.lacking:
         _report(f"note: {line}")
-    controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
+    version = wanted.era.emulated.version
+    controllers = chosen(
+        all_controllers(given["job_s"], gates, version), [one for one in given["controllers"].split(",") if one]
+    )
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         added = parse_runtime_config(given["runtime_config"])
         offset = time.time() - time.monotonic()  # the store's time of day never jumps
         clock = lambda: offset + time.monotonic()  # noqa: E731
-        store = open_store(given["data"], clock=clock, gates=gates, runtime_config=added, warn=_report)
+        store = open_store(given["data"], clock=clock, gates=gates, runtime_config=added, warn=_report, server_version=version)
     site: EmbeddedSite | None = None
     try:
         _fill(store, given, stdin)

@@ -1,7 +1,4 @@
-//go:build go1.22
-
-// This file joins kube-scheduler's own package, so that it can ask the scheduler's queue which pods an event wakes.
-package scheduler
+package main
 
 import (
 	"context"
@@ -13,9 +10,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Park makes pods unschedulable, each rejected by the given plugins, and returns their names. Those in flight are popped and
-// stay so: Land ends their attempts. Pods that PreEnqueue gates are left out, as are those that neither map has.
-func (sched *Scheduler) Park(ctx context.Context, pods []*v1.Pod, rejectedBy, inFlight map[string][]string) ([]string, []any) {
+// park makes pods unschedulable, each rejected by the given plugins, and returns their names. Those in flight are popped and
+// stay so: land ends their attempts. Pods that PreEnqueue gates are left out, as are those that neither map has.
+func (sched bench) park(ctx context.Context, pods []*v1.Pod, rejectedBy, inFlight map[string][]string) ([]string, []any) {
 	for _, pod := range pods {
 		sched.ask(ctx, "Delete", pod)
 		if _, flies := inFlight[nameOf(pod)]; flies || len(rejectedBy[nameOf(pod)]) > 0 {
@@ -39,8 +36,8 @@ func (sched *Scheduler) Park(ctx context.Context, pods []*v1.Pod, rejectedBy, in
 	return parked, flying
 }
 
-// Land ends the attempts of pods in flight.
-func (sched *Scheduler) Land(ctx context.Context, flying []any) {
+// land ends the attempts of pods in flight.
+func (sched bench) land(ctx context.Context, flying []any) {
 	for _, popped := range flying {
 		sched.putBack(ctx, popped)
 	}
@@ -54,7 +51,7 @@ func reject(popped any, plugins []string) {
 	reflect.ValueOf(popped).Elem().FieldByName("UnschedulablePlugins").Set(reflect.ValueOf(sets.New(plugins...)))
 }
 
-func (sched *Scheduler) putBack(ctx context.Context, popped any) {
+func (sched bench) putBack(ctx context.Context, popped any) {
 	back := "AddUnschedulableIfNotPresent"
 	if !reflect.ValueOf(sched.SchedulingQueue).MethodByName(back).IsValid() {
 		back = "AddUnschedulablePodIfNotPresent"
@@ -62,8 +59,8 @@ func (sched *Scheduler) putBack(ctx context.Context, popped any) {
 	sched.ask(ctx, back, popped, sched.SchedulingQueue.SchedulingCycle())
 }
 
-// Woken returns the pods that are no longer unschedulable.
-func (sched *Scheduler) Woken(ctx context.Context) []string {
+// woken returns the pods that are no longer unschedulable.
+func (sched bench) woken(ctx context.Context) []string {
 	woken := []string{}
 	for _, pod := range sched.ready(ctx) {
 		woken = append(woken, nameOf(pod))
@@ -73,7 +70,7 @@ func (sched *Scheduler) Woken(ctx context.Context) []string {
 }
 
 // ready returns the active pods and those in backoff, of which releases up to 1.32 have no list.
-func (sched *Scheduler) ready(ctx context.Context) (found []*v1.Pod) {
+func (sched bench) ready(ctx context.Context) (found []*v1.Pod) {
 	queue := reflect.ValueOf(sched.SchedulingQueue)
 	if queue.MethodByName("PodsInBackoffQ").IsValid() {
 		active := sched.ask(ctx, "PodsInActiveQ")[0].Interface().([]*v1.Pod)
@@ -92,7 +89,7 @@ func (sched *Scheduler) ready(ctx context.Context) (found []*v1.Pod) {
 }
 
 // ask calls a method of the queue. Whether it takes a context or a logger differs between releases.
-func (sched *Scheduler) ask(ctx context.Context, name string, given ...any) []reflect.Value {
+func (sched bench) ask(ctx context.Context, name string, given ...any) []reflect.Value {
 	method := reflect.ValueOf(sched.SchedulingQueue).MethodByName(name)
 	arguments := []reflect.Value{}
 	for at := range method.Type().NumIn() {

@@ -1,7 +1,4 @@
-"""Rules that 1.37 changed: recordings of kube-scheduler 1.37.0-alpha.2, which differ under the rules of 1.36.
-
-1.37.1 was not recorded; these rules are the same in it.
-"""
+"""Rules that 1.37 changed: recordings of kube-scheduler 1.37, which differ under the rules of 1.36."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from unittest import mock
 
 import pytest
 
-from moorage.api.releases import CURRENT, LATER, RELEASES
+from moorage.api.releases import RELEASES
 from tests.conformance.compare_random import differences
 from tests.conformance.test_earlier_releases import nothing_resolved
 from tests.conformance.test_recorded import BUNDLED, documents
 
-(RELEASE,) = LATER
+RELEASE = RELEASES["1.37"]
 RECORDED = {one["name"]: one for one in documents(BUNDLED / "bred" / "v1.37.0-alpha.2.jsonl.gz")}
 STORAGE = "StorageCapacityScoring"
 
@@ -28,7 +25,7 @@ def without(plugin):
 OF_1_36 = {
     "rules-images": without("ImageLocality"),
     "rules-selector": without("DynamicResources"),
-    "rules-storage": replace(RELEASE, gates={**RELEASE.gates, STORAGE: CURRENT.gates[STORAGE]}),
+    "rules-storage": replace(RELEASE, gates={**RELEASE.gates, STORAGE: RELEASES["1.36"].gates[STORAGE]}),
 }
 
 

@@ -1,8 +1,4 @@
-//go:build go1.22
-
-// This file joins kube-scheduler's own package, so that it can evaluate single pods with the scheduler's snapshot and plugins.
-// STATUSES stands for the field of the diagnosis with the status of each node; its name differs between releases.
-package scheduler
+package main
 
 import (
 	"context"
@@ -13,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -24,18 +22,17 @@ type Evictions interface{ Take() []string }
 
 const postFilterRuns = 16
 
-// TakeSnapshot brings the scheduler's snapshot up to date.
-func (sched *Scheduler) TakeSnapshot() error {
-	return failureOf(Call(sched.Cache.UpdateSnapshot, klog.Background(), sched.nodeInfoSnapshot))
-}
+// bench is a scheduler, asked from outside its package: its profiles hand out the snapshot that their plugins read.
+type bench struct{ *scheduler.Scheduler }
 
-// Record evaluates a pod on every node. In a sequence the pod is then assumed on the first of the best nodes.
-func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool, evictions Evictions) (Recording, error) {
+// record evaluates a pod on every node. In a sequence the pod is then assumed on the first of the best nodes.
+func (sched bench) record(ctx context.Context, pod *v1.Pod, inSequence bool, evictions Evictions) (Recording, error) {
 	profile, found := sched.Profiles[pod.Spec.SchedulerName]
 	if !found {
 		return nil, nil
 	}
-	if err := sched.TakeSnapshot(); err != nil {
+	snapshot := profile.SnapshotSharedLister()
+	if err := failureOf(Call(sched.Cache.UpdateSnapshot, klog.Background(), snapshot.(*internalcache.Snapshot))); err != nil {
 		return nil, err
 	}
 	result := Recording{"pod": pod.Namespace + "/" + pod.Name, "feasible": []string{}}
@@ -53,12 +50,12 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 		result["preFilter"] = status
 		return result, sched.fail(ctx, profile, free, pod, inSequence, evictions, result)
 	}
-	nodes, err := sched.nodeInfoSnapshot.NodeInfos().List()
+	nodes, err := snapshot.NodeInfos().List()
 	if err != nil {
 		return nil, err
 	}
 	for name := range narrowed {
-		if _, err := sched.nodeInfoSnapshot.NodeInfos().Get(name); err == nil {
+		if _, err := snapshot.NodeInfos().Get(name); err == nil {
 			continue
 		}
 		// In 1.28 a node that does not exist fails the attempt.
@@ -85,9 +82,7 @@ func (sched *Scheduler) Record(ctx context.Context, pod *v1.Pod, inSequence bool
 			failed = failed || answer.Code().String() == "Error"
 		}
 	}
-	if len(refused) > 0 {
-		result["filter"] = refused
-	}
+	result["filter"] = refused
 	names := []string{}
 	for _, node := range feasible {
 		names = append(names, node.Node().Name)
@@ -201,10 +196,10 @@ func failureOf(returned []reflect.Value) error {
 }
 
 // fail records the event's text, and what PostFilter answers.
-func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, free, pod *v1.Pod, inSequence bool, evictions Evictions, result Recording) error {
+func (sched bench) fail(ctx context.Context, profile framework.Framework, free, pod *v1.Pod, inSequence bool, evictions Evictions, result Recording) error {
 	state := framework.NewCycleState()
 	err := sched.attempt(ctx, profile, state, free)
-	if errors.Is(err, ErrNoNodesAvailable) {
+	if errors.Is(err, scheduler.ErrNoNodesAvailable) {
 		result["message"] = err.Error()
 		return nil
 	}
@@ -218,7 +213,7 @@ func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, f
 	if !inSequence && profile.HasPostFilterPlugins() {
 		outcomes := map[string]Recording{}
 		for run := 0; run < postFilterRuns; run++ {
-			nominated, answer := profile.RunPostFilterPlugins(ctx, state, pod, STATUSES)
+			nominated, answer := profile.RunPostFilterPlugins(ctx, state, pod, fault.Diagnosis.NodeToStatus)
 			outcome := Recording{}
 			if nominated != nil && nominated.NominatingInfo != nil && nominated.NominatedNodeName != "" {
 				outcome["nominated"] = nominated.NominatedNodeName
@@ -246,7 +241,7 @@ func (sched *Scheduler) fail(ctx context.Context, profile framework.Framework, f
 }
 
 // attempt schedules a pod as kube-scheduler does, and returns why it cannot.
-func (sched *Scheduler) attempt(ctx context.Context, profile framework.Framework, state any, free *v1.Pod) error {
+func (sched bench) attempt(ctx context.Context, profile framework.Framework, state any, free *v1.Pod) error {
 	// The type of the pod differs between releases.
 	schedule, info := reflect.ValueOf(sched.SchedulePod), reflect.ValueOf(free)
 	if queued := (&framework.QueuedPodInfo{}); schedule.Type().In(3) == reflect.TypeOf(queued) {

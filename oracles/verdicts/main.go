@@ -1,6 +1,4 @@
-//go:build go1.22
-
-// The recorder asks one release of kube-scheduler for every part of its decisions.
+// Verdicts asks one release of kube-scheduler for every part of its decisions.
 //
 // It reads scenarios (one JSON document per line) from standard input and writes them with the field `expected.results`, in the
 // form of tests/data/conformance. A scenario whose configuration kube-scheduler refuses gets `expected.refused`. One with
@@ -198,7 +196,7 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		sort.Slice(nodes.Items, func(i, j int) bool { return nodes.Items[i].Name < nodes.Items[j].Name })
 		return true, nodes, nil
 	})
-	factory := scheduler.NewInformerFactory(client, 0)
+	factory := informersFor(client)
 	sched, err := newScheduler(ctx, client, factory, options)
 	if err != nil {
 		return map[string]any{"refused": err.Error()}
@@ -219,7 +217,7 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 	}
 	results := []any{}
 	for _, pod := range pending {
-		result, err := sched.Record(ctx, pod, asked.Mode == "sequence", evicted)
+		result, err := sched.record(ctx, pod, asked.Mode == "sequence", evicted)
 		must(err)
 		if result != nil {
 			results = append(results, result)
@@ -233,20 +231,20 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 }
 
 // follow applies changes one after the other, and says which pods each of them wakes.
-func follow(ctx context.Context, sched *scheduler.Scheduler, tracker clienttesting.ObjectTracker, pending []*v1.Pod, changes []change) []any {
+func follow(ctx context.Context, sched bench, tracker clienttesting.ObjectTracker, pending []*v1.Pod, changes []change) []any {
 	found := []any{}
 	for at, one := range changes {
-		parked, flying := sched.Park(ctx, pending, one.RejectedBy, one.InFlight)
+		parked, flying := sched.park(ctx, pending, one.RejectedBy, one.InFlight)
 		changed := apply(tracker, one, fmt.Sprint(at+2))
 		// The handlers run in goroutines of their own, and say nothing when they are done.
 		wait(*settle)
-		sched.Land(ctx, flying)
+		sched.land(ctx, flying)
 		for each := range pending {
 			if pod, is := changed.(*v1.Pod); is && pod.UID == pending[each].UID && pod.Spec.NodeName == "" {
 				pending[each] = pod
 			}
 		}
-		found = append(found, map[string]any{"parked": parked, "woken": sched.Woken(ctx)})
+		found = append(found, map[string]any{"parked": parked, "woken": sched.woken(ctx)})
 	}
 	return found
 }
@@ -288,11 +286,17 @@ func apply(tracker clienttesting.ObjectTracker, one change, version string) runt
 	return object
 }
 
-func newScheduler(ctx context.Context, client *fake.Clientset, factory informers.SharedInformerFactory, options []scheduler.Option) (*scheduler.Scheduler, error) {
+func newScheduler(ctx context.Context, client *fake.Clientset, factory informers.SharedInformerFactory, options []scheduler.Option) (bench, error) {
 	recorders := profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}))
-	made := scheduler.Call(scheduler.New, ctx, client, factory, nil, recorders, ctx.Done(), options)
+	made := Call(scheduler.New, ctx, client, factory, nil, recorders, ctx.Done(), options)
 	err, _ := made[1].Interface().(error)
-	return made[0].Interface().(*scheduler.Scheduler), err
+	found, _ := made[0].Interface().(*scheduler.Scheduler)
+	return bench{found}, err
+}
+
+// informersFor returns the scheduler's informers. Since 1.37 they have a name for metrics.
+func informersFor(client *fake.Clientset) informers.SharedInformerFactory {
+	return Call(scheduler.NewInformerFactory, client, time.Duration(0), nil)[0].Interface().(informers.SharedInformerFactory)
 }
 
 func start(ctx context.Context, factory informers.SharedInformerFactory) {
@@ -311,7 +315,7 @@ func start(ctx context.Context, factory informers.SharedInformerFactory) {
 }
 
 // taken says whether the scheduler holds every node, every placed pod, and every pending pod that is its own.
-func taken(sched *scheduler.Scheduler, objects []runtime.Object) bool {
+func taken(sched bench, objects []runtime.Object) bool {
 	nodes, pods, pending := 0, 0, 0
 	for _, object := range objects {
 		switch object := object.(type) {
@@ -391,7 +395,7 @@ func configured(text string) (expected map[string]any) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	client := fake.NewSimpleClientset()
-	factory := scheduler.NewInformerFactory(client, 0)
+	factory := informersFor(client)
 	sched, err := newScheduler(ctx, client, factory, []scheduler.Option{
 		scheduler.WithProfiles(config.Profiles...), scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion), scheduler.WithParallelism(1),
 	})

@@ -21,6 +21,8 @@ __all__ = ["Link", "Network", "Rule", "Sent"]
 
 _EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
 _OPENING = ("WATCH",)
+#: After how many seconds the system gives up a connection on which nothing arrives; see ``keep_alive``.
+_DEAD_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,10 @@ class Link:
         self._news.set()
 
     async def lines(self, idle_s: float) -> AsyncIterator[list[bytes]]:
-        """Yield lines as they arrive, one or more at a time; the stream ends after ``idle_s`` without one."""
+        """Yield lines as they arrive, one or more at a time; the stream ends after ``idle_s`` without one.
+
+        A connection that delivers nothing any more is found dead sooner, as TCP does by asking the peer.
+        """
         silent_since = self._clock()
         while True:
             if self._cut is not None:
@@ -248,7 +253,9 @@ class Link:
             if ready:
                 silent_since = self._clock()
                 continue
-            left_s = silent_since + idle_s - self._clock()
+            left_s = silent_since + (min(idle_s, _DEAD_S) if self.stalled else idle_s) - self._clock()
+            if left_s <= 0 and self.stalled:
+                raise ClusterError("watch: the connection is dead")
             if left_s <= 0:
                 return
             await self._wait(left_s)

@@ -39,7 +39,7 @@ class ResponseParser:
     """
 
     def __init__(self, completed: Callable[[Reply, bool], None]) -> None:
-        self._parser = HttpResponseParser(self)
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._completed = completed
         self._forget()
 
@@ -60,7 +60,8 @@ class ResponseParser:
         is_first = not self.begun
         self._head_size += len(data)
         try:
-            self._parser.feed_data(data)
+            if self._parser is not None:
+                self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             first = data.partition(b"\r\n")[0]
             starts = is_first and not first.startswith(b"HTTP/1.")
@@ -69,6 +70,11 @@ class ResponseParser:
             self._head_size = 0
         elif self._head_size > MAX_HEAD:
             raise ValueError("its head does not end")
+
+    def close(self) -> None:
+        """Cut the cycles of references to the parser. Nothing is parsed from now on."""
+        self._parser = None
+        self._completed = _ignore
 
     def take(self) -> bytes:
         """Return what has arrived of the body, and forget it."""
@@ -100,7 +106,7 @@ class ResponseParser:
             self._headers[lower.decode()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
+        status = 0 if self._parser is None else self._parser.get_status_code()
         if status >= 200:  # 1xx responses only announce the final one
             self.head = Reply(status, self._phrase.decode("latin-1"), self._headers, b"")
             self.size = int(self._headers.get("content-length", 0))
@@ -114,7 +120,11 @@ class ResponseParser:
         if self.head is None:
             self._forget()
         else:
-            self._complete(self.head, keep_alive=self._parser.should_keep_alive())
+            self._complete(self.head, keep_alive=self._parser is not None and self._parser.should_keep_alive())
+
+
+def _ignore(reply: Reply, keep_alive: bool) -> None:
+    """Ignore a response to nobody."""
 
 
 #: The statuses of the usual success.
@@ -260,6 +270,14 @@ class PooledConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._keep_alive = False
+        try:
+            self._end(exc)
+        finally:  # else the connection would live, with its buffers, until a collection of cycles
+            self._transport = None
+            self._responses.close()
+
+    def _end(self, exc: Exception | None) -> None:
+        """Fail the requests whose responses have not arrived, or that the end of the connection completes."""
         if exc is None and self._pending and self._responses.end():
             self._pass_on()
         if self._used and not self._has_data:

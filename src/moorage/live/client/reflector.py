@@ -50,11 +50,12 @@ class Backoff:
 T = TypeVar("T", bound=Object)
 
 _PAGE = 500
-#: Seconds without data after which a watch may be dead: it is reopened from its last version.
-_IDLE_S = 40.0
-#: Timeout of a watch after one without changes. It ends before its silence would count as dead, and kube-apiserver
-#: ends it with a bookmark, so a quiet kind stays up to date and its version never becomes too old.
-_QUIET_S = 35
+#: How long a watch lasts at least; each is asked for up to twice as long, so that not all end at once. Bookmarks, of which a
+#: kube-apiserver sends one a minute, keep the version of a quiet kind from becoming too old.
+_WATCH_S = 300.0
+#: Seconds without an event, beyond the time for which a watch was asked, after which it is opened anew. Connections that are
+#: dead are found below HTTP (``response_stream``); this is for servers that keep one open and say nothing.
+_GRACE_S = 30.0
 #: How long after its begin a watch may tell of what happened while it was interrupted.
 _LATE_S = 2.0
 #: The same on a slow connection.
@@ -146,8 +147,6 @@ class Reflector(Generic[T]):
         #: True if the server may be behind what was seen, because it was unreachable.
         self._may_be_behind = False
         self._streams = streams
-        #: True if the last watch ended without a change.
-        self._quiet = False
         self._truncated = 0
 
     @property
@@ -317,16 +316,17 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Process events until the stream ends; without a valid state, start with the initial list."""
-        began, events, changes, told = self._clock(), 0, 0, self.told_until
+        began, events, told = self._clock(), 0, self.told_until
+        lasts_s = int(_WATCH_S * (1.0 + self._rng.random()))
         initial_list = _InitialList[T]() if self._must_list else None
         params = self._params(
             watch="true",
             allowWatchBookmarks="true",
-            timeoutSeconds=str(_QUIET_S if self._quiet else int(300 * (1.0 + self._rng.random()))),
+            timeoutSeconds=str(lasts_s),
             **({"resourceVersion": self._version} if initial_list is None else _WATCH_LIST),
         )
         try:
-            async with self._wire.watch(self.resource.path, params, _IDLE_S) as stream:
+            async with self._wire.watch(self.resource.path, params, lasts_s + _GRACE_S) as stream:
                 opened = self._clock()
                 async for lines in stream:
                     facts: list[Fact] = []
@@ -343,7 +343,6 @@ class Reflector(Generic[T]):
                             else:
                                 initial_list.add(event)
                             events += 1
-                            changes += event.type != "BOOKMARK"
                     finally:
                         if facts:  # also those before a line that is an error
                             await self._sink.put_all(facts)
@@ -360,7 +359,7 @@ class Reflector(Generic[T]):
             self._truncated += 1
             self._streams = self._truncated < _MAX_TRUNCATED
             raise ClusterError("the watch ended before its initial list was complete")
-        self._quiet, self._may_be_behind = not changes, not events
+        self._may_be_behind = not events  # not even a bookmark
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
 

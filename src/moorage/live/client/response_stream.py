@@ -10,11 +10,12 @@ import os
 import re
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from moorage.errors import UNREACHABLE, ClusterError, InputError
@@ -26,11 +27,13 @@ _Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
 
 #: How long a connection may take, in seconds.
 CONNECT_S: Final = 10.0
+#: Size in bytes of a TLS connection's receive buffer. asyncio's own, of 256 KiB, would be most of what a connection costs.
+_TLS_BUFFER: Final = 32 << 10
 #: How many bytes are read at once.
 _AT_ONCE: Final = 1 << 16
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 #: A dead peer is detected within 45 s, as by kube-scheduler's HTTP/2 pings. Not every system has all of these options.
-_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 45_000))
 
 
 class ServerAddress(NamedTuple):
@@ -146,10 +149,12 @@ async def connect(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple
     Raises  ClusterError if the proxy refuses; OSError
     """
     loop = asyncio.get_running_loop()
+    if to.proxy is None and to.tls is None:
+        return await loop.create_connection(protocol, to.host, to.port, happy_eyeballs_delay=to.race_s)
     if to.proxy is None:
-        return await loop.create_connection(
-            protocol, to.host, to.port, ssl=to.tls, server_hostname=to.server_name, happy_eyeballs_delay=to.race_s
-        )
+        made, secured, tls = _secured(to, protocol)
+        plain, _ = await loop.create_connection(lambda: tls, to.host, to.port, happy_eyeballs_delay=to.race_s)
+        return await _handshaken(plain, tls, secured), made
     if to.tls is None:
         return await connect(to.proxy, protocol)
     transport, tunnel = await connect(to.proxy, _Tunnel)
@@ -157,14 +162,44 @@ async def connect(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple
         place = f"[{to.host}]:{to.port}" if ":" in to.host else f"{to.host}:{to.port}"
         transport.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{to.proxy.login}\r\n".encode())
         await tunnel.opened
-        made = protocol()
-        secured = await loop.start_tls(transport, made, to.tls, server_hostname=to.server_name)
     except BaseException:
         transport.abort()
         raise
-    assert secured is not None, "a transport that was not closed is upgraded"
-    made.connection_made(secured)
-    return secured, made
+    made, secured, tls = _secured(to, protocol)
+    transport.pause_reading()
+    transport.set_protocol(tls)
+    loop.call_soon(tls.connection_made, transport)
+    loop.call_soon(transport.resume_reading)
+    return await _handshaken(transport, tls, secured), made
+
+
+class _Tls(SSLProtocol):
+    """TLS of one connection, with a smaller buffer."""
+
+    max_size = _TLS_BUFFER
+
+
+def _secured(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple[_Protocol, asyncio.Future[None], _Tls]:
+    """Return a protocol, what completes with its handshake, and the TLS between it and a plain connection."""
+    loop = asyncio.get_running_loop()
+    made, secured = protocol(), loop.create_future()
+    of_any: Any = made
+    return made, secured, _Tls(loop, of_any, to.tls, secured, server_side=False, server_hostname=to.server_name)
+
+
+async def _handshaken(plain: asyncio.Transport, tls: _Tls, secured: asyncio.Future[None]) -> asyncio.Transport:
+    """Return the transport of a connection whose handshake is under way, when it is secured.
+
+    Raises  ssl.SSLError; OSError
+    """
+    transport: Any = tls._app_transport
+    try:
+        await secured
+    except BaseException:
+        plain.abort()
+        raise
+    found: asyncio.Transport = transport
+    return found
 
 
 @asynccontextmanager
@@ -176,13 +211,14 @@ async def open_stream(to: ServerAddress, request: bytes, idle_s: float) -> Async
     async with connecting():
         reader = asyncio.StreamReader(MAX_HEAD)
         transport, _ = await connect(to, lambda: asyncio.StreamReaderProtocol(reader))
+    body = _Body(reader, idle_s)
     try:
         keep_alive(transport.get_extra_info("socket"))
         transport.write(request)
-        body = _Body(reader, idle_s)
         yield await body.head(), body.parts()
     finally:
         transport.abort()
+        body.close()
 
 
 class _Body:
@@ -195,6 +231,11 @@ class _Body:
 
     def _completed(self, reply: Reply, keep_alive: bool) -> None:
         self._ended = self._ended or reply
+
+    def close(self) -> None:
+        """Let go of the connection. Otherwise it would live, with its buffers, until a collection of cycles."""
+        self._parser.close()
+        self._reader = asyncio.StreamReader()
 
     async def head(self) -> Reply:
         """Return the response without its body."""
@@ -214,8 +255,13 @@ class _Body:
             yield self._ended.body
 
     async def _read(self) -> bool:
-        async with asyncio.timeout(self._idle_s):
-            data = await self._reader.read(_AT_ONCE)
+        try:
+            async with asyncio.timeout(self._idle_s):
+                data = await self._reader.read(_AT_ONCE)
+        except TimeoutError as error:
+            if error.errno is None:  # nothing arrived in time
+                raise
+            raise ClusterError(f"the connection is dead: {error_text(error)}") from None  # the system has given it up
         try:
             self._parser.feed(data)
         except ValueError as error:

@@ -184,6 +184,7 @@ def _secured(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple[_Pro
     loop = asyncio.get_running_loop()
     made, secured = protocol(), loop.create_future()
     of_any: Any = made
+    assert to.tls is not None, "only called for servers with TLS"
     return made, secured, _Tls(loop, of_any, to.tls, secured, server_side=False, server_hostname=to.server_name)
 
 

@@ -6,6 +6,7 @@ import random
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta
@@ -93,24 +94,40 @@ class Slow:
 
     async def patch_group(self, group, condition):
         await self.gate.wait()
-        self.taken.append((group.key, condition.reason, condition.last_transition_time))
+        if (group.key, condition.reason, condition.last_transition_time) not in self.taken:
+            self.taken.append((group.key, condition.reason, condition.last_transition_time))
+        conditions = (condition,)
+        return replace(group, status=PodGroupStatus(conditions=conditions))
 
 
-def test_an_unsent_condition_is_replaced():
+SAID = {  # what is said in turn of a group that waits, and what is sent
+    "an unsent condition is replaced": (["SchedulerError", "Unschedulable"], [("a/g", "Unschedulable", FIRST)]),
+    "a group that is scheduled stays so": (["Scheduled", "Unschedulable"], [("a/g", "Scheduled", SECOND)]),
+    "a group that waited is scheduled": (["SchedulerError", "Scheduled"], [("a/g", "Scheduled", SECOND)]),
+}
+
+
+@pytest.mark.parametrize(("reasons", "sent"), SAID.values(), ids=SAID)
+def test_conditions_that_are_not_sent_yet(reasons, sent):
+    """A status that is what it was has been so since then, although the group that is read here does not show all."""
+
     async def test():
         cluster = Slow()
         teller = StatusWriter(cluster, asyncio.get_running_loop().time, lambda: SECOND, [].append)
-        held = scheduled("False", FIRST, reason="Unschedulable")
-        group = PodGroup(metadata=ObjectMeta(name="g", namespace="a"), status=PodGroupStatus(conditions=(held,)))
-        teller.say_of_group(group, Condition(type="PodGroupScheduled", status="True", reason="Scheduled"))
-        teller.say_of_group(group, Condition(type="PodGroupScheduled", status="False", reason="SchedulerError"))
+        held = scheduled("False", FIRST, reason="Waiting")
+        group = PodGroup(metadata=ObjectMeta(name="g", namespace="a", uid="u"), status=PodGroupStatus(conditions=(held,)))
+        for reason in reasons:
+            status = "True" if reason == "Scheduled" else "False"
+            teller.say_of_group(group, Condition(type="PodGroupScheduled", status=status, reason=reason))
         running = asyncio.create_task(teller.run())
         cluster.gate.set()
         for _ in range(10):
             await asyncio.sleep(0)
+        teller.say_of_group(group, Condition(type="PodGroupScheduled", status="False", reason="Unschedulable"))
+        for _ in range(10):
+            await asyncio.sleep(0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        # The status is what it was, so it has been so since then.
-        assert cluster.taken == [("a/g", "SchedulerError", FIRST)]
+        assert cluster.taken == sent
 
     asyncio.run(test())

@@ -54,6 +54,7 @@ from moorage.state.pod_groups import group_key
 from moorage.state.view import PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word.
+DEALLOCATED: Final = "deallocation and deletion of ResourceClaims completed"
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
 _ALL: Final = "all pods in a single pod group should have"
 _FOUND: Final = "pod group preemption: found a placement for podgroup, preempting {} victims"
@@ -223,7 +224,7 @@ class GroupAttempt:
             if outcome.status.code is Code.ERROR:
                 part.status = outcome.status
             else:
-                for reason in outcome.status.reasons[len(before_preemption.reasons) :]:
+                for reason in outcome.status.reasons[len(before_preemption.reasons) :] * part.told:
                     part.status = _with_reason(part.status, reason)
         outcome.untried = before_preemption if state.gates.emulated.groups_as_one else outcome.status
         return outcome
@@ -243,10 +244,24 @@ class GroupAttempt:
         elif found.code is Code.ERROR:
             outcome.status = found
         else:
+            if found.code is Code.UNSCHEDULABLE and self._deallocates:
+                outcome.status = _with_reason(outcome.status, DEALLOCATED)
             outcome.status = _with_reason(outcome.status, found.message)
             if found.code is Code.SUCCESS:  # victims of an earlier attempt still terminate
                 outcome.waiting = True
                 outcome.nominated = {pod.uid: pod.status.nominated_node_name for pod in self._group.info.pods}
+
+    @property
+    def _deallocates(self) -> bool:
+        """Return whether DynamicResources says before preemption that it has deallocated the claims of the group's pods.
+
+        Source  kube-scheduler 1.37, dynamicresources.go, PodGroupPostFilter
+        """
+        tree, profile = self._group.info.tree, self._group.profile
+        if tree is None or not isinstance(tree.group, PodGroup) or not self._state.gates.emulated.groups_as_one:
+            return False
+        by_topology = self._state.gates["TopologyAwareWorkloadScheduling"] and tree.group.topology_keys
+        return not by_topology and any(step.name == "DynamicResources" for step in profile.at("post_filter"))
 
     def _victims(self, cycle: GroupCycle | TreeCycle, outcome: GroupOutcome) -> Asking[tuple[PodInfo, ...] | Status]:
         group, snapshot = self._group, self._state.cluster.snapshot
@@ -326,7 +341,8 @@ class GroupAttempt:
             return self._requeue(tried.queued, decision, "")
         if tried.fits:
             if status.code is Code.SUCCESS:
-                return self._groups.binding_cycle.begin(tried.queued, self._group.profile, decision, publish=False)
+                publish = self._state.gates.emulated.groups_as_one
+                return self._groups.binding_cycle.begin(tried.queued, self._group.profile, decision, publish=publish)
             if outcome.waiting:
                 on = nominated if self._state.gates.emulated.groups_as_one else tried.node
                 return self._requeue(tried.queued, replace(decision, node=None, group=status), on)

@@ -96,6 +96,8 @@ class GroupOutcome(Struct, eq=False):
     ``tried_as``   the code of ``status`` before preemption
     ``preempted``  the result of preemption for the group as a whole; None if none was tried
     ``parts``      of a tree: its pod groups, each with its own result
+    ``told``       of a pod group in a tree: how often its message says what became of preemption. kube-scheduler adds that once
+                   for each group above and below that has the same status
     """
 
     tried: tuple[MemberAttempt, ...]
@@ -108,6 +110,7 @@ class GroupOutcome(Struct, eq=False):
     tried_as: Code = Code.UNSCHEDULABLE
     preempted: Code | None = None
     parts: tuple[tuple[QueuedGroup, GroupOutcome], ...] = ()
+    told: int = 1
 
     @property
     def done_without(self) -> tuple[PluginError, ...]:

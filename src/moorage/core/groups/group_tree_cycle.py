@@ -36,10 +36,15 @@ _CHILD_FAILED = "composite pod group evaluation failed due to child error: {}"
 
 
 class _Result(Struct, eq=False):
-    """What became of a group; ``tried`` are its pods if it is a pod group."""
+    """What became of a group; ``tried`` are its pods if it is a pod group. ``of``: the group above whose status it has."""
 
     status: Status
     tried: tuple[MemberAttempt, ...] = ()
+    of: _Result | None = None
+
+    @property
+    def origin(self) -> _Result:
+        return self.of or self
 
 
 _Results = dict[str, _Result]
@@ -81,7 +86,8 @@ class TreeCycle:
         for node in self._tree.nodes():
             if isinstance(node.group, PodGroup):
                 result = results[node.entry]
-                parts.append((self._cycles[node.group.key].group, GroupOutcome(result.tried, result.status)))
+                told = sum(one.origin is result.origin for one in results.values())
+                parts.append((self._cycles[node.group.key].group, GroupOutcome(result.tried, result.status, told=told)))
         tried = tuple(one for _, part in parts for one in part.tried)
         return GroupOutcome(tried, root.status, parts=tuple(parts))
 
@@ -89,7 +95,7 @@ class TreeCycle:
         """Give a group without a result, or one that fits under a parent that failed, the status of its parent."""
         own = results.get(node.entry)
         if own is None or (above.status.code is not Code.SUCCESS and own.status.code is Code.SUCCESS):
-            own = results[node.entry] = _Result(above.status)
+            own = results[node.entry] = _Result(above.status, of=above.origin)
         for child in node.children:
             self._complete(child, results, own)
 

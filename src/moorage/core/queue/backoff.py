@@ -3,6 +3,7 @@
 A pod waits 1 s after its first failure, then twice as long each time, 10 s at most. Failures are counted in two ways: how often
 plugins rejected the pod, and how many attempts in a row ended in an error; after an error the second count sets the backoff.
 Pods that failed with an error wait in a separate heap and are never popped early, because their wait spares the API server.
+So do groups that are queued as one, since 1.37: no plugin is known to have rejected the group as a whole.
 
 Time is divided into windows of one second. With ``pop_early`` (gate SchedulerPopFromBackoffQ) a backoff ends with the window
 it falls in, and pods of one window are ranked as the active queue ranks them, so that popping early respects priority.
@@ -160,7 +161,7 @@ class BackoffQueue:
     def push(self, queued: QueuedPod) -> None:
         """Add a pod, or rank it again after it changed."""
         ends = self.until(queued)
-        if not queued.unschedulable_plugins and not queued.pending_plugins:
+        if queued.entry or not (queued.unschedulable_plugins or queued.pending_plugins):
             self._errored.push(queued.pod.uid, ends, queued.order, queued)
         elif self._pop_early:
             self._rejected.push(queued.pod.uid, (ends, self._sort_key(queued)), queued.order, queued)

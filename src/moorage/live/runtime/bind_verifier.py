@@ -99,6 +99,11 @@ class Confirmer:
         """Record an eviction that the API server has just accepted."""
         self._look_after(_Taken(victim, "", preemptor))
 
+    def is_evicted(self, uid: str) -> bool:
+        """Return whether the API server has accepted an eviction of a pod that no watch has delivered yet."""
+        taken = self._taken.get((uid, True))
+        return taken is not None and self._is_open(taken)
+
     def wrote(self, obj: Object) -> None:
         """Record an object that the API server has just returned for a write."""
         self._look_after(_Answered(obj))

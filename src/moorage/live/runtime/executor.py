@@ -105,6 +105,9 @@ class EffectExecutor:
                 if isinstance(effect, SetGroupCondition):
                     self._status_writer.say_of_group(effect.group, effect.condition)
             return
+        if work.phase is Phase.EXPECT:
+            self._status_writer.expect(work.pod.pod, work.node)
+            return
         if not work.phase.is_answered:
             self._status_writer.change(work.pod.pod, StatusChange(nominated=work.node))
             return
@@ -131,7 +134,8 @@ class EffectExecutor:
     def _bind_soon(self, work: Work) -> bool:
         """Send the bind of DefaultBinder, if it needs no waiting. Return whether the work is under way or answered."""
         effect = work.effects[0]
-        if len(work.effects) > 1 or not isinstance(effect, BindPod) or self._status_writer.is_writing(work.pod.uid):
+        writer, uid = self._status_writer, work.pod.uid
+        if len(work.effects) > 1 or not isinstance(effect, BindPod) or writer.is_writing(uid) or writer.expects(uid):
             return False
         if self._send_binds([work]):
             self._status_writer.forget(work.pod.uid)
@@ -401,8 +405,10 @@ class EffectExecutor:
         return outcome.result()
 
     async def _send_away(self, effect: Evict) -> bool:
-        """Set the condition DisruptionTarget, then delete the victim. Return False if it is gone or replaced under its name."""
+        """Set the condition DisruptionTarget, then delete the victim. Return False if it is gone or was deleted before."""
         victim = effect.victim.pod
+        if self._confirmer.is_evicted(victim.uid):
+            return False
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
             last_transition_time=in_seconds(self._wall()), observed_generation=victim.metadata.generation,

@@ -51,6 +51,10 @@ class StatusWriter:
         #: Pod UID → a future that completes when the status write under way ends.
         self._writing: dict[str, asyncio.Future[None]] = {}
         self._of_groups: OrderedDict[tuple[str, str], tuple[PodGroup, Condition]] = OrderedDict()
+        #: Pod groups that are scheduled by now, by UID, each with the types of the conditions that say so.
+        self._scheduled_groups: dict[str, set[str]] = {}
+        #: The UIDs of pods whose node is to be published before they are bound.
+        self._expected: set[str] = set()
         self._group_news = asyncio.Event()
         self._news = asyncio.Event()
         #: Pulsed when a queued change leaves the queue.
@@ -102,6 +106,15 @@ class StatusWriter:
         self._changes[pod.uid] = (pod, merged)
         self._news.set()
 
+    def expect(self, pod: Pod, node: str) -> None:
+        """Queue the publication of the node of a pod whose binding takes time; it is sent before the pod is bound."""
+        self._expected.add(pod.uid)
+        self.change(pod, StatusChange(nominated=node))
+
+    def expects(self, uid: str) -> bool:
+        """Return whether the node of a pod is still to be published."""
+        return uid in self._expected
+
     def _latest(self, pod: Pod) -> Pod:
         """Return the newest known version of a pod: this one, or the answer to the last change of its status."""
         known = self._answered.get(pod.uid)
@@ -118,8 +131,16 @@ class StatusWriter:
         return known
 
     def say_of_group(self, group: PodGroup, condition: Condition) -> None:
-        """Queue a pod group's condition; it replaces an earlier one that is not sent yet."""
+        """Queue a pod group's condition; it replaces an earlier one that is not sent yet.
+
+        A group that was scheduled once stays so, also while the group that the decision read does not show it yet.
+        """
         group = self._latest_group(group)
+        scheduled = self._scheduled_groups.setdefault(group.metadata.uid, set())
+        if condition.type in scheduled and condition.status != "True":
+            return
+        if condition.status == "True":
+            scheduled.add(condition.type)
         held = find_condition(group, condition.type)
         turned = held is None or held.status != condition.status
         when = in_seconds(self._wall()) if held is None or turned else held.last_transition_time
@@ -130,6 +151,7 @@ class StatusWriter:
         """Drop the queued status change of a pod that is bound or gone."""
         if self._changes.pop(uid, None) is not None:
             self._pulse()
+        self._expected.discard(uid)
         self._answered.pop(uid, None)
         if uid in self._writing:
             self._forgotten.add(uid)
@@ -137,6 +159,7 @@ class StatusWriter:
     def forget_group(self, uid: str) -> None:
         """Forget a pod group that is gone."""
         self._answered_groups.pop(uid, None)
+        self._scheduled_groups.pop(uid, None)
 
     @property
     def is_quiet(self) -> bool:
@@ -160,8 +183,11 @@ class StatusWriter:
     async def settle(self, uid: str) -> None:
         """Drop the queued status change of a pod that is about to be bound, and wait for one that is being written.
 
-        Otherwise the condition of a failed attempt could be written after the bind, and stay.
+        Otherwise the condition of a failed attempt could be written after the bind, and stay. A node that is to be published
+        is sent first.
         """
+        if uid in self._expected:
+            await self.sent(uid)
         self.forget(uid)
         while uid in self._writing:
             await asyncio.shield(self._writing[uid])
@@ -205,6 +231,7 @@ class StatusWriter:
                 await self._news.wait()
             pod, change = self._changes.pop(uid)
             done = self._writing[uid] = asyncio.get_running_loop().create_future()
+            self._expected.discard(uid)
             self._pulse()
             try:
                 answer = await self._cluster.patch_status(self._latest(pod), change)
@@ -231,6 +258,7 @@ class StatusWriter:
                 group = self._latest_group(group)
                 self._answered_groups[group.metadata.uid] = await self._cluster.patch_group(group, condition)
             except ClusterError as error:
+                self._scheduled_groups.pop(group.metadata.uid, None)
                 if error.status not in {404, 409}:
                     self._report(f"status of pod group {group.key}: {error}")
 

@@ -14,6 +14,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # What a lock installs, in one line.
 packages = sed -nE 's/^([A-Za-z0-9_.-]+)==.*/\1/p' requirements/$(1).txt | uniq | paste -sd ' ' -
 
+# Status 77 says that the programs cannot be had here; the command has given the reason.
+or_skip = $(1) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -79,6 +82,14 @@ SCHEDULER ?= none
 .PHONY: real-cluster
 real-cluster: $(VENV)/.ready-to-run  ## run a real control plane until Ctrl-C (needs Go); NODES=10, SCHEDULER=kube-scheduler, ARGS='-- COMMAND' runs that in it
 	@$(BIN)/python -m tools.real_cluster run --nodes $(NODES) --scheduler $(SCHEDULER) $(ARGS)
+
+.PHONY: live-real
+live-real: $(VENV)/.ready-to-test  ## run the live tests on a real control plane (needs Go); ARGS=--quick runs the shortest
+	@$(call or_skip,$(BIN)/python -m tools.real_cluster.live_suite $(ARGS))
+
+.PHONY: upstream-e2e
+upstream-e2e: $(VENV)/.ready-to-run  ## run Kubernetes' own end-to-end tests and write docs/reference/upstream-e2e.md (needs Go; an hour); ARGS=scheduling selects
+	@$(call or_skip,$(BIN)/python -m tools.upstream_e2e --write $(ARGS))
 
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers

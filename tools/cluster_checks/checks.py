@@ -297,8 +297,15 @@ async def conditions_are_merged_by_type(bench: Bench) -> None:
     bench.expect("both conditions", found, {"PodScheduled": "False", "DisruptionTarget": "True"})
     cleared = await bench.status("told", nominatedNodeName=None)
     bench.expect("a nomination that is cleared", cleared.body["status"].get("nominatedNodeName", ""), "")
-    changed = {**cleared.body, "status": {"phase": "Running"}}
-    written = await bench.wire.ask("PUT", f"{bench.pods}/told", changed)
+    written = cleared
+    for _ in range(5):  # controllers of a whole cluster write to the pod, too
+        held = (await bench.wire.ask("GET", f"{bench.pods}/told")).body
+        written = await bench.wire.ask("PUT", f"{bench.pods}/told", {**held, "status": {"phase": "Running"}})
+        if written.code != 409:
+            break
+    bench.expect("a write of what was read", (written.code, written.body.get("message", "")), (200, ""))
+    if written.code != 200:
+        return
     bench.expect("a status written past its subresource", written.body["status"].get("phase"), "Pending")
     labelled = {**written.body, "spec": {**written.body["spec"], "nodeName": "n"}, "status": written.body["status"]}
     spec = (await bench.wire.ask("PUT", f"{bench.pods}/told/status", labelled)).body.get("spec", {})

@@ -27,6 +27,8 @@ SOURCES = Path(__file__).resolve().parents[3] / "src"
 NAMED = "MOORAGE_TEST_KUBECONFIG"
 #: Names the program of a real kube-scheduler, which is run in the place of ours.
 THEIRS = "MOORAGE_TEST_KUBE_SCHEDULER"
+#: Its release: that of ``oracles/cluster``.
+RELEASE_OF_THEIRS = "1.37"
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 CLAIMS, SLICES = "/apis/resource.k8s.io/v1", "/apis/resource.k8s.io/v1/resourceslices"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -248,8 +250,9 @@ def a_cluster(folder, *, is_real, program=None):
         yield Cluster(Path(os.environ[NAMED]), folder, is_real=True)
         return
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "MOORAGE_HOME": str(folder)}
+    release = [] if program is None else ["--emulate", RELEASE_OF_THEIRS]
     process = subprocess.Popen(
-        [sys.executable, "-m", "moorage", "up", "--no-scheduler", "--nodes=0"],
+        [sys.executable, "-m", "moorage", "up", "--no-scheduler", "--nodes=0", *release],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True,
     )  # fmt: skip
     try:

@@ -265,6 +265,14 @@ def test_a_runtime_config(text, adds):
     assert parse_runtime_config(text) == adds
 
 
+@pytest.mark.parametrize(
+    "text", ["scheduling.k8s.io/v1beta1=true", "apps/v1", "v1=true", "authentication.k8s.io/v1=true", "autoscaling/v2=true"]
+)
+def test_a_version_that_is_served_anyway_may_be_named(text):
+    """kube-apiserver serves pod groups with GenericWorkload and such a setting."""
+    assert parse_runtime_config(text) == frozenset()
+
+
 @pytest.mark.parametrize("text", ["apps/v2=true", "api/none", "resource.k8s.io/v1beta1=yes", "="])
 def test_a_runtime_config_that_names_no_version(text):
     with pytest.raises(InputError, match="is no version to add"):

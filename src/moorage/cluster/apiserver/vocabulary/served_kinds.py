@@ -281,21 +281,20 @@ ALL_GATES: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if kind.g
 RUNTIME_CONFIG: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if "/" in kind.gate and kind.group != _GROUPED)
 
 
+#: The versions that no ``--runtime-config`` has to add.
+_SERVED_ANYWAY: Final = frozenset(one.api_version for one in (*KINDS, *VERSIONS, *REVIEWS)) - RUNTIME_CONFIG
+
+
 def group_versions(gates: FeatureGates) -> frozenset[str]:
-    """Return the versions of pod groups and workloads that the emulated release serves with these gates, as gates of kinds; and
-    the gates of kinds that it serves by default.
-    """
+    """Return the versions of pod groups and workloads that the emulated release serves with these gates, as gates of kinds."""
     versions = (f"{_GROUPED}/{version}" for version in gates.emulated.group_versions)
-    grouped = ("GenericWorkload", *versions) if gates["GenericWorkload"] else ()
-    return frozenset([*grouped, *(gate for gate, minor in _SERVED_SINCE.items() if gates.emulated.minor >= minor)])
-
-
-#: Gates of kinds → the minor release since which they are served by default.
-_SERVED_SINCE: Final = {"StorageVersionMigrator": 37}
+    return frozenset(["GenericWorkload", *versions]) if gates["GenericWorkload"] else frozenset()
 
 
 def parse_runtime_config(text: str) -> frozenset[str]:
     """Return the groups and versions that a ``--runtime-config`` adds: ``api/beta=true,lifecycle.k8s.io/v1alpha1=true``.
+
+    A version that is served anyway, by default or with a gate, may be named, too.
 
     Raises  InputError for what is no version that can be added
     """
@@ -306,6 +305,8 @@ def parse_runtime_config(text: str) -> frozenset[str]:
         named = {
             one for one in RUNTIME_CONFIG if one == name or (stage != name and (stage == "all" or stage in one.split("/")[1]))
         }
+        if value in {"", "true"} and name in _SERVED_ANYWAY:
+            continue
         if not named or value not in {"", "true", "false"}:
             known = ", ".join(["api/all", "api/beta", "api/alpha", *sorted(RUNTIME_CONFIG)])
             raise InputError(f"--runtime-config: {part} is no version to add; use NAME=true with one of {known}")

@@ -162,7 +162,7 @@ def test_aggregated_discovery_has_the_requested_version(accept, version):
     assert aggregated_version(accept) == version
 
 
-RECORDED = json.loads(Path(__file__).with_name("recorded_openapi_fields.json").read_text("utf-8"))
+RECORDED = json.loads(Path(__file__).with_name("openapi_fields.json").read_text("utf-8"))
 #: Fields of 1.36 that 1.37 has replaced, and that are still read.
 OF_1_36 = {
     "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus": {"resources"},
@@ -176,7 +176,7 @@ RENAMED = {
 
 
 def test_fields_are_those_of_1_37():
-    """Every field of 1.37.2 is there, and no other. ``recorded_openapi_fields.json`` has those of kube-apiserver."""
+    """Every field of 1.37.2 is there, and no other. ``openapi_fields.json`` has those of kube-apiserver."""
     gates = FeatureGates({}, find_release("1.37").name)
     kinds = open_store(seed=1, gates=gates).kinds
     ours = {}

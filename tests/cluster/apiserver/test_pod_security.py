@@ -1,6 +1,6 @@
 """Pod security admission: what each level demands in each version, whom it is for, and its labels and exemptions.
 
-``recorded_pod_security.json`` has what kube-apiserver 1.37.2 answered to a pod for each control in namespaces of each level and
+``pod_security_answers.json`` has what kube-apiserver 1.37.2 answered to a pod for each control in namespaces of each level and
 version: for each text, the versions in which it says so; "" where it accepts the pod.
 """
 
@@ -20,7 +20,7 @@ from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
-RECORDED = json.loads(Path(__file__).with_name("recorded_pod_security.json").read_text("utf-8"))
+RECORDED = json.loads(Path(__file__).with_name("pod_security_answers.json").read_text("utf-8"))
 LABEL = "pod-security.kubernetes.io/"
 PLAIN = {"containers": [{"name": "c", "image": "i"}]}
 NEWEST = 37

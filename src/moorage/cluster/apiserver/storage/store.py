@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from moorage.api.core import Node, Pod
 from moorage.cluster.apiserver.admission import admission_plugins
 from moorage.cluster.apiserver.admission.device_validation import admin_access_faults
+from moorage.cluster.apiserver.admission.pod_accounts import give_account
 from moorage.cluster.apiserver.admission.pod_security import PodSecurity
 from moorage.cluster.apiserver.admission.quota_admission import charge_quotas
 from moorage.cluster.apiserver.admission.quota_usage import Facts
@@ -227,7 +228,12 @@ class Store(ObjectReader):
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
 
     def _mutate(self, kind: ServedKind, document: Document, *, dry_run: bool, sent: ServedKind | None) -> None:
-        """Change a new object as policies say, and label a pod as its node is, in place."""
+        """Change a new object as policies say, and give a pod what its account and its node have for it, in place."""
+        if kind.native == "Pod":
+            name = str(document["spec"].get("serviceAccountName") or "default")
+            account = self.find(_ACCOUNTS, document["metadata"]["namespace"], name)
+            if account is not None:
+                give_account(document, account.document())
         if self.policies.mutate(kind, None, document, dry_run=dry_run, sent=sent):
             set_defaults_and_decode(kind, document)
         if kind.native == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
@@ -596,6 +602,7 @@ def _resources_of(pod: Document) -> list[tuple[Document, Any]]:
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
 _ENDPOINTS: Final = served("endpoints")
 _NAMESPACE: Final = served("namespaces")
+_ACCOUNTS: Final = served("serviceaccounts")
 _NODE: Final = served("nodes")
 #: The node labels that pods get, as the admission plugin PodTopologyLabels does.
 _TOPOLOGY: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")

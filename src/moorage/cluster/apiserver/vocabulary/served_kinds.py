@@ -5,6 +5,7 @@ Source  kube-apiserver 1.36, discovery and pkg/registry/*/strategy.go
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -220,7 +221,21 @@ def _details() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-_NAME_CHECKS: Final = {"": check_dns1123_subdomain, "label": check_dns1123_label, "path": check_path_segment}
+def _check_address(name: str) -> list[str]:
+    """Return why a name is no IP address in its canonical form, which is the name of an IPAddress."""
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        parts = name.split(".")
+        if len(parts) == 4 and all(part.isdigit() and int(part) < 256 for part in parts):
+            return ["must not have leading 0s"]
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    return [] if str(address) == name else [f"must be in canonical form ({str(address)!r})".replace("'", '"')]
+
+
+_NAME_CHECKS: Final = {
+    "": check_dns1123_subdomain, "address": _check_address, "label": check_dns1123_label, "path": check_path_segment,
+}  # fmt: skip
 
 
 def _served(kind: Kind, details: Mapping[str, Any]) -> ServedKind:
@@ -282,7 +297,9 @@ RUNTIME_CONFIG: Final = frozenset(kind.gate for kind in (*KINDS, *VERSIONS) if "
 
 
 #: The versions that no ``--runtime-config`` has to add.
-_SERVED_ANYWAY: Final = frozenset(one.api_version for one in (*KINDS, *VERSIONS, *REVIEWS)) - RUNTIME_CONFIG
+_SERVED_ANYWAY: Final = (
+    frozenset(one.api_version for one in (*KINDS, *VERSIONS)) | frozenset(one.api_version for one in REVIEWS)
+) - RUNTIME_CONFIG
 
 
 def group_versions(gates: FeatureGates) -> frozenset[str]:

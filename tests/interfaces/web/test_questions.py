@@ -271,7 +271,7 @@ def test_answers_are_the_documents_of_the_command(tmp_path):
         assert (status, found["kind"], found["parallelism"]) == (200, "KubeSchedulerConfiguration", 8)
         status, found = await answer(browser, {"configuration": text.format(-8)})
         assert "parallelism: Invalid value: -8" in found.get("error", found.get("message"))
-        assert not [name for name in os.listdir(browser.site.folder.name) if name.startswith("question-")]
+        assert not [name for name in os.listdir(browser.site.folder) if name.startswith("question-")]
 
     browse(test, store, answer=ANSWERING)
 

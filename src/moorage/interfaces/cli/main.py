@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final
 
@@ -21,6 +24,7 @@ from click.shell_completion import get_completion_class
 from moorage import __version__
 from moorage.api.quantity import parse_bool
 from moorage.basis import text_of
+from moorage.basis.ending import Terminated, ask_to_end, forget_ending, is_copy_of, is_ending
 from moorage.basis.files import forget_led_to, without_content
 from moorage.basis.printable import one_line
 from moorage.errors import MoorageError
@@ -98,7 +102,7 @@ class CommandGroup(click.Group):
         raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
 
 
-OK, ERROR, PENDING, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 130
+OK, ERROR, PENDING, UNDECIDED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 #: How ``moorage --help`` groups the commands: subcommand → module:object in this package, and its short help.
 GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = _TABLE["groups"]
@@ -151,9 +155,38 @@ def run_command(command: click.Command, name: str, args: Sequence[str] | None = 
     """Run a command under a name, with the arguments of the process if there are no others, and exit with its status."""
     if "_MOORAGE_COMPLETE" not in os.environ:  # click writes completions as bytes, which the guard rejects
         guard()
-    status = _run(list(sys.argv[1:] if args is None else args), command, name)
+    with _ended_by_sigterm():
+        status = _run(list(sys.argv[1:] if args is None else args), command, name)
+        status = TERMINATED if is_ending() else status
     unguard()  # after an unexpected exception Python prints the traceback through the guard
     sys.exit(status)
+
+
+#: The process that handles SIGTERM; its forks do not.
+_OWNER: Final[list[int]] = []
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind what runs, so that workers end and temporary folders go. Servers handle it themselves."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    forget_ending()
+    _OWNER[:] = [os.getpid()]
+    signal.signal(signal.SIGTERM, end_by_sigterm)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def end_by_sigterm(number: int, frame: object) -> None:
+    """Handle SIGTERM where there is nothing to print yet."""
+    if is_copy_of(*_OWNER):
+        return
+    ask_to_end()
+    raise Terminated
 
 
 def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -> int:
@@ -175,8 +208,8 @@ def _run(args: list[str], command: click.Command = cli, name: str = "moorage") -
         print_error(without_content(str(error)))
         return ERROR
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return INTERRUPTED
+        click.echo("terminated" if is_ending() else "interrupted", err=True)
+        return TERMINATED if is_ending() else INTERRUPTED
     except BrokenPipeError:
         # The reader of the output closed its end of the pipe.
         _drop_output()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from moorage.errors import InputError
@@ -14,6 +12,7 @@ from moorage.interfaces.cli.question_worker import ANSWERING
 from moorage.interfaces.cli.questions.question import open_question
 from moorage.interfaces.cli.questions.report_serving import inheriting, input_words
 from moorage.interfaces.cli.terminal import Progress, say, unguard
+from moorage.interfaces.web.question_folders import question_folder
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.dump.live_dump import endpoint_of
 
@@ -36,7 +35,7 @@ def mcp(**given: Any) -> None:
     if live:
         endpoint_of(given["kubeconfig"], given["context"])  # a context that does not exist is an error at once
     with ExitStack() as block:
-        folder = Path(block.enter_context(TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)))
+        folder = block.enter_context(question_folder())
         if not live:
             from moorage.interfaces.cli.questions.simulate_autoscaled import kinds_of  # loads autoscalers
 

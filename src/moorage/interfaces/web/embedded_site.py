@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from aiohttp import web
@@ -36,6 +36,7 @@ from moorage.interfaces.web.change_stream import Hub, Make
 from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.kubectl_commands import CommandRoute
 from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
+from moorage.interfaces.web.question_folders import question_folder
 from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.rows import QueueState, queue_state
@@ -201,10 +202,12 @@ class EmbeddedSite:
         self._request: Perform | None = None
         CommandRoute(self.site, None if on_change is None else self._perform, on_change)
         self._shown = source, turns, setup
-        self.folder: TemporaryDirectory[str] | None = None
+        self._block = ExitStack()
+        #: The temporary folder of questions, which ends with the site.
+        self.folder: Path | None = None
         if answer is not None:
-            self.folder = TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True)
-            folder, inputs = Path(self.folder.name), StoreInputs(source, options)
+            folder, inputs = self._block.enter_context(question_folder()), StoreInputs(source, options)
+            self.folder = folder
             board = Board(folder, inputs.current, answer, on_change=self.hub.wake, past_of=past_of)
             QuestionRoutes(self.site, board, lambda: [(one.group, one.resource) for one in source.kinds()], answer.prepare)
 
@@ -241,5 +244,4 @@ class EmbeddedSite:
 
     def end(self) -> None:
         self.site.end()
-        if self.folder is not None:
-            self.folder.cleanup()
+        self._block.close()

@@ -127,6 +127,7 @@ class Answering:
 def _host(run: Run, line: socket.socket, other: socket.socket) -> None:
     """Fork a process for each question that arrives, until the other end of ``line`` is closed."""
     other.close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the line
     gc.collect()
     gc.freeze()  # so that processes share what they do not change

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Final
 
@@ -23,6 +22,7 @@ from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no
 from moorage.interfaces.web.change_stream import Hub
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
+from moorage.interfaces.web.question_folders import question_folder
 from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.recorded_past import RecordedPast, run_in
@@ -73,8 +73,8 @@ async def serve_cluster(
     site = Site(hub, sessions, namespaces=source.namespaces)
     PodRoutes(site, source.pod, SchedulerTurns(source.scheduler, source.scheduler.profiles))
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
-    with TemporaryDirectory(prefix="moorage-questions-", ignore_cleanup_errors=True) as folder:
-        board = Board(Path(folder), words_given, answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))
+    with question_folder() as folder:
+        board = Board(folder, words_given, answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))
         QuestionRoutes(site, board, tuple, answer.prepare)
         async with serving(_application(site), listen(_LOCAL, port), None) as bound:
             on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Node, NodeSelectorTerm, Pod
 from moorage.api.storage import PersistentVolume
+from moorage.basis.ending import begin_worker
 from moorage.basis.printable import one_line
 from moorage.core.engine.facts import Gone
 from moorage.errors import InputError
@@ -328,8 +328,7 @@ class SurvivalRun:
             return
         _forked.append((self, failures, domains))
         try:
-            ignored = signal.SIGINT, signal.SIG_IGN  # this process decides what Ctrl-C ends
-            with get_context("fork").Pool(min(self.processes, len(domains)), signal.signal, ignored) as pool:
+            with get_context("fork").Pool(min(self.processes, len(domains)), begin_worker, (os.getpid(),)) as pool:
                 found = pool.imap(_lose_forked, range(len(domains)))
                 for _ in domains:
                     ready: NodeLoss | None = None

@@ -6,7 +6,6 @@ import importlib
 import json
 import math
 import os
-import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from moorage.basis.ending import begin_worker, is_ending
 from moorage.basis.files import replacing
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.sweeps.grid import Label, version
@@ -201,10 +202,32 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def process_pool(processes: int | None = None) -> ProcessPoolExecutor:
+#: How long the thread of a pool takes at most to drop cancelled calls.
+_DROPPED_S: Final = 0.5
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """Processes of this machine. They end with this process, whatever ends it, and at once if a block that uses them fails."""
+
+    def __init__(self, processes: int) -> None:
+        super().__init__(processes, get_context("spawn"), begin_worker, (os.getpid(),))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None and not is_ending():
+            self.shutdown(wait=True)
+            return
+        workers = list((self._processes or {}).values())
+        manager: Any = self._executor_manager_thread
+        self.shutdown(wait=False, cancel_futures=True)
+        if manager is not None:  # it must have dropped the calls that are cancelled before it hears that workers ended
+            manager.join(_DROPPED_S)
+        for one in workers:
+            one.terminate()
+
+
+def process_pool(processes: int | None = None) -> WorkerPool:
     """Return a pool of processes; by default one for each processor. Ctrl-C ends them through this process only."""
-    ignored = signal.SIGINT, signal.SIG_IGN
-    return ProcessPoolExecutor(processes or usable_cpus(), get_context("spawn"), signal.signal, ignored)
+    return WorkerPool(processes or usable_cpus())
 
 
 @contextmanager

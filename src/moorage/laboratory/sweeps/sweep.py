@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
+from moorage.basis.ending import Terminated, is_ending
 from moorage.basis.files import without_content
 from moorage.basis.printable import counted
 from moorage.errors import InputError
@@ -64,6 +65,8 @@ class JobRunner:
                 if self._fill():
                     done, _ = wait(self._running, timeout=POLL_S, return_when=FIRST_COMPLETED)
                     yield from self._ended(done)
+                if is_ending():
+                    return  # the jobs that have started end with their workers
                 if (self._waiting or self._suspects) and self.budget.is_over():
                     self._leave()
         finally:
@@ -304,6 +307,10 @@ def _run(
         try:
             for found in runner.run(jobs):
                 note(found)
+        except Terminated:  # during a run in this thread; the runs that ended are in the result
+            if budget.is_interrupted:
+                return
+            raise
         except BaseException:
             for found in runner.finished():
                 note(found)

@@ -12,6 +12,7 @@ def capacity(**given: Any) -> int:
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import sys
@@ -28,6 +29,7 @@ import click
 from msgspec.structs import replace
 
 from moorage.api.gc_pause import age_after_pauses
+from moorage.basis.ending import Terminated, ask_to_end, is_copy_of, is_ending
 from moorage.basis.printable import escape_json, one_line
 from moorage.interfaces.cli.cluster_files import (
     STDIN,
@@ -40,7 +42,7 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
 )
 from moorage.interfaces.cli.live_reading import ClusterToRead, read_live
-from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED
+from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED, end_by_sigterm
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
@@ -181,25 +183,43 @@ def budget_of(given: Mapping[str, Any], objects: int, began_s: float) -> TimeBud
     return TimeBudget(seconds or None, time.monotonic, began_s - min(_PRINTING_S, seconds * _PRINTING))
 
 
+#: How long searches may take to end after SIGTERM; ``docker stop`` kills after 10 s, Slurm after 30 s.
+_GRACE_S: Final = 4.0
+
+
 @contextmanager
 def ended_by_interrupt(budget: TimeBudget, progress: Progress) -> Iterator[None]:
-    """Let the first Ctrl-C end the searches of a budget, so that what they found is printed; the second ends the command."""
+    """Let the first Ctrl-C, or SIGTERM, end the searches of a budget, so that what they found is printed; the second ends the
+    command.
+    """
+
+    owner = os.getpid()
 
     def end(number: int, frame: object) -> None:
+        if number == signal.SIGTERM and is_copy_of(owner):
+            return
+        if number == signal.SIGTERM:
+            ask_to_end()
+        if number == signal.SIGTERM and hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
         if budget.is_interrupted or not budget.was_asked:
-            raise KeyboardInterrupt
+            raise Terminated if is_ending() else KeyboardInterrupt
         budget.interrupt()
         progress.say("stopping …")
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, end)
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_by_sigterm}
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number, usual in handlers.items() if is_main and signal.getsignal(number) is usual]
+    for number in ours:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_ending() and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in ours:
+            signal.signal(number, handlers[number])
 
 
 def asked_of(given: Mapping[str, Any], options: Options, progress: Progress, kinds: tuple[str, ...] = ()) -> Asked:

@@ -13,6 +13,7 @@ from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, Res
 from moorage.cluster.controllers.storage.volumes import AttributesClassProtection, Volumes
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces, RootAuthority
+from moorage.cluster.controllers.upkeep.policy_status import PolicyStatus
 from moorage.cluster.controllers.upkeep.status_controllers import LoadBalancers, ResourceQuotas
 from moorage.cluster.controllers.workloads.cron_job import CronJobs
 from moorage.cluster.controllers.workloads.daemon_set import DaemonSets
@@ -68,6 +69,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None, versi
         ResourceQuotas(),
         LoadBalancers(),
         RootAuthority(),
+        PolicyStatus(),
         *([PodGroupProtection()] if opened["GenericWorkload"] else []),
     ]
 

@@ -18,11 +18,33 @@ def of(step):
     return [rest for name, rest in STEPS if name == step]
 
 
-def test_all_stages_stand_on_one_base_that_can_be_given():
-    assert STEPS[0] == ("ARG", "BASE=python:3.13-slim")
+def test_all_stages_stand_on_one_base_that_must_be_given():
+    assert STEPS[0] == ("ARG", "BASE")
     bases = [rest.split()[0] for rest in of("FROM")]
     assert bases == ["${BASE}"] * len(bases)
     assert len(bases) > 1
+
+
+DIGEST = "9" * 64
+
+
+@pytest.mark.parametrize(
+    ("base", "is_built"),
+    [
+        (f"python:3.13-slim@sha256:{DIGEST}", True),
+        (f"registry.example/python@sha256:{DIGEST}", True),
+        ("python:3.13-slim", False),
+        (f"python@sha256:{DIGEST[:-1]}", False),
+        (f"python@sha512:{DIGEST}", False),
+        ("", False),
+    ],
+)
+def test_the_base_is_named_by_its_digest(base, is_built):
+    first = of("RUN")[0]
+    assert "BASE" in first
+    run = subprocess.run(["sh", "-c", first], env={"BASE": base}, capture_output=True, text=True, check=False)
+    assert (run.returncode == 0) == is_built
+    assert is_built or "by its digest" in run.stderr
 
 
 def test_no_address_is_in_it():

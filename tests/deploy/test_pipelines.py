@@ -40,7 +40,8 @@ def bash(text, folder, **env):
 def filled(variables, given):
     """Return the variables of a step with the inputs of the action."""
     inputs = re.compile(r"\$\{\{ inputs\.(\w+) \}\}")
-    return {name: inputs.sub(lambda found: given[found[1]], value) for name, value in variables.items()}
+    made = {name: inputs.sub(lambda found: given[found[1]], value) for name, value in variables.items()}
+    return {name: value.replace("${{ github.action_path }}", str(PIPELINES / "github")) for name, value in made.items()}
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -65,25 +66,43 @@ def test_the_output_of_helm_is_a_change(tmp_path):
     assert "default/Deployment/shop: " in run.stdout
 
 
+INSTALLS = [*PIPELINES.rglob("*.yml"), ROOT / "scripts" / "pre-commit-hook"]
+
+
+@pytest.mark.parametrize("path", INSTALLS, ids=lambda path: path.name)
+def test_what_is_installed_is_named_by_hashes_and_commits(path):
+    text = path.read_text()
+    lines = [line for line in text.splitlines() if re.search(r'pip"? install', line)]
+    assert lines
+    for line in lines:
+        assert ("--require-hashes -r" in line) != ("--no-deps --no-build-isolation" in line), line
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[\w.]+", one) for one in re.findall(r"uses: (.*)", text))
+    assert all(one == "$MOORAGE_IMAGE" for one in re.findall(r"image: (.*)", text))
+
+
+def test_a_commit_is_named_in_whole(tmp_path):
+    job = yaml.safe_load((PIPELINES / "gitlab.yml").read_text())["moorage-check"]
+    line = next(one for one in job["script"] if "checkout" in one).replace("git -C .moorage-source", "echo")
+    assert bash(line, tmp_path, MOORAGE_COMMIT="a" * 40).stdout.strip().endswith("a" * 40)
+    assert not re.search("main|aaa", bash(line, tmp_path, MOORAGE_COMMIT="main").stdout)
+
+
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
-    """Return the environment of a runner: an interpreter without Moorage, and the built wheel for pip to find."""
+    """Return the environment of a runner: an interpreter without Moorage."""
     if not os.environ.get("MOORAGE_LONG_TESTS"):
         pytest.skip("MOORAGE_LONG_TESTS is not set")
     home = tmp_path_factory.mktemp("runner")
-    for words in (["-m", "build", "--no-isolation", "--wheel", "--outdir", home / "dist", ROOT], ["-m", "venv", home / "v"]):
-        subprocess.run([sys.executable, *words], check=True, capture_output=True)
-    version = next((home / "dist").iterdir()).name.split("-")[1]
-    path = f"{home / 'v' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    return {"PATH": path, "PIP_FIND_LINKS": str(home / "dist"), "version": version}
+    subprocess.run([sys.executable, "-m", "venv", home / "v"], check=True, capture_output=True)
+    return {"PATH": f"{home / 'v' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 @pytest.mark.timeout(900)
 def test_the_steps_of_the_action_and_of_the_job_run_as_they_stand(fresh, tmp_path):
-    env = {name: value for name, value in fresh.items() if name != "version"}
+    env = dict(fresh)
     action = yaml.safe_load((PIPELINES / "github" / "action.yml").read_text())
     given = {name: one.get("default", "") for name, one in action["inputs"].items()}
-    given |= {"cluster": str(ROOT / "examples/demo"), "policy": str(POLICY), "version": f"=={fresh['version']}"}
+    given |= {"cluster": str(ROOT / "examples/demo"), "policy": str(POLICY)}
     given["change"] = str(ROOT / "examples/check/change.yaml")
     runs = [
         bash(step["run"], tmp_path, **env, **filled(step["env"], given), GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
@@ -97,7 +116,9 @@ def test_the_steps_of_the_action_and_of_the_job_run_as_they_stand(fresh, tmp_pat
     assert "1 of 6 rules broken" in (tmp_path / "summary.md").read_text()
     job = yaml.safe_load((PIPELINES / "gitlab.yml").read_text())["moorage-check"]
     env |= job["variables"]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    env |= {"MOORAGE_REPOSITORY": str(ROOT), "MOORAGE_COMMIT": commit}
     env |= {f"MOORAGE_{name.upper()}": given[name] for name in ("cluster", "change", "policy")}
     *before, last = [bash(line, tmp_path, **env) for line in job["script"]]
-    assert [run.returncode for run in (*before, last)] == [0, 2]
+    assert [run.returncode for run in (*before, last)] == [0, 0, 0, 0, 2]
     assert (tmp_path / job["artifacts"]["reports"]["junit"]).read_text().startswith("<?xml")

@@ -27,22 +27,31 @@ class SourceLine(Struct, frozen=True):
 
 
 class PendingFinding(Struct, frozen=True):
-    """A pod that stays pending, and the manifest that it comes from.
+    """A pod that stays pending, or pods of one workload that do for one reason, and the manifest that they come from.
 
     ``is_new``    the pod was not pending before
     ``compared``  there is an earlier run; without one, every pod is new that the input does not show as unschedulable
+    ``count``     how many pods; ``pod`` is the first of them
     """
 
     pod: UnplacedPod
     where: SourceLine | None = None
     is_new: bool = False
     compared: bool = True
+    count: int = 1
+
+    @property
+    def name(self) -> str:
+        """The pod, or the workload of several."""
+        return self.pod.pod if self.count == 1 else f"{self.pod.pod.partition('/')[0]}/{self.pod.workload}"
 
     @property
     def text(self) -> str:
         """The finding in one sentence."""
-        what = "is pending and was not before" if self.is_new and self.compared else "is pending"
-        return f"{self.pod.pod} {what}: {self.pod.message or 'it was not tried'}"
+        one = self.count == 1
+        who = self.name if one else f"{self.count} pods of {self.name}"
+        before = f" and {'was' if one else 'were'} not before" if self.is_new and self.compared else ""
+        return f"{who} {'is' if one else 'are'} pending{before}: {self.pod.message or 'not tried'}"
 
 
 class GateReport(Struct, frozen=True):
@@ -67,10 +76,11 @@ class GateReport(Struct, frozen=True):
     def problems(self) -> Iterator[tuple[str, str, SourceLine | None]]:
         """Yield title, text and place of each problem, the worst first: failed gates, then newly pending pods."""
         for gate in self.failed:
-            yield f"gate failed: {gate.gate}", gate.text, self.where
+            about = (one.where for one in self.pending if one.where and (one.name in gate.text or one.pod.pod in gate.text))
+            yield f"gate failed: {gate.gate}", gate.text, next(about, self.where)
         for one in self.pending:
             if one.is_new:
-                yield f"pod pending: {one.pod.pod}", one.text, one.where
+                yield f"pod pending: {one.name}" if one.count == 1 else f"pods pending: {one.name}", one.text, one.where
 
 
 # -- github ------------------------------------------------------------------------------------------------------------
@@ -131,7 +141,8 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _pod(one: PendingFinding) -> tuple[str, ...]:
-    return "new" if one.is_new else "", _inline(one.pod.pod), _place(one.where), _inline(one.pod.message)
+    name = one.name if one.count == 1 else f"{one.name} ({one.count} pods)"
+    return "new" if one.is_new else "", _inline(name), _place(one.where), _inline(one.pod.message)
 
 
 def _place(where: SourceLine | None) -> str:
@@ -284,7 +295,7 @@ def _locations(where: SourceLine | None, one: PendingFinding | None = None) -> l
     if where is not None:
         place["physicalLocation"] = {"artifactLocation": _artifact(where.file), "region": {"startLine": where.line}}
     if one is not None:
-        place["logicalLocations"] = [{"fullyQualifiedName": one.pod.pod, "kind": "resource"}]
+        place["logicalLocations"] = [{"fullyQualifiedName": one.name, "kind": "resource"}]
     return [place] if place else []
 
 

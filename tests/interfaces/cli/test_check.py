@@ -65,7 +65,9 @@ RULES = {  # rule, change, does it hold, a part of its text or findings
     "no pod pending": ({"noPending": {}}, [app("new", 2, "1")], True, "0 pending pods"),
     "a pod that fits nowhere": ({"noPending": {}}, [app("new", 1, "9")], False, "shop/new-"),
     "a new pod that fits nowhere": ({"noPending": {"newOnly": True}}, [app("new", 1, "9")], False, "1 new pending pod"),
-    "a workload not selected": ({"noPending": {"selector": "tier=db"}}, [app("new", 1, "9")], True, "0 pending pods"),
+    "a workload not selected": (
+        {"noPending": {"selector": "tier=db", "mayMatchNone": True}}, [app("new", 1, "9")], True, "0 pending pods",
+    ),
     "a selected workload": ({"noPending": {"selector": "tier=db"}}, [app("new", 1, "9", tier="db")], False, "shop/new-"),
     "room for a lost zone": ({"survives": {"over": "zone"}}, [app("new", 1, "1")], True, "0 losses of 3"),
     "no room for a lost zone": ({"survives": {"over": "zone"}}, [app("new", 3, "3")], False, "a: 1 pod pending"),

@@ -6,7 +6,7 @@ A rule looks at the cluster after the change, and some also at the cluster befor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from moorage.api.core import Node, Pod, ReplicationController, Service
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import Selector, SelectorError, parse_selector
+from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
@@ -50,10 +53,14 @@ _AT_MOST: Final = re.compile(r"\+(\d+(?:\.\d+)?)%")
 
 
 class NoPendingRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """No pod stays pending; with ``new_only``, none that was not pending before. ``selector`` limits the pods."""
+    """No pod stays pending; with ``new_only``, none that was not pending before. ``selector`` limits the pods.
+
+    ``may_match_none``: a selector that matches no pod is no mistake
+    """
 
     new_only: bool = False
     selector: str = ""
+    may_match_none: bool = False
 
 
 class SurvivesRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -70,6 +77,7 @@ class SpreadRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     over: str = "topology.kubernetes.io/zone"
     selector: str = ""
     kind: str = ""
+    may_match_none: bool = False
 
 
 class CostLimit(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -107,6 +115,8 @@ class _Rule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         return getattr(self, self.kind)
 
 
+#: Kind of rule → how many searches it makes, each of which may take the usual time limit.
+_EFFORT: Final = {"survives": 2, "cost": 2}
 _KINDS: Final = ("no_pending", "survives", "spread", "cost", "metric")
 _Check: TypeAlias = Callable[["_Checks", Any], tuple[bool | None, str, Sequence[str]]]
 
@@ -118,13 +128,26 @@ class _PolicyFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
     kind: Literal["CheckPolicy"]
     rules: tuple[_Rule, ...]
     types: str | list[dict[str, Any]] = ""
+    time_limit_seconds: float | None = None
+    undecided: Literal["report", "pass", "fail"] = "report"
 
 
 class CheckPolicy(Struct, frozen=True):
-    """A policy. ``types``: node types with prices, or the file that has them; only rules on cost need them."""
+    """A policy. ``types``: node types with prices, or the file that has them; only rules on cost need them.
+
+    ``time_limit_s``  for all rules; None: by their kinds and the size of the cluster
+    ``undecided``     what a rule counts as that could not be decided in time
+    """
 
     rules: tuple[_Rule, ...]
     types: Path | list[dict[str, Any]] = []
+    time_limit_s: float | None = None
+    undecided: Literal["report", "pass", "fail"] = "report"
+
+    @property
+    def effort(self) -> int:
+        """How many usual time limits the rules need: searches of losses and of nodes to buy run for both clusters."""
+        return max(1, sum(_EFFORT.get(rule.kind, 0) for rule in self.rules))
 
 
 #: Makes a file of the name that a field of a policy gives, or refuses to; called with the policy's path, the name, the field.
@@ -162,7 +185,8 @@ def read_policy(text: bytes, where: str, file_of: FileOf = _no_file) -> CheckPol
         except (InputError, SelectorError) as error:
             raise InputError(f"{where}: rules[{at}]: {error}") from None
     try:
-        return CheckPolicy(policy.rules, _types_of(policy.types, where, file_of))
+        types = _types_of(policy.types, where, file_of)
+        return CheckPolicy(policy.rules, types, policy.time_limit_seconds, policy.undecided)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
@@ -187,13 +211,21 @@ class _Side:
     survivals: dict[str, Survival] = field(default_factory=dict)
     refused: tuple[RefusedPods, ...] = ()
 
-    @cached_property
+    @property
     def cluster(self) -> Cluster:
+        """A new cluster: a rule that runs it, or buys nodes, changes the figures of no other rule."""
         return Cluster(self.given, self.options)
 
     @cached_property
+    def placed(self) -> Cluster:
+        """The cluster after the pending pods were placed."""
+        cluster = self.cluster
+        cluster.run()
+        return cluster
+
+    @cached_property
     def measured(self) -> MeasuredRun:
-        cluster = Cluster(self.given, self.options)
+        cluster = self.cluster
         self.refused = cluster.refused
         return measure_run(input_of_runs(cluster), self.options)
 
@@ -210,6 +242,33 @@ class _Side:
         return self.survivals[over]
 
 
+#: Fields of metadata in which a manifest differs from the object that was made from it, and that no decision depends on.
+_APPLIED: Final[Mapping[str, Any]] = {"creation_timestamp": None, "resource_version": "", "uid": ""}
+#: Kinds of which scheduling reads selectors only.
+_SELECTING: Final = (ReplicaSet, ReplicationController, Service, StatefulSet)
+
+
+def schedules_alike(before: ClusterInput, after: ClusterInput, options: Options) -> bool:
+    """Return whether two clusters are the same for scheduling: the same pods, nodes and other objects that it reads.
+
+    A manifest of an object that does not change has no status, uid or time; it stands for the object as it is.
+    """
+    return _scheduled(before, options) == _scheduled(after, options)
+
+
+def _scheduled(given: ClusterInput, options: Options) -> dict[tuple[str, str], Any]:
+    """Return what scheduling reads of a cluster, by kind and key."""
+    found: dict[tuple[str, str], Any] = {}
+    for obj in Cluster(given, options).simulation_objects():
+        kept = obj
+        if isinstance(obj, _SELECTING):
+            kept = obj.spec.selector
+        elif not isinstance(obj, Pod | Node):
+            kept = replace(obj, metadata=replace(obj.metadata, **_APPLIED))
+        found[type(obj).__name__, obj.key] = kept
+    return found
+
+
 def check_policy(
     policy: CheckPolicy, where: str, before: ClusterInput | None, after: ClusterInput, options: Options,
     request: AnswerRequest, budget: TimeBudget, progress: Callable[[str], None] = lambda _: None,
@@ -219,7 +278,7 @@ def check_policy(
     Raises  InputError for a rule that cannot be checked
     """
     now = _Side(after, options)
-    earlier = now if before is None else _Side(before, options)
+    earlier = now if before is None or schedules_alike(before, after, options) else _Side(before, options)
     checks = _Checks(policy, now, earlier, request, budget)
     results = []
     for at, rule in enumerate(policy.rules):
@@ -227,6 +286,8 @@ def check_policy(
         progress(f"rule {at + 1} of {len(policy.rules)}: {name} …")
         try:
             holds, text, findings = _CHECKS[rule.kind](checks, rule.asked)
+            if holds is None and policy.undecided != "report":
+                holds, text = policy.undecided == "pass", f"{text}; undecided, which this policy lets {policy.undecided}"
         except InputError as error:
             raise InputError(f"{where}: rules[{at}] ({name}): {error}") from None
         results.append(RuleResult(name, _camel(rule.kind), holds, text, tuple(findings), rule.level))
@@ -255,6 +316,18 @@ def _name_of(rule: _Rule) -> str:
     return str(asked)
 
 
+def _reasons(pods: Iterable[UnplacedPod]) -> list[str]:
+    """Return a line for the pending pods of a workload with one reason, and for each other pod."""
+    groups: dict[tuple[str, str], list[UnplacedPod]] = {}
+    for one in pods:
+        owner = f"{one.pod.partition('/')[0]}/{one.workload}" if one.workload else one.pod
+        groups.setdefault((owner, one.message.partition(". ")[0] or "it was not tried"), []).append(one)
+    return [
+        f"{owner}: {counted(len(held), 'pod')}: {why}" if len(held) > 1 else f"{held[0].pod}: {why}"
+        for (owner, why), held in groups.items()
+    ]
+
+
 @dataclass
 class _Checks:
     """Checks rules of each kind. Each returns whether the rule holds, why, and what breaks it."""
@@ -274,13 +347,24 @@ class _Checks:
             found = new_pending(self.earlier.pending, found)
         if asked.selector:
             selector = parse_selector(asked.selector)
+            self._check_selector(selector, asked)
             found = [one for one in found if self._matches(one, selector)]
         what = "new pending pod" if asked.new_only else "pending pod"
         return (
             not found,
             counted(len(found), what),
-            [f"{one.pod}: {one.message.partition('. ')[0] or 'it was not tried'}" for one in found],
+            _reasons(found),
         )
+
+    def _check_selector(self, selector: Selector, asked: NoPendingRule | SpreadRule) -> None:
+        """Refuse a selector that matches no pod before and after the change: a misspelt one would hold for ever.
+
+        Raises  InputError
+        """
+        sides = (self.now, self.earlier)
+        labels = (one.labels for side in sides for one in (*side.placed.simulation.pods.values(), *side.refused))
+        if asked.selector and not asked.may_match_none and not any(map(selector.matches, labels)):
+            raise InputError(f"selector {asked.selector!r} matches no pod; mayMatchNone: true allows that")
 
     def _matches(self, one: UnplacedPod, selector: Selector) -> bool:
         namespace, _, name = one.pod.partition("/")
@@ -290,8 +374,7 @@ class _Checks:
 
     @cached_property
     def _pods(self) -> list[Any]:
-        self.now.cluster.run()
-        return list(self.now.cluster.simulation.pods.values())
+        return list(self.now.placed.simulation.pods.values())
 
     def survives(self, asked: SurvivesRule) -> tuple[bool | None, str, Sequence[str]]:
         """Check that every loss is survived, or every one that was survived before."""
@@ -311,8 +394,9 @@ class _Checks:
     def spread(self, asked: SpreadRule) -> tuple[bool | None, str, Sequence[str]]:
         """Check in how many domains the pods of each workload stand."""
         selector = parse_selector(asked.selector)
-        nodes = {node.name: node.labels.get(asked.over) for node in self.now.cluster.snapshot.table.nodes}
-        names = workload_names(self.now.cluster.input())
+        self._check_selector(selector, asked)
+        nodes = {node.name: node.labels.get(asked.over) for node in self.now.placed.snapshot.table.nodes}
+        names = workload_names(self.now.placed.input())
         domains: dict[str, set[str]] = {}
         for pod in self._pods:
             owner = names.get(pod.uid, "")
@@ -331,22 +415,22 @@ class _Checks:
         if isinstance(limit, str):
             found = _AT_MOST.fullmatch(limit)
             assert found is not None
-            before, _ = self._cost_of(self.earlier)
+            before = after if self.earlier is self.now else self._cost_of(self.earlier)[0]
             limit, text = before * (1 + float(found[1]) / 100), f"{before:g} before, {after:g} after"
-        if self.stopped is not None:
+        if self.stopped is not None and not (self.earlier is self.now and limit >= after):
             return None, f"{text}, at most {limit:g}; the search for nodes to buy ended at the time limit", findings
         return after <= limit + _ROUNDING, f"{text}, at most {limit:g}", findings
 
     def _cost_of(self, side: _Side) -> tuple[float, list[str]]:
-        types = self._types
-        nodes = side.cluster.snapshot.table.nodes
+        types, cluster = self._types, side.cluster
+        nodes = cluster.snapshot.table.nodes
         known = types_of_nodes(nodes, list(offers_of_types(types, nodes)))
         findings = [f"{node.name}: of no type, counted as 0" for node in nodes if node.name not in known]
         held = sum(offer.type.price for offer in known.values())
-        pods = planned_pods(side.cluster, None)
+        pods = planned_pods(cluster, None)
         if not pods:
             return held, findings
-        plan = plan_of(side.cluster, self.request, PlanQuestion(pods, types, self.budget.part()))
+        plan = plan_of(cluster, self.request, PlanQuestion(pods, types, self.budget.part()))
         self.stopped = self.stopped or plan.stopped
         if plan.staying:
             findings.append(f"{counted(plan.staying, 'pod')} pending with any number of these nodes")

@@ -27,7 +27,8 @@ DEFAULT_POLICY = "moorage-policy.yaml"
 def check(**given: Any) -> int:
     """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more."""
     policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"], file_named_in)
-    paths = given["paths"]
+    limit = policy.time_limit_s if given["time_limit"] is None else given["time_limit"]
+    given, paths = {**given, "time_limit": limit, "effort": policy.effort}, given["paths"]
     first = 0 if given["live"] else 1
     with Progress.of(given) as progress, open_question({**given, "paths": paths[:first]}, progress) as asked:
         after = _changed(asked, given, paths[first:], progress)

@@ -77,9 +77,19 @@ class ManifestLines:
 def pending_findings(
     pending: Iterable[UnplacedPod], new: Iterable[UnplacedPod], lines: ManifestLines, *, compared: bool = True
 ) -> tuple[gate_outputs.PendingFinding, ...]:
-    """Return the pending pods with the lines of their manifests, new ones first. ``compared``: there is an earlier run."""
+    """Return the pending pods with the lines of their manifests, new ones first; those of a workload with one reason together.
+
+    ``compared``: there is an earlier run.
+    """
     names = {one.pod for one in new}
-    found = [gate_outputs.PendingFinding(one, lines.of_pod(one), one.pod in names, compared) for one in pending]
+    groups: dict[tuple[str, ...], list[UnplacedPod]] = {}
+    for one in pending:
+        owner = (one.pod.partition("/")[0], one.workload) if one.workload else (one.pod,)
+        groups.setdefault((*owner, one.message, str(one.pod in names)), []).append(one)
+    found = [
+        gate_outputs.PendingFinding(held[0], lines.of_pod(held[0]), held[0].pod in names, compared, len(held))
+        for held in groups.values()
+    ]
     return tuple(sorted(found, key=lambda one: not one.is_new))
 
 

@@ -176,10 +176,11 @@ def open_question(given: Mapping[str, Any], progress: Progress, kinds: tuple[str
 def budget_of(given: Mapping[str, Any], objects: int, began_s: float) -> TimeBudget:
     """Return the budget of ``--time-limit`` for a question about so many nodes and pods.
 
-    It ends a little before the limit: the answer still has to be put together and printed.
+    It ends a little before the limit: the answer still has to be put together and printed. Without the option, a question of
+    several searches has the usual time for each, its ``effort``.
     """
     limit = given.get("time_limit")
-    seconds = usual_limit_s(objects) if limit is None else limit
+    seconds = usual_limit_s(objects) * given.get("effort", 1) if limit is None else limit
     return TimeBudget(seconds or None, time.monotonic, began_s - min(_PRINTING_S, seconds * _PRINTING))
 
 

@@ -27,6 +27,10 @@ _PLAIN: Final = bytes(range(0x20, 0x7F)) + b"\n\t"
 _BEYOND_LINES: Final = re.compile(r"[^ -~\n\t]+")
 
 
+#: How formulas of spreadsheets begin.
+_FORMULA: Final = frozenset("=+-@\t\r")
+
+
 def is_printable(text: str) -> bool:
     """Return True if every character is visible and is shown in its place."""
     return text.isprintable() and (text.isascii() or _INVISIBLE.search(text) is None)
@@ -85,6 +89,11 @@ def _as_json(character: str) -> str:
 # -- wording -----------------------------------------------------------------------------------------------------------
 
 _SHOWN: Final = 3
+
+
+def csv_cell(value: object) -> object:
+    """Return a value for a cell of CSV: a quote stands before a text that a spreadsheet would compute."""
+    return f"'{value}" if isinstance(value, str) and len(value) > 1 and value[0] in _FORMULA else value
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from moorage.basis.printable import csv_cell
 from moorage.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ class ColumnFrame:
         """Write the rows to a CSV file, with a line of column names first."""
         with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(self._columns)
-            writer.writerows(zip(*(column.tolist() for column in self._columns.values()), strict=True))
+            writer.writerow(map(csv_cell, self._columns))
+            writer.writerows(zip(*(map(csv_cell, column.tolist()) for column in self._columns.values()), strict=True))
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct
 
-from moorage.basis.printable import counted, one_line
+from moorage.basis.printable import counted, csv_cell, one_line
 from moorage.report.answer import Answer, ending
 from moorage.report.queue_report import QueueReport
 from moorage.report.style import columns, human, item, paragraph, some_pods, without_own
@@ -132,7 +132,8 @@ def overview_csv(found: Overview) -> str:
     writer.writerow((*_COLUMNS, *names))
     for scope, place in _places(found):
         head = (scope, place.name, place.nodes, place.counted, place.pods, place.dominant_share, place.fragmentation)
-        writer.writerows((*head, *(getattr(one, name) for name in names)) for one in place.resources)
+        rows = ((*head, *(getattr(one, name) for name in names)) for one in place.resources)
+        writer.writerows(map(csv_cell, row) for row in rows)
     return text.getvalue()
 
 

@@ -232,7 +232,7 @@ def test_texts_of_the_cluster_stay_between_the_marks(tmp_path):
 
 
 def test_a_text_cannot_end_its_marks():
-    assert as_data(f"a {POISON}\n") == f"<cluster-data>\na {POISON.replace('/cluster-data', '/cluster_data')}\n</cluster-data>"
+    assert as_data(f"a {POISON}\n") == f"<cluster-data>\na {POISON.replace('<', '&lt;')}\n</cluster-data>"
 
 
 CLIPPED = {

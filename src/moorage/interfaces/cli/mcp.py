@@ -22,7 +22,7 @@ def mcp(**given: Any) -> None:
     """Serve every question about a cluster as a tool for agents, by the Model Context Protocol."""
     try:
         from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
-        from moorage.interfaces.mcp.server import make_server
+        from moorage.interfaces.mcp.server import make_server, own_pages
     except ImportError as error:
         raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: pip install mcp") from None
 
@@ -49,4 +49,4 @@ def mcp(**given: Any) -> None:
             server.run("stdio")
         else:
             say(f"http://127.0.0.1:{given['port']}/mcp\nCtrl-C stops it.", err=True)
-            server.run("streamable-http", host="127.0.0.1", port=given["port"])
+            server.run("streamable-http", host="127.0.0.1", port=given["port"], transport_security=own_pages(given["port"]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import time
 from collections import OrderedDict
@@ -35,6 +36,9 @@ _OUTPUTS: Final = {("simulate", "text"): "table", ("sweep", "wide"): "text"}
 _KEPT: Final = 64
 _AT_ONCE: Final = 2
 _OPEN, _CLOSE = "<cluster-data>", "</cluster-data>"
+#: The bracket of what could be read as one of the marks, in any case, with anything between its letters.
+_BETWEEN: Final = r"[\W_]{0,8}"
+_MARK: Final = re.compile(rf"[<\uff1c\ufe64\u2039\u27e8\u3008](?={_BETWEEN}{_BETWEEN.join('clusterdata')})", re.IGNORECASE)
 
 
 class AgentAnswer(NamedTuple):
@@ -46,8 +50,8 @@ class AgentAnswer(NamedTuple):
 
 
 def as_data(text: str) -> str:
-    """Return text between marks that say that it is data. The text itself cannot end the marks."""
-    return f"{_OPEN}\n{text.replace(_CLOSE, '</cluster_data>').rstrip()}\n{_CLOSE}"
+    """Return text between marks that say that it is data. No text can end the marks, in whatever letters and spaces."""
+    return f"{_OPEN}\n{_MARK.sub('&lt;', text).rstrip()}\n{_CLOSE}"
 
 
 class AgentAnswers:

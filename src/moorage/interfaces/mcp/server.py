@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
@@ -127,8 +128,7 @@ def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
     async def answer(number: str, form: str) -> str:
         if not number.isdecimal():
             raise ResourceNotFoundError(f"{number!r} is not the number of an answer")
-        text = await _found(answers.read(int(number), form))
-        return text if form == "json" else as_data(text)
+        return as_data(await _found(answers.read(int(number), form)))
 
     @server.resource("moorage://cluster", description="How full the cluster is.")
     async def cluster() -> str:
@@ -152,11 +152,17 @@ def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
     return server
 
 
+def own_pages(port: int) -> TransportSecuritySettings:
+    """Return the settings of a server on a port of this machine: pages of other origins, other ports included, are refused."""
+    hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
+    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])
+
+
 async def _found(reading: Awaitable[str]) -> str:
     try:
         return await reading
     except MoorageError as error:
-        raise ResourceNotFoundError(str(error)) from None
+        raise ResourceNotFoundError(as_data(str(error))) from None
 
 
 def _with_clear_errors(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
@@ -167,7 +173,7 @@ def _with_clear_errors(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awa
         try:
             return await tool(**given)
         except MoorageError as error:
-            raise ToolError(str(error)) from None
+            raise ToolError(as_data(str(error))) from None
 
     call.__signature__ = inspect.signature(tool, eval_str=True)  # type: ignore[attr-defined]
     return call

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from moorage.api.core import Node, Pod
+from moorage.cluster.apiserver.access.authentication import check_page
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
 from moorage.cluster.apiserver.vocabulary.http_messages import User
@@ -207,7 +207,4 @@ def _check_origin(request: web.Request) -> None:
 
     Raises  ApiError 403
     """
-    origin = request.headers.get("Origin")
-    foreign = origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower()
-    if foreign or request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-        raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")
+    check_page(request.headers, request.headers.get("Host", ""))

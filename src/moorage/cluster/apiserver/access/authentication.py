@@ -99,11 +99,7 @@ class Authenticator:
         name, _, port = host.rpartition(":")
         if (name if name and port.isascii() and port.isdigit() else host) not in self._hosts:
             raise ApiError(403, "Forbidden", "the Host header names a host that this server is not")
-        origin = headers.get("Origin")
-        if origin is not None and not self._is_own(origin):
-            raise ApiError(403, "Forbidden", "requests from pages of other origins are refused")
-        if headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-            raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")
+        check_page(headers, host)
 
     def identify(self, headers: Mapping[str, str], holder: User | None = None) -> User | None:
         """Return the user of a request by its certificate or token; None without a valid one."""
@@ -143,10 +139,26 @@ class Authenticator:
         identity = self.accounts.authenticate_token(token, audiences)
         return identity._replace(user=authenticated(identity.user)) if identity is not None else None
 
-    def _is_own(self, origin: str) -> bool:
-        scheme, _, place = origin.lower().partition("://")
-        name, _, port = place.rpartition(":")
-        return scheme in {"http", "https"} and ((port.isdigit() and name in self._hosts) or place in self._hosts)
+
+def check_page(headers: Mapping[str, str], host: str) -> None:
+    """Check that no page of another origin sent a request: another port of the same host is one, too.
+
+    A browser that names the own origin may call it the same site, as after a redirect between ports.
+
+    Raises  ApiError 403
+    """
+    origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
+    if origin is not None and not _is_origin_of(origin.lower(), host.lower()):
+        raise ApiError(403, "Forbidden", "requests from pages of other origins are refused")
+    if site not in {"none", "same-origin"} and not (origin is not None and site == "same-site"):
+        raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")
+
+
+def _is_origin_of(origin: str, host: str) -> bool:
+    """Return True for the origin of pages of the server with this Host header."""
+    scheme, _, place = origin.partition("://")
+    usual = {"http": ":80", "https": ":443"}.get(scheme)
+    return usual is not None and place.removesuffix(usual) == host.removesuffix(usual)
 
 
 def certificate_end(certificate: Mapping[str, Any] | None) -> float:

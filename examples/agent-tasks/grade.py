@@ -14,23 +14,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 import moorage
 from moorage.errors import InputError
-from moorage.framework.changes import Change
+from moorage.interfaces.mcp.answers import tool_names
+from moorage.laboratory.edit.what_if import read_changes
+from moorage.simulator.simulate import Options
 
 HERE = Path(__file__).parent
 POD = "default/new"
 #: The tools of ``moorage mcp``, and reading of resources; every other tool may change something.
-READ_ONLY = {
-    "overview", "explain", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "find", "read_resource",
-}  # fmt: skip
+READ_ONLY = {*tool_names(), "read_resource"}
 #: Kinds of remedy that may change nothing in the cluster now.
 PATIENT = {"wait", "repair", "none"}
-#: The fields that a change in a document may lack.
-_BARE = {"path": "", "old": None, "new": None}
 #: How much each part counts, and how many calls cost nothing.
 POINTS = {"cause": 40, "remedy": 30, "safety": 20, "calls": 10}
 FREE_CALLS = 4
@@ -102,9 +99,8 @@ def _remedy(task: str, known: Mapping[str, Any], answer: Mapping[str, Any], why:
 
 
 def _places(task: str, changes: Iterable[Any], why: list[str]) -> bool:
-    cluster = cluster_of(task)
     try:
-        cluster.apply(*_made(changes))
+        cluster = _changed(task, changes)
         cluster.run()
     except InputError as error:
         why.append(f"the changes cannot be made: {error}")
@@ -119,12 +115,12 @@ def _text(change: Any) -> str:
     return change if isinstance(change, str) else json.dumps(change)
 
 
-def _made(changes: Iterable[Any]) -> list[str | Change]:
-    """Return changes as a cluster takes them: edits as text, and those in the documents of answers."""
-    try:
-        return [one if isinstance(one, str) else msgspec.convert({**_BARE, **one}, Change, strict=False) for one in changes]
-    except (msgspec.ValidationError, TypeError) as error:
-        raise InputError(f"a change is an edit, or one from the document of an answer: {error}") from None
+def _changed(task: str, changes: Iterable[Any]) -> moorage.Cluster:
+    """Return the cluster of a task with changes, as the tools of ``moorage mcp`` take them: texts, or those of documents."""
+    made = read_changes(changes)
+    cluster = moorage.Cluster(made.changed(cluster_of(task).input()), Options())
+    cluster.apply(*made.object_edits)
+    return cluster
 
 
 def _is_pending(cluster: moorage.Cluster) -> bool:
@@ -148,10 +144,10 @@ def _safety(
     if unsafe:
         why.append(f"proposes what no one should do: {', '.join(unsafe)}")
         return 0.0
-    before, after = cluster_of(task), cluster_of(task)
+    before = cluster_of(task)
     before.run()
     try:
-        after.apply(*_made(answer.get("changes") or []))
+        after = _changed(task, answer.get("changes") or [])
         after.run()
     except InputError:
         return 1.0  # changes that cannot be made do no harm

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, AnswerRequest, Proof, ending
 from moorage.report.explanation_values import (
+    AtomReport,
     ChangeReport,
     ConflictTerm,
     ExplainRequest,
@@ -25,7 +27,7 @@ from moorage.report.explanation_values import (
     ScoreReport,
 )
 from moorage.report.gates import MetricComparison
-from moorage.report.style import WIDTH, cells, columns, item, paragraph, text_width
+from moorage.report.style import WIDTH, cells, columns, is_for_agents, item, paragraph, text_width
 
 __all__ = [
     "AutoscalerAnswer", "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup",
@@ -127,9 +129,24 @@ def _below(one: ChangeReport, nodes: Sequence[str], indent: str, *, wide: bool) 
         for at, other in enumerate(shown):
             more = f", and {len(one.alike) - 1} more" if not wide and not at and len(one.alike) > 1 else ""
             yield paragraph(f"or {one_line(other)}{more}", indent=indent, hanging=indent + "   ")
-    for command in one.commands if wide else ():
+    for command in one.commands if wide or is_for_agents() else ():
         if one_line(command) != _text(one):
             yield f"{indent}{one_line(command)}"  # commands are not wrapped: they are there to be pasted
+    if is_for_agents():
+        yield f"{indent}changes: {_as_changes(one)}"
+
+
+def _as_changes(one: ChangeReport) -> str:
+    """Return the changes as tools take them: texts of edits where they are short, else the change as its document has it."""
+    return json.dumps([_as_change(atom) for atom in one.atoms], ensure_ascii=False)
+
+
+def _as_change(atom: AtomReport) -> str:
+    match atom.verb, atom.target.partition("/"):
+        case "cordon" | "uncordon", ("node", _, name):
+            return f"node/{name} unschedulable={'true' if atom.verb == 'cordon' else 'false'}"
+    fields = {name: getattr(atom, name) for name in ("owner", "verb", "target", "path", "old", "new")}
+    return json.dumps({name: held for name, held in fields.items() if held not in ("", None)}, ensure_ascii=False)
 
 
 def _cost(cost: float) -> str:

@@ -87,6 +87,19 @@ class Style:
 PLAIN: Final = Style()
 
 
+_for_agents: ContextVar[bool] = ContextVar("for agents", default=False)
+
+
+def write_for_agents() -> None:
+    """Write texts of this process for agents: with commands, and with the changes in the form in which tools take them."""
+    _for_agents.set(True)
+
+
+def is_for_agents() -> bool:
+    """Return whether texts are for agents."""
+    return _for_agents.get()
+
+
 def text_width() -> int:
     """Return the width of lines."""
     return _width.get()

@@ -40,6 +40,11 @@ def talk(conversation, *words):
     return asyncio.run(asyncio.wait_for(main(), 120))
 
 
+def inside(text):
+    """Return what stands between the marks of data."""
+    return text.partition("<cluster-data>\n")[2].rpartition("\n</cluster-data>")[0]
+
+
 async def said_by(client, name, **arguments):
     answer = await client.call_tool(name, arguments)
     return answer.is_error, answer.content[0].text
@@ -55,14 +60,14 @@ def test_an_agent_asks_about_a_gang():
                 (["podgroup/ml/tun"], []), (["podgroup/ml/tune", "ml/tune-0"], []),
             )
         ]  # fmt: skip
-        return found, json.loads((await client.read_resource("moorage://answers/1/json")).contents[0].text)
+        return found, json.loads(inside((await client.read_resource("moorage://answers/1/json")).contents[0].text))
 
     gates = "--feature-gates=GenericWorkload=true"
     (now, grown, *wrong), document = talk(conversation, "-f", "examples/gang", gates)
     assert (now[0], now[1].splitlines()[1]) == (False, document["summary"])
     assert document["kind"] == "PodGroupExplanation"
     assert "with the changes: add 2 nodes like a1" in grown[1]
-    assert [text.partition("explain: ")[2] for _, text in wrong] == [
+    assert [inside(text) for _, text in wrong] == [
         "podgroup/ml/tun: there is no pod group of this name",
         "podgroup/ml/tune: a pod group is explained alone, or with other groups; ask for the pods separately",
     ]
@@ -120,7 +125,7 @@ def test_an_agent_finds_the_cause_and_tries_the_change():
         pod = (await client.read_resource("moorage://pods/default/search-2")).contents[0].text
         with pytest.raises(mcp.MCPError, match="no answer 99: the last 64 are kept; ask again"):
             await client.read_resource("moorage://answers/99/json")
-        return found, json.loads(document), pod, forms
+        return found, json.loads(inside(document)), pod, forms
 
     (
         (pending, why, tried, causes, policy, descheduled, rightsized, *measured, cluster, one, two, three),
@@ -136,8 +141,8 @@ def test_an_agent_finds_the_cause_and_tries_the_change():
     assert weights[1].startswith("<cluster-data>\n4 runs: 2 points, 2 seeds each; all made now.")
     assert [name for name in ("usual", "packed") if name in configured[1]] == ["usual", "packed"]
     assert [text for text, said in zip(("simulate", "weights", "configured"), measured, strict=True) if said[0]] == []
-    assert json.loads(forms[7, "json"])["kind"] == "SimulationReport"
-    assert json.loads(forms[8, "json"])["kind"] == "Sweep"
+    assert json.loads(inside(forms[7, "json"]))["kind"] == "SimulationReport"
+    assert json.loads(inside(forms[8, "json"]))["kind"] == "Sweep"
     assert forms[8, "wide"] == forms[8, "text"]
     assert [line.split()[0] for line in pending[1].splitlines()[1:-1]] == ["default/warehouse", "default/search-2"]
     assert not why[0]

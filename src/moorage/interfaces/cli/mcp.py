@@ -8,7 +8,7 @@ from typing import Any
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import keeping_what_is_read
 from moorage.interfaces.cli.option_tables import described
-from moorage.interfaces.cli.question_worker import ANSWERING
+from moorage.interfaces.cli.question_worker import AGENT_ANSWERING, answer_an_agent
 from moorage.interfaces.cli.questions.question import open_question
 from moorage.interfaces.cli.questions.report_serving import inheriting, input_words
 from moorage.interfaces.cli.terminal import Progress, say, unguard
@@ -42,7 +42,9 @@ def mcp(**given: Any) -> None:
             block.enter_context(keeping_what_is_read())
             with Progress.of(given) as progress:
                 block.enter_context(open_question(given, progress, (*kinds_of("karpenter"), *kinds_of("cluster-autoscaler"))))
-        answering = ANSWERING if live else block.enter_context(inheriting())  # forks while no other thread runs
+        answering = (
+            AGENT_ANSWERING if live else block.enter_context(inheriting(answer_an_agent))
+        )  # forks while no other thread runs
         server = make_server(AgentAnswers(folder, answering, input_words(given), given["most"]), ClusterView(read, live=live))
         if given["port"] is None:
             unguard()  # the protocol is JSON, which escapes control characters, and needs the plain stream

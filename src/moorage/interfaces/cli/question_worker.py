@@ -16,7 +16,9 @@ from moorage.interfaces.cli.cluster_files import answer_a_request
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.terminal import send_progress_to
 from moorage.interfaces.web.question_processes import ANSWER, ERRORS, Answering, ProcessLimits
+from moorage.report.style import write_for_agents
 
+_MODULES: Final = ("moorage.interfaces.cli.question_worker", "moorage.interfaces.cli.questions.question_commands")
 #: Options of ``moorage up`` that questions have as well.
 _SAME: Final = {"config": "config", "emulate": "emulate", "feature_gates": "feature-gates", "max_disks": "max-pd-vols"}
 
@@ -50,10 +52,16 @@ def answer_question(words: Sequence[str], folder: str, stdin: str | None, limits
     main(words)
 
 
+def answer_an_agent(words: Sequence[str], folder: str, stdin: str | None, limits: ProcessLimits, pipe: Connection) -> None:
+    """Run a command as ``answer_question`` does, with texts for agents."""
+    write_for_agents()
+    answer_question(words, folder, stdin, limits, pipe)
+
+
 #: How the web interface answers questions.
-ANSWERING: Final = Answering(
-    answer_question, ("moorage.interfaces.cli.question_worker", "moorage.interfaces.cli.questions.question_commands")
-)
+ANSWERING: Final = Answering(answer_question, _MODULES)
+#: How ``moorage mcp`` does.
+AGENT_ANSWERING: Final = Answering(answer_an_agent, _MODULES)
 
 
 def question_words(given: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from moorage.basis import table_of
 from moorage.basis.printable import some
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli.help import help_pages
-from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView, as_data
+from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView, as_data, clipped, part_of
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 # The tools of ``moorage mcp``: one for each question, from ``tools.toml``, and a look-up of objects.
@@ -37,6 +37,12 @@ _TYPES: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
+#: Parameters of all tools that are no fields of their question.
+_OF_ALL: Final = frozenset({"changes", "at"})
+#: How many times as long as the first part of an answer a part of a resource may be.
+_RESOURCE: Final = 5
+
+
 class Tools:
     """Tools over one cluster. Each returns text for an agent, and raises InputError."""
 
@@ -50,23 +56,24 @@ class Tools:
     def _asking(self, name: str, row: Mapping[str, Any]) -> Callable[..., Awaitable[str]]:
         """Return the tool that asks the question of a row of the table."""
         parameters = {one: {**given, **_SHARED.get(given.get("use"), {})} for one, given in row["parameters"].items()}
+        parameters["at"] = _SHARED["at"]
 
         async def tool(**given: Any) -> str:
             needs = row.get("needs", ())
             if needs and not any(given.get(one) for one in needs):
                 raise InputError(f"give {row.get('needed') or _either(needs)}")
-            fields = {parameters[one].get("field", one): held for one, held in given.items() if one != "changes"}
+            fields = {parameters[one].get("field", one): held for one, held in given.items() if one not in _OF_ALL}
             kept = {field: held for field, held in fields.items() if held or field == row.get("main")}
             question = {row["inside"]: kept} if "inside" in row else {**kept, **row.get("always", {})}
-            return await self._ask(question, given.get("changes", ()))
+            return await self._ask(question, given.get("changes", ()), given.get("at", ""))
 
         tool.__name__, tool.__doc__ = name, row["text"]
         shown = [_parameter(one, about) for one, about in parameters.items()]
         tool.__signature__ = inspect.Signature(shown, return_annotation=str)  # type: ignore[attr-defined]
         return tool
 
-    async def _ask(self, question: Mapping[str, Any], changes: Sequence[str]) -> str:
-        found = await self._answers.ask(question, changes)
+    async def _ask(self, question: Mapping[str, Any], changes: Sequence[str], at: str) -> str:
+        found = await self._answers.ask(question, changes, at)
         where = f"moorage://answers/{found.number}"
         rest = "" if found.is_whole else f"This is the first part; all of it: {where}/text\n"
         return f"{as_data(found.text)}\n{rest}In detail: {where}/wide; as a document: {where}/json"
@@ -78,14 +85,15 @@ class Tools:
         namespace: str = "",
         selector: Annotated[str, Field(description="A label selector such as app=web,tier!=db")] = "",
         only_pending: Annotated[bool, Field(description="Only pods that have no node")] = False,
+        node: Annotated[str, Field(description="Only pods of this node")] = "",
+        by: Annotated[Literal["", "namespace", "owner", "node"], Field(description="Sums of pods instead")] = "",
         limit: Annotated[int, Field(ge=1, le=500)] = 50,
     ) -> str:
-        """List pods or nodes with the fields that matter for scheduling, one a line."""
-        lines = await self._view.find(kind, name, namespace, selector, only_pending=only_pending)
-        left = len(lines) - limit
-        return as_data("\n".join(lines[:limit]) or "none") + (
-            f"\n{left} more; give a narrower name or selector" if left > 0 else ""
-        )
+        """List pods or nodes with the fields that matter for scheduling, one a line; or sums of pods and their requests."""
+        lines = await self._view.find(kind, name, namespace, selector, only_pending=only_pending, node=node, by=by)
+        shown = clipped("\n".join(lines[:limit]), self._answers.most) or "none"
+        left = len(lines) - (shown.count("\n") + 1 if lines else 0)
+        return as_data(shown) + (f"\n{left} more; give a narrower name or selector" if left > 0 else "")
 
 
 def _parameter(name: str, about: Mapping[str, Any]) -> inspect.Parameter:
@@ -105,8 +113,22 @@ def _either(names: Sequence[str]) -> str:
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
+def _short(schema: Any) -> Any:
+    """Return a schema without titles and without defaults that say nothing: agents pay for each word of it."""
+    if isinstance(schema, list):
+        return [_short(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: one for name, one in schema.items() if not (name == "title" and isinstance(one, str))}
+    return {name: _short(one) for name, one in kept.items() if name != "default" or one not in ("", [], False, None, 0)}
+
+
 class _Server(MCPServer[None]):
     """A server that refuses arguments that a tool does not have: without them, another question would be answered."""
+
+    async def list_tools(self) -> list[Any]:
+        """Return the tools, with short schemas."""
+        return [tool.model_copy(update={"input_schema": _short(tool.input_schema)}) for tool in await super().list_tools()]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
@@ -124,11 +146,16 @@ def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
     for tool in Tools(answers, view).all():
         server.add_tool(_with_clear_errors(tool), annotations=_READS, structured_output=False)
 
-    @server.resource("moorage://answers/{number}/{form}", description="An earlier answer: text, wide or json.")
+    @server.resource("moorage://answers/{number}/{form}", description="An earlier answer: text, wide or json, in parts.")
     async def answer(number: str, form: str) -> str:
-        if not number.isdecimal():
-            raise ResourceNotFoundError(f"{number!r} is not the number of an answer")
-        return as_data(await _found(answers.read(int(number), form)))
+        return await answer_part(number, form, "1")
+
+    @server.resource("moorage://answers/{number}/{form}/{part}", description="A further part of an earlier answer.")
+    async def answer_part(number: str, form: str, part: str) -> str:
+        if not number.isdecimal() or not part.isdecimal():
+            raise ResourceNotFoundError(f"{number!r} and {part!r} are not the numbers of an answer and a part")
+        text = await _found(answers.read(int(number), form))
+        return _part(text, part, answers, f"moorage://answers/{number}/{form}")
 
     @server.resource("moorage://cluster", description="How full the cluster is.")
     async def cluster() -> str:
@@ -136,18 +163,22 @@ def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
 
     @server.resource("moorage://pods/{namespace}/{name}", description="A pod as scheduling sees it.")
     async def pod(namespace: str, name: str) -> str:
-        return as_data(await _found(view.document(f"pod/{namespace}/{name}")))
+        return _part(await _found(view.document(f"pod/{namespace}/{name}")), "1", answers)
 
     @server.resource("moorage://nodes/{name}", description="A node as scheduling sees it.")
     async def node(name: str) -> str:
-        return as_data(await _found(view.document(f"node/{name}")))
+        return _part(await _found(view.document(f"node/{name}")), "1", answers)
 
     @server.resource("moorage://pages/{name}", description="A page of the documentation, or the schema of a document.")
     async def page(name: str) -> str:
+        return await page_part(name, "1")
+
+    @server.resource("moorage://pages/{name}/{part}", description="A further part of a page.")
+    async def page_part(name: str, part: str) -> str:
         pages = help_pages()
-        if name not in pages:
+        if name not in pages or not part.isdecimal():
             raise ResourceNotFoundError(f"no page {name!r}; there are {', '.join(sorted(pages))}")
-        return pages[name].read_text("utf-8")
+        return _part(pages[name].read_text("utf-8"), part, answers, f"moorage://pages/{name}", is_data=False)
 
     return server
 
@@ -156,6 +187,14 @@ def own_pages(port: int) -> TransportSecuritySettings:
     """Return the settings of a server on a port of this machine: pages of other origins, other ports included, are refused."""
     hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
     return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])
+
+
+def _part(text: str, part: str, answers: AgentAnswers, address: str = "", *, is_data: bool = True) -> str:
+    """Return a part of a resource; that of one without further parts says that there is more."""
+    try:
+        return part_of(text, int(part), answers.most * _RESOURCE, address, is_data=is_data)
+    except InputError as error:
+        raise ResourceNotFoundError(str(error)) from None
 
 
 async def _found(reading: Awaitable[str]) -> str:

@@ -189,7 +189,7 @@ def _why_failed(exit_code: int | None, folder: Path, limits: ProcessLimits) -> s
     with suppress(OSError):
         text = (folder / ERRORS).read_text("utf-8", "replace")
     lines = [line for line in text.splitlines() if line.strip()]
-    errors = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("error:")]
+    errors = _errors_in(lines)
     if exit_code is None:
         return _ENDED
     if exit_code == -signal.SIGXCPU:
@@ -200,6 +200,21 @@ def _why_failed(exit_code: int | None, folder: Path, limits: ProcessLimits) -> s
         return f"the question needs more than {limits.memory >> 20} MiB of memory"
     said = lines[-1:] if "Traceback" in text else lines
     return clip(" ".join(errors or said) or "the command failed", _MOST_ERROR)
+
+
+def _errors_in(lines: Sequence[str]) -> list[str]:
+    """Return the lines of errors, those that follow the first one of each included, as they list faults."""
+    found: list[str] = []
+    is_error = False
+    for line in lines:
+        if line.lower().startswith("error:"):
+            is_error = True
+            found.append(line.partition(":")[2].strip())
+        elif is_error and line.startswith(" "):
+            found.append(line.strip())
+        else:
+            is_error = False
+    return found
 
 
 class _Replies:

@@ -260,7 +260,7 @@ def _scheduled(given: ClusterInput, options: Options) -> dict[tuple[str, str], A
     """Return what scheduling reads of a cluster, by kind and key."""
     found: dict[tuple[str, str], Any] = {}
     for obj in Cluster(given, options).simulation_objects():
-        kept = obj
+        kept: Any = obj
         if isinstance(obj, _SELECTING):
             kept = obj.spec.selector
         elif not isinstance(obj, Pod | Node):
@@ -362,7 +362,8 @@ class _Checks:
         Raises  InputError
         """
         sides = (self.now, self.earlier)
-        labels = (one.labels for side in sides for one in (*side.placed.simulation.pods.values(), *side.refused))
+        pods: Iterable[Any] = (one for side in sides for one in (*side.placed.simulation.pods.values(), *side.refused))
+        labels = (one.labels for one in pods)
         if asked.selector and not asked.may_match_none and not any(map(selector.matches, labels)):
             raise InputError(f"selector {asked.selector!r} matches no pod; mayMatchNone: true allows that")
 

@@ -8,10 +8,13 @@ input. Edits are made in the resulting cluster, in which the pods of workloads e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial, reduce
+from typing import Any
+
+import msgspec
 
 from moorage.api.core import Node
 from moorage.api.selectors import SelectorError, parse_selector
@@ -22,7 +25,7 @@ from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.edit.changes import apply_all, reconfigure, target_of
 from moorage.laboratory.edit.edits import parse_edit, whole_name
 from moorage.laboratory.edit.object_edits import replaced
-from moorage.laboratory.edit.scaling import Scaled, scale
+from moorage.laboratory.edit.scaling import Scaled, parse_scaled, scale
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options
 
@@ -126,6 +129,32 @@ class InputChanges:
             return options
         changes = tuple(map(parse_edit, self.config_edits))
         return with_fields(options, reconfigure=partial(reduce, reconfigure, changes))
+
+
+_ADDED = re.compile(r"add ([0-9]{1,6}) nodes? like (\S+)")
+
+
+def read_changes(given: Iterable[str | Mapping[str, Any]]) -> InputChanges:
+    """Read changes as agents and pages give them: ``add 2 nodes like n1``, ``cordon n1``, ``remove nodes pool=old``,
+    ``scale deployment/web=5``, an edit, or a change as documents describe it.
+
+    Raises  InputError
+    """
+    edits, cordoned, removed, added, scaled = list[str](), list[str](), list[str](), list[AddedNodes](), list[Scaled]()
+    for one in given:
+        if not isinstance(one, str):
+            edits.append(msgspec.json.encode(one).decode())
+        elif found := _ADDED.fullmatch(one):
+            added.append(AddedNodes(found[2], int(found[1])))
+        elif one.startswith("cordon "):
+            cordoned.append(one.removeprefix("cordon "))
+        elif one.startswith("remove nodes "):
+            removed.append(one.removeprefix("remove nodes "))
+        elif one.startswith("scale "):
+            scaled.append(parse_scaled(one.removeprefix("scale ")))
+        else:
+            edits.append(one)
+    return InputChanges(tuple(edits), tuple(cordoned), tuple(removed), tuple(added), tuple(scaled))
 
 
 def _is_atom(edit: str) -> bool:

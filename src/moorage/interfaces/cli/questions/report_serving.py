@@ -14,7 +14,7 @@ from moorage.interfaces.cli.question_worker import absolute_plugin, answer_quest
 from moorage.interfaces.cli.terminal import say
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource
-from moorage.interfaces.web.question_processes import Answering
+from moorage.interfaces.web.question_processes import Answering, Run
 from moorage.interfaces.web.report_server import serve_cluster
 from moorage.laboratory.cluster import Cluster
 
@@ -27,7 +27,7 @@ _VALUES: Final = {
     "edits": "edit", "cordoned": "cordon", "removed": "remove-nodes", "added": "add-nodes", "scaled": "scale",
     "treat_as": "treat-as", "validate": "validate", "emulate": "emulate", "algorithm_provider": "algorithm-provider",
     "feature_gates": "feature-gates", "max_disks": "max-pd-vols", "extenders": "extenders", "seed": "seed",
-    "context": "context", "as_default": "as-default",
+    "context": "context", "as_default": "as-default", "moment": "at",
 }  # fmt: skip
 _FLAGS: Final = {"recursive": "recursive", "live": "live", "no_quota": "no-quota"}
 
@@ -47,9 +47,9 @@ def _all(value: Any) -> list[Any]:
 
 
 @contextmanager
-def inheriting() -> Iterator[Answering]:
-    """Answer questions in forks of this process as it is now, which have read what it has read."""
-    answer = Answering(answer_question, inherits=True)
+def inheriting(run: Run = answer_question) -> Iterator[Answering]:
+    """Answer questions in forks of this process as it is now, which have read what it has read. ``run``: how one does."""
+    answer = Answering(run, inherits=True)
     answer.prepare()
     try:
         yield answer

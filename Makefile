@@ -31,8 +31,20 @@ demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual ti
 	    [ $$status -eq 0 ] || [ $$status -eq 2 ]
 
 .PHONY: test
-test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' selects some, WORKERS=1 uses one process
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+test: $(VENV)/.ready-to-test  ## run all tests; FLOOR=core those of one floor without slow ones, ARGS='-k ports' some, WORKERS=1 in one process
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(if $(FLOOR),tests/$(FLOOR) -m 'not slow') $(ARGS)
+
+BASE ?= main
+.PHONY: quick
+quick: $(VENV)/.ready-to-test  ## run the tests that a change can reach by imports; BASE=HEAD~3 says since when, ARGS='-m "not slow"' leaves slow ones out
+	@found=$$($(BIN)/python -m tools.reach --base $(BASE)) || { echo "nothing differs from $(BASE)"; exit 0; }; \
+	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS) $$found
+
+COUNT ?= 40
+SEED ?= 0
+.PHONY: mutants
+mutants: $(VENV)/.ready-to-test  ## put faults into FILES='src/moorage/state/table.py', one at a time, and see which the tests find; COUNT=40 of them, SEED=0
+	@$(BIN)/python -m tools.mutants $(FILES) --count $(COUNT) --seed $(SEED) $(ARGS)
 
 ROUNDS ?= 10
 CLUSTERS ?= 200

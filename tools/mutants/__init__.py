@@ -1,0 +1,1 @@
+"""Put small faults into the code, one at a time, and see which the tests find. ``make mutants FILES=…`` starts it."""

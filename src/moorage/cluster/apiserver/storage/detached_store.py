@@ -17,7 +17,8 @@ import msgspec
 
 from moorage.cluster.apiserver.storage.definitions import AskOwner
 from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
-from moorage.cluster.apiserver.storage.list_selection import Selection
+from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
+from moorage.cluster.apiserver.storage.object_reader import ListPage
 from moorage.cluster.apiserver.storage.policy_requests import as_requester, requester
 from moorage.cluster.apiserver.storage.store import DeletionResult, Store, check_size
 from moorage.cluster.apiserver.storage.watches import StoreChange, between
@@ -105,6 +106,13 @@ class DetachedStore(Store):
         kind_store = self._kind_store(kind)
         keys = kind_store.keys.copy()
         return [record for i in between(keys, namespace, "") if (record := kind_store.records.get(keys[i])) is not None]
+
+    def page(
+        self, kind: ServedKind, selection: Selection = ALL, *,
+        limit: int = 0, token: str = "", version: str = "", match: str = "",
+    ) -> ListPage:  # fmt: skip
+        # The keys of the store change while a page is made of them, unless that is done on the store's thread.
+        return self._ask(lambda: self._store.page(kind, selection, limit=limit, token=token, version=version, match=match))
 
     def count(self, kind: ServedKind) -> int:
         return sum(1 for _ in self.all(kind))

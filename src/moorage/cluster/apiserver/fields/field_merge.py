@@ -159,6 +159,8 @@ def compare(shape: Type, old: Any, new: Any) -> Differences:
         before, after = old or {}, new or {}
         for name, mine in after.items():
             theirs = before.get(name)
+            if mine is None and isinstance(theirs, dict | list):
+                mine = type(theirs)()  # noqa: PLW2901 - emptied, and still there: only what it had is removed
             if mine is not theirs and mine != theirs:
                 _compare_field(shape, name, theirs, mine, made)
         for name in [one for one in before if one not in after]:

@@ -100,8 +100,8 @@ class PreemptionExecutor:
         """Record the end of evictions and reactivate the preemptor where needed. Returns False for any other ticket.
 
         A preemptor is reactivated if an eviction failed, or if its victims were deleted before the eviction was answered. Pods
-        of groups are gated from the start; the deletion of their victims wakes most of them. No event would wake those that
-        only DefaultPreemption rejected, so they are reactivated as well.
+        of groups are gated from the start; the deletion of their victims wakes most of them, and with one all that are queued
+        with it. No event would wake those that only DefaultPreemption rejected, so they are reactivated as well.
         """
         eviction = self._end(ticket)
         if eviction is None:
@@ -110,7 +110,8 @@ class PreemptionExecutor:
         waiting = [queued for pod in eviction.pods if (queued := queue.get(pod.uid)) is not None]
         if error is None:
             leaving = any(self._state.cluster.node_of(victim.uid) is not None for victim in eviction.victims)
-            waiting = [queued for queued in waiting if queued.gated and not (leaving and self._will_be_woken(queued))]
+            woken = {queued.entry or queued.uid for queued in waiting if leaving and self._will_be_woken(queued)}
+            waiting = [queued for queued in waiting if queued.gated and (queued.entry or queued.uid) not in woken]
         if waiting:
             queue.activate([queued.pod for queued in waiting], self._state.now)
         return True

@@ -261,7 +261,7 @@ class GroupAttempt:
         if tree is None or not isinstance(tree.group, PodGroup) or not self._state.gates.emulated.groups_as_one:
             return False
         by_topology = self._state.gates["TopologyAwareWorkloadScheduling"] and tree.group.topology_keys
-        return not by_topology and any(step.name == "DynamicResources" for step in profile.at("post_filter"))
+        return not by_topology and any(step.name == "DynamicResources" for step in profile.at("postFilter"))
 
     def _victims(self, cycle: GroupCycle | TreeCycle, outcome: GroupOutcome) -> Asking[tuple[PodInfo, ...] | Status]:
         group, snapshot = self._group, self._state.cluster.snapshot

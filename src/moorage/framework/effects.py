@@ -133,18 +133,22 @@ class Call(Struct, frozen=True):
 class Until(Struct, frozen=True):
     """Continue once ``is_met`` returns True. ``is_met`` only reads the snapshot; other components bring the condition about.
 
-    It is called at once and then each second, or whenever the snapshot changes. If it raises, the binding cycle fails with that
-    error's text, and after ``timeout_s`` seconds with ``what: context deadline exceeded``. The simulator plays the other
-    components, in virtual time.
+    It is called at once and then every ``every_s`` seconds, or whenever the snapshot changes. If it raises, the binding cycle
+    fails with that error's text, and after ``timeout_s`` seconds with ``what: context deadline exceeded``. The simulator plays
+    the other components, in virtual time.
 
     ``again`` are writes that were done before. The driver repeats one that no watch has reported for long, if its object is
-    still at ``base``: the API server may have lost it.
+    still at ``base``: the API server may have lost it. ``event``: the reason and the text of an Event of the pod about the
+    wait. ``gone``: the error if the pod is deleted meanwhile.
     """
 
     is_met: Callable[[], bool]
     timeout_s: float
     what: str
     again: tuple[Write, ...] = ()
+    every_s: float = 1.0
+    event: tuple[str, str] | None = None
+    gone: str = ""
 
 
 Effect = Amend | BindPod | BindThrough | Evict | SetGroupCondition | Write | Delete | Call | Until

@@ -224,7 +224,8 @@ class BoundVolumes(
             *reserved.made,
         ]
         writes = tuple([Write(planned.obj, base=planned.base) for planned in planned_bindings if planned.changes_anything])
-        return (*writes, Until(is_bound, self._bind_timeout_s, "binding volumes", writes))
+        gone = f'binding volumes: pod does not exist any more: pod "{pod.name}" not found'
+        return (*writes, Until(is_bound, self._bind_timeout_s, "binding volumes", writes, gone=gone))
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

@@ -50,8 +50,6 @@ _EVICTIONS_AT_ONCE = 16
 #: The error of work that did not end before the scheduler did, and the interval at which its end is checked.
 _BROKEN_OFF = "broken off while shutting down"
 _DRAIN_LOOK_S = 0.01
-#: The interval at which an ``Until`` condition is checked.
-_LOOK_S = 1.0
 #: The time after which a write that no watch has delivered may be lost; a watch delivers within a second.
 _UNHEARD_S = 10.0
 
@@ -460,8 +458,16 @@ class EffectExecutor:
 
     async def _wait(self, effect: Until, work: Work) -> None:
         deadline = self._clock() + effect.timeout_s
-        while not await self._until_broken_off(self._is_met(effect, work, deadline), work):
-            await self._write_again(effect.again)
+        if effect.event is not None:
+            self._status_writer.announce(work.pod.pod, *effect.event)
+        try:
+            while not await self._until_broken_off(self._is_met(effect, work, deadline), work):
+                await self._write_again(effect.again)
+        except NoLongerWantedError:
+            binding = self._scheduler.binding_of(work.pod.uid)
+            if effect.gone and binding is not None and binding.withdrawn and binding.verdict is None:
+                raise MoorageError(effect.gone) from None
+            raise
 
     async def _is_met(self, effect: Until, work: Work, deadline: float) -> bool:
         """Wait for the condition; return False after a time in which watches should have delivered the writes.
@@ -475,7 +481,7 @@ class EffectExecutor:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
             if effect.again and now >= unheard:
                 return False
-            await asyncio.sleep(min(_LOOK_S, deadline - now))
+            await asyncio.sleep(min(effect.every_s, deadline - now))
             self._insist(work)
         return True
 

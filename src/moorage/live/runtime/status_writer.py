@@ -82,6 +82,10 @@ class StatusWriter:
         text = f"skip schedule deleting pod: {pod.key}"
         self._recorder.note(EventNote(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
 
+    def announce(self, pod: Pod, reason: str, text: str) -> None:
+        """Report why a pod that has a node waits."""
+        self._recorder.note(EventNote(pod, "Normal", reason, "Scheduling", text, reporter=pod.spec.scheduler_name))
+
     def preempted(self, effect: Evict, remark: str = "") -> None:
         """Report which preemptor a victim was evicted for.
 

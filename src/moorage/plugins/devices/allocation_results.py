@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.api.devices import (
     AllocationResult,
@@ -30,7 +32,8 @@ def allocations(
     made = []
     for claim, devices, met in zip(claims, found.devices, found.met, strict=True):
         results = tuple([_device(claim, at, choice, options.binding_conditions) for at, choice in enumerate(devices)])
-        outcome = DeviceAllocationResult(results=results, config=tuple(_configs(claim, met)))
+        configs = tuple(_configs_once(claim, met) if options.rules.configures_once else _configs(claim, met))
+        outcome = DeviceAllocationResult(results=results, config=configs)
         made.append(AllocationResult(devices=outcome, node_selector=_node_selector(devices, node, options)))
     return made
 
@@ -73,8 +76,18 @@ def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocat
         times = 1
         if config.requests:  # repeated for each request that it names
             times = sum((ask.parent or ask.name) in config.requests or ask.full_name in config.requests for ask in met)
-        for _ in range(times):
-            yield DeviceAllocationConfig(source="FromClaim", requests=config.requests, opaque=config.opaque)
+        yield from [DeviceAllocationConfig(source="FromClaim", requests=config.requests, opaque=config.opaque)] * times
+
+
+def _configs_once(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocationConfig]:
+    """Return each of the configurations once; one that applies to all requests of the claim names none."""
+    last: DeviceAllocationConfig | None = None
+    for config in _configs(claim, met):
+        if last is not None and config.source == "FromClaim" and config is last:
+            continue
+        last = config
+        to_all = all((ask.parent or ask.name) in config.requests or ask.full_name in config.requests for ask in met)
+        yield replace(config, requests=()) if to_all else config
 
 
 def _node_selector(devices: Sequence[DeviceChoice], node: str, options: DeviceGates) -> NodeSelector | None:

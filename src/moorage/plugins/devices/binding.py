@@ -105,6 +105,8 @@ def _is_true(condition: DeviceCondition | None) -> bool:
 
 #: Finalizer that keeps the API server from removing a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+#: How often the conditions of devices are looked at.
+_LOOK_S: Final = 5.0
 #: The maximum number of consumers of a claim (ResourceClaimReservedForMaxSize).
 MAX_USERS: Final = 256
 
@@ -235,7 +237,8 @@ class Binder:
             effects.append(Amend(pod.pod, partial(taking, takes), "status", what=what))
         if waits and self._options.binding_conditions:
             ready = self._all_ready(wanted, keys, of_special)
-            effects.append(Until(ready, self._timeout_s, "device binding timeout"))
+            event = "BindingConditionsPending", f"waiting for binding conditions for device on node {node}"
+            effects.append(Until(ready, self._timeout_s, "device binding timeout", every_s=_LOOK_S, event=event))
         return tuple(effects)
 
     def _created(self, settled: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:

@@ -77,6 +77,7 @@ class DeviceRules(NamedTuple):
     ``keeps_to_devices``   and goes only where these devices can be used
     ``overheads``          devices may add overhead to what they take of the node, and claims that were allocated before count
     ``says_why_none_helps``  PostFilter gives a reason if it can free no claim
+    ``configures_once``    an allocation has each configuration once, and without requests if it applies to all
     """
 
     pools: PoolRule = PoolRule.COMPLETE
@@ -92,6 +93,7 @@ class DeviceRules(NamedTuple):
     keeps_to_devices: bool = False
     overheads: bool = False
     says_why_none_helps: bool = True
+    configures_once: bool = False
 
 
 class DeviceGates(NamedTuple):

@@ -1,10 +1,9 @@
 """DynamicResources of 1.37: the text about a selector that fails names the device, and gives a hint if a key is missing.
 
-PostFilter gives no reason if it can free no claim.
-
-A pod of a group goes only where the devices that another one reserved for a claim of both can be used. Devices that consume
-counters of the same set may have compatibility groups: those in use together share one, or all have none. With the gate
-DRADeviceCompatibilityGroups closed, slices with such devices are ignored, which leaves their pools incomplete.
+PostFilter gives no reason if it can free no claim. An allocation has each configuration once. A pod of a group goes only where
+the devices that another one reserved for a claim of both can be used. Devices that consume counters of the same set may have
+compatibility groups: those in use together share one, or all have none. With the gate DRADeviceCompatibilityGroups closed,
+slices with such devices are ignored, which leaves their pools incomplete.
 
 Source    dynamic-resource-allocation 1.37, structured/internal/incubating/allocator_incubating.go; cel/errors.go;
           structured/internal/experimental/compatibility_groups.go
@@ -18,5 +17,6 @@ from moorage.plugins.dynamic_resources import DynamicResources
 
 class DynamicResourcesV137(DynamicResources):
     rules = DynamicResources.rules._replace(
-        names_devices=True, keeps_to_devices=True, overheads=True, pools=PoolRule.UNGROUPED, says_why_none_helps=False
-    )
+        names_devices=True, keeps_to_devices=True, overheads=True, pools=PoolRule.UNGROUPED, says_why_none_helps=False,
+        configures_once=True,
+    )  # fmt: skip

@@ -64,6 +64,11 @@ SEEDS ?= 200
 simtest: $(VENV)/.ready-to-test  ## run schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' repeats one
 	@$(BIN)/python -m tools.simtest --seeds $(SEEDS) $(ARGS)
 
+MINUTES ?= 60
+.PHONY: soak
+soak: $(VENV)/.ready-to-run  ## run up, run and record for MINUTES=60 and measure their memory; ARGS='--pods-a-minute 60' for work
+	@$(BIN)/python -m tools.soak --minutes $(MINUTES) $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' repeats one
 	@$(BIN)/python -m tools.attacks --rounds $(ROUNDS) $(ARGS)

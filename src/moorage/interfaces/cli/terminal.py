@@ -7,6 +7,7 @@ print a sentence that quotes a name with ``say``, which keeps it on one line.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import ctypes
 import gc
@@ -17,8 +18,9 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from itertools import count
 from types import TracebackType
 from typing import Any, Final, TextIO
 
@@ -145,7 +147,8 @@ def print_styled(text: str) -> None:
 #
 # Python runs its cycle collector after some hundreds of new objects: twice for every pod that is decoded, although almost
 # none of a pod's objects are in cycles. ``collect_seldom`` makes it run less often. ``leave_memory_at_exit`` skips the last
-# collection.
+# collection. A process that runs for months gives memory back: ``give_back_memory`` collects the objects of the last minute,
+# and makes glibc return what is free.
 
 # From malloc.h of glibc.
 _TRIM_THRESHOLD: Final = -1
@@ -166,6 +169,37 @@ def keep_freed_memory(kept: int = 256 << 20) -> bool:
 def collect_seldom() -> None:
     """Run the cycle collector once in a hundred thousand new objects; some MiB of garbage may wait for it."""
     gc.set_threshold(100_000, 10, 20)
+
+
+#: How often a process that runs for long gives back memory, and how often it searches old objects for cycles, too.
+GIVE_BACK_S: Final = 60.0
+_WHOLE: Final = 10
+
+
+async def give_back_memory(every_s: float = GIVE_BACK_S) -> None:
+    """Collect young garbage and return free memory to the system, until cancelled.
+
+    Old objects are searched every tenth time: that takes some 0.1 s for each million of objects.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library
+        trim = None
+    for turn in count(1):
+        await asyncio.sleep(every_s)
+        gc.collect(2 if turn % _WHOLE == 0 else 1)
+        if trim is not None:
+            trim(0)
+
+
+@asynccontextmanager
+async def giving_back_memory() -> AsyncIterator[None]:
+    """Give back memory while the block runs."""
+    giving = asyncio.create_task(give_back_memory(), name="give back memory")
+    try:
+        yield
+    finally:
+        giving.cancel()
 
 
 def leave_memory_at_exit() -> None:

@@ -270,6 +270,19 @@ def _registered(families: Iterable[Family], gates: FeatureGates) -> list[Family]
     return [one for one in families if not one.spec.gate or gates[one.spec.gate]]
 
 
+def _lasting(rows: Callable[[], Iterable[tuple[Labels, float]]]) -> Callable[[], Iterable[tuple[Labels, float]]]:
+    """Let a series that was there once stay, at 0, as it does in kube-scheduler."""
+    known: dict[Labels, float] = {}
+
+    def lasting() -> Iterable[tuple[Labels, float]]:
+        for labels in known:
+            known[labels] = 0.0
+        known.update(rows())
+        return list(known.items())
+
+    return lasting
+
+
 def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Family]:
     """Return the gauges that read the engine."""
     release = scheduler.gates.emulated
@@ -319,11 +332,11 @@ def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Famil
         Gauge(specs["scheduler_cache_size"], cache),
         Gauge(specs["scheduler_goroutines"], under_way),
         Gauge(specs["scheduler_queue_incoming_pods_total"], incoming, counts=True),
-        Gauge(specs["scheduler_unschedulable_pods"], rejected),
+        Gauge(specs["scheduler_unschedulable_pods"], _lasting(rejected)),
         Gauge(specs["scheduler_inflight_events"], logged),
     ]
     if "scheduler_queued_entities" in specs:
-        gauges.append(Gauge(specs["scheduler_queued_entities"], entities))
+        gauges.append(Gauge(specs["scheduler_queued_entities"], _lasting(entities)))
         gauges.append(Gauge(specs["scheduler_queue_incoming_entities_total"], incoming_entities, counts=True))
     return _registered(gauges, scheduler.gates)
 

@@ -31,7 +31,7 @@ from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup
 from moorage.interfaces.cli.option_tables import AUTO, described
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, giving_back_memory, say
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
@@ -267,6 +267,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
         one.scheduler_name: one.percentage_of_nodes_to_score for one in loaded.profiles
     })  # fmt: skip
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(giving_back_memory())
         rest = await stack.enter_async_context(Rest(endpoint, qps=_QPS, burst=_BURST, agent=user_agent(__version__)))
         facts = {
             "server": "" if redacted else endpoint.server, "version": await server_version(rest.get), "moorage": __version__,

@@ -28,7 +28,7 @@ from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.cli.live.run_serving import Ending, Serving, ServingRules, metric_filter
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Flag, Given
-from moorage.interfaces.cli.terminal import say
+from moorage.interfaces.cli.terminal import giving_back_memory, say
 from moorage.live.client.credentials import Endpoint
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.client.reflector import Reflector
@@ -124,6 +124,7 @@ async def run_process(process: Process) -> int:
     host = place.rpartition("@")[2]  # drop user name and password
     ending = Ending(log, "Received a signal to terminate: requests in progress finish first, then the lease is released")
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(giving_back_memory())
         rest = await stack.enter_async_context(
             Rest(
                 endpoint,

@@ -51,7 +51,7 @@ from moorage.interfaces.cli.option_tables import (
 )
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.question_worker import ANSWERING, question_words
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
+from moorage.interfaces.cli.terminal import Progress, collect_seldom, giving_back_memory, say
 from moorage.interfaces.web.embedded_site import EmbeddedSite
 from moorage.live.client.extenders import ExtenderClient
 from moorage.live.server.embedded_cluster import BuiltScheduler, Embedded, Ready
@@ -339,7 +339,8 @@ async def _run(
     Ending().listen(running)
     if lasts_s is not None:
         _end_after(lasts_s, cluster, running)
-    await asyncio.wait({running})
+    async with giving_back_memory():
+        await asyncio.wait({running})
     if following is not None:
         following.cancel()
     if not running.cancelled():

@@ -118,7 +118,7 @@ def test_discovery_and_openapi_follow_the_definitions(store):
     old = openapi.swagger(store.kinds)["definitions"]["com.example.v1.Widget"]["properties"]["spec"]["properties"]
     assert old["free"] == {"x-kubernetes-preserve-unknown-fields": True}, "version 2 cannot express objects with unknown fields"
     ask(store, "DELETE", f"{DEFINITIONS}/widgets.example.com")
-    assert store.kinds is before is built_in_kinds(store.kinds.gates)
+    assert store.kinds is before is built_in_kinds(store.kinds.gates, store.kinds.server_version)
 
 
 def webhook(versions=("v1",), **config):

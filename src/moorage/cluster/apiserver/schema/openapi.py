@@ -70,12 +70,17 @@ def custom_definition(schema: served_kinds.Schema, metadata: _Json, *, is_v2: bo
     if is_v2 and schema.get(_PRESERVES):
         return {"type": "object"}  # clients would reject properties that are not listed
     shown = _v2(schema) if is_v2 else dict(schema)
-    shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
+    shown["properties"] = {**shown.get("properties", {}), **_head(metadata, is_v2=is_v2)}
     return _with_embedded(shown, metadata, is_v2=is_v2)
 
 
-def _head(metadata: _Json) -> _Json:
-    return {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata}
+def _head(metadata: _Json, *, is_v2: bool) -> _Json:
+    """Return the fields that every object has, with their descriptions."""
+    shown = metadata if is_v2 else {"allOf": [metadata]}
+    return {
+        **{name: {"type": "string", "description": describe("", name)} for name in ("apiVersion", "kind")},
+        "metadata": {"description": describe("", "metadata"), **shown},
+    }
 
 
 def _with_embedded(schema: served_kinds.Schema, metadata: _Json, *, is_v2: bool) -> _Json:
@@ -90,7 +95,7 @@ def _with_embedded(schema: served_kinds.Schema, metadata: _Json, *, is_v2: bool)
         if isinstance(shown.get(name), dict):
             shown[name] = _with_embedded(shown[name], metadata, is_v2=is_v2)
     if shown.get("x-kubernetes-embedded-resource") and not (is_v2 and shown.get(_PRESERVES)):
-        shown["properties"] = {**shown.get("properties", {}), **_head(metadata)}
+        shown["properties"] = {**shown.get("properties", {}), **_head(metadata, is_v2=is_v2)}
         required = shown.get("required", [])
         shown["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]
     return shown

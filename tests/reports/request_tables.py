@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.api.releases import find_release
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
+from moorage.cluster.apiserver.access.server_objects import publish_server
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.vocabulary.served_kinds import parse_runtime_config
@@ -94,8 +95,14 @@ def play(case, table):
 
 async def _answers(store, guard, asked):
     made = Request("POST", "/api/v1/namespaces", "application/json", f"{{metadata: {{name: {NAMESPACE}}}}}")
-    async with serving(store, guard) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-        return [await _answer(session, request) for request in (made, *asked)][1:]
+    async with serving(store, guard) as port:
+        publish_server(store, "127.0.0.1", port)
+        return await _asked(port, (made, *asked))
+
+
+async def _asked(port, asked):
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        return [await _answer(session, request) for request in asked][1:]
 
 
 async def _answer(session, request):

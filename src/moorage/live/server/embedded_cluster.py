@@ -17,6 +17,7 @@ from typing import Any, Final
 from moorage.api.custom_objects import CustomKind
 from moorage.cluster.apiserver.access.authentication import make_authenticator
 from moorage.cluster.apiserver.access.certificate_authority import LOOPBACK, SCHEDULER, Address, Authority
+from moorage.cluster.apiserver.access.server_objects import publish_server
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.http.server import WebSite
@@ -141,6 +142,7 @@ class Embedded:
         tls = self.authority.tls()
         async with serving(self.store, guard, self.address.listens, self.port, tls, limits, worker, self.site) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
+            publish_server(self.store, self.address.dial_address, port)
             start = _Start()
             parts = [asyncio.create_task(manager.run(), name="controllers"), asyncio.create_task(self._forget(), name="events")]
             if self.scheduler is None:

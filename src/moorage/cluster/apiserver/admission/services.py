@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any, Final
 
 from moorage.cluster.apiserver.vocabulary.records import Record
@@ -47,8 +47,10 @@ def service_warnings(service: Document) -> Iterator[str]:
 
 # -- service addresses -------------------------------------------------------------------------------------------------
 
-_FIRST: Final = int(IPv4Address("10.96.0.0"))
-_COUNT: Final = 1 << 20
+#: The range of service addresses.
+ADDRESSES: Final = IPv4Network("10.96.0.0/12")
+_FIRST: Final = int(ADDRESSES.network_address)
+_COUNT: Final = ADDRESSES.num_addresses
 _PORTS: Final = range(30000, 32768)
 _WITH_CLUSTER_IP: Final = frozenset(["ClusterIP", "LoadBalancer", "NodePort"])
 _WITH_NODE_PORTS: Final = frozenset(["LoadBalancer", "NodePort"])

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import field
 
 from moorage.api.meta import (
+    Int64,
     LabelSelector,
     LabelSelectorRequirement,
     Object,
@@ -54,8 +55,8 @@ class ResourceRequirements(Value):
 
 
 class ContainerPort(Value):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int64 = 0
+    host_port: Int64 = 0
     host_ip: str = field(name="hostIP", default="")
     protocol: str = "TCP"
     name: str = ""
@@ -91,7 +92,7 @@ class NodeSelector(Value):
 
 
 class PreferredSchedulingTerm(Value):
-    weight: int = 0
+    weight: Int64 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -110,7 +111,7 @@ class PodAffinityTerm(Value):
 
 
 class WeightedPodAffinityTerm(Value):
-    weight: int = 0
+    weight: Int64 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -135,15 +136,15 @@ class Toleration(Value):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class TopologySpreadConstraint(Value):
-    max_skew: int = 0
+    max_skew: Int64 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int64 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -202,7 +203,7 @@ class PodResourceClaim(Value):
 class PodSpec(Value):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
-    priority: int | None = None
+    priority: Int64 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     node_selector: dict[str, str] = {}
@@ -221,9 +222,9 @@ class PodSpec(Value):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     restart_policy: str = "Always"
-    termination_grace_period_seconds: int | None = 30
+    termination_grace_period_seconds: Int64 | None = 30
     #: Resource quotas with scope Terminating count pods that set it; those with NotTerminating count the others.
-    active_deadline_seconds: int | None = None
+    active_deadline_seconds: Int64 | None = None
     runtime_class_name: str | None = None
     service_account_name: str = ""
 
@@ -234,7 +235,7 @@ class PodCondition(Value):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class PodResourceClaimStatus(Value):
@@ -316,7 +317,7 @@ class NodeSpec(Value):
 
 class ContainerImage(Value):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeCondition(Value):
@@ -367,7 +368,7 @@ class Service(Object):
 
 
 class ReplicationControllerSpec(Value):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: dict[str, str] = {}
     template: PodTemplateSpec | None = None
 

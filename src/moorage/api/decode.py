@@ -20,12 +20,14 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import inspect
 
+from moorage.api.quantity import INT64_MAX, INT64_MIN
 from moorage.api.reading import json_tree
 from moorage.errors import InputError
 
 T = TypeVar("T")
 
 _MISMATCH = re.compile(r"Expected `(?P<expected>.*?)`, got `(?P<found>.*?)`")
+_RANGE = re.compile(r"Expected `int[^`]*` (?P<sign><=|>=) (?P<bound>-?[0-9]+)")
 _PLACE = re.compile(r" - at (?P<key>`key` in )?`(?P<path>\$.*?)`$")
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>[0-9]+)\]|\[\.\.\.\]")
 
@@ -76,6 +78,9 @@ def _without_nulls(data: Any, kind: inspect.Type) -> Any:
             return [_or_zero(value, inner) for value in data]
         case inspect.UnionType(types=types), _:
             real = [one for one in types if not isinstance(one, inspect.NoneType)]
+            if len(real) > 1 and isinstance(data, int) and not INT64_MIN <= data <= INT64_MAX:
+                # A quantity is read from its text, however many digits it has.
+                return str(data) if any(isinstance(one, inspect.FloatType) for one in real) else data
             return _without_nulls(data, real[0]) if len(real) == 1 else data
         case _:
             return data
@@ -120,6 +125,10 @@ def _explain(message: str, data: Any, kind: type) -> str:
     """Translate an error of ``msgspec`` into one that names the object, the field and the value."""
     place = _PLACE.search(message)
     path = place["path"] if place else "$"
+    wide = _RANGE.match(message)
+    if wide and (beyond := next((one for one in _candidates(data, path, "int") if _is_beyond(one[1], wide)), None)):
+        fault = f"expected an integer of 64 bits, found {_shortened(str(beyond[1]))}"
+        return ": ".join(part for part in (_name_of(data, kind), beyond[0], fault) if part)
     mismatch = _MISMATCH.match(message)
     found = next(_candidates(data, path, mismatch["found"]), None) if mismatch and not (place and place["key"]) else None
     if mismatch and found:
@@ -130,6 +139,11 @@ def _explain(message: str, data: Any, kind: type) -> str:
         fault = message[: place.start()] if place else message
         fault = f"a key is not text ({fault})" if place and place["key"] else fault
     return ": ".join(part for part in (_name_of(data, kind), where, fault) if part)
+
+
+def _is_beyond(value: int, wide: re.Match[str]) -> bool:
+    bound = int(wide["bound"])
+    return value > bound if wide["sign"] == "<=" else value < bound
 
 
 def _mismatch(expected: str, found: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import field
 
 from moorage.api.core import NodeSelector, Object, ObjectMeta, Quantity, Value
+from moorage.api.meta import Int64
 
 # -- resource slices ------------------------------------------------------------------------------------------------------
 
@@ -17,11 +18,11 @@ from moorage.api.core import NodeSelector, Object, ObjectMeta, Quantity, Value
 class DeviceAttribute(Value):
     """One of the fields is set. The plural ones are lists of values."""
 
-    int_value: int | None = field(name="int", default=None)
+    int_value: Int64 | None = field(name="int", default=None)
     bool_value: bool | None = field(name="bool", default=None)
     string_value: str | None = field(name="string", default=None)
     version_value: str | None = field(name="version", default=None)
-    int_values: tuple[int, ...] | None = field(name="ints", default=None)
+    int_values: tuple[Int64, ...] | None = field(name="ints", default=None)
     bool_values: tuple[bool, ...] | None = field(name="bools", default=None)
     string_values: tuple[str, ...] | None = field(name="strings", default=None)
     version_values: tuple[str, ...] | None = field(name="versions", default=None)
@@ -86,8 +87,8 @@ class Device(Value):
 
 class ResourcePool(Value):
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(Value):
@@ -145,7 +146,7 @@ class DeviceToleration(Value):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class CapacityRequirements(Value):
@@ -157,7 +158,7 @@ class ExactDeviceRequest(Value):
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = "ExactCount"
     #: Only used with ``ExactCount``.
-    count: int = 1
+    count: Int64 = 1
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -169,7 +170,7 @@ class DeviceSubRequest(Value):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = "ExactCount"
-    count: int = 1
+    count: Int64 = 1
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[Any, ...] = ()

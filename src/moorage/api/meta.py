@@ -6,12 +6,14 @@ Objects are frozen values that hold only what scheduling reads; decoding drops u
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeAlias, dataclass_transform
+from typing import Annotated, Any, Self, TypeAlias, dataclass_transform
 
 import msgspec
 
+#: An integer as wide as Go's; decoding refuses wider ones, and validation those that are too wide for their field.
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 #: A quantity in its wire form: ``"100m"``, ``"1Gi"``, ``2``. See ``moorage.api.quantity``.
-Quantity: TypeAlias = str | int | float
+Quantity: TypeAlias = str | Int64 | float
 #: Resource name to quantity, for example ``{"cpu": "100m", "memory": "1Gi"}``.
 ResourceList: TypeAlias = dict[str, Quantity]
 
@@ -49,7 +51,7 @@ class ObjectMeta(Value):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
-    generation: int = 0
+    generation: Int64 = 0
 
 
 class Object(Value):

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.meta import Object, Value
+from moorage.api.meta import Int64, Object, Value
 
 #: The type of the condition that says whether the group's scheduling requirements are met.
 POD_GROUP_SCHEDULED: Final = "PodGroupScheduled"
@@ -29,7 +29,7 @@ class Condition(Value):
 
     type: str = ""
     status: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_transition_time: str | None = None
     reason: str = ""
     message: str = ""
@@ -41,7 +41,7 @@ class BasicSchedulingPolicy(Value):
 
 class GangSchedulingPolicy(Value):
     #: How many pods must fit at the same time for any of them to be bound.
-    min_count: int = 0
+    min_count: Int64 = 0
 
 
 class PodGroupSchedulingPolicy(Value):
@@ -106,7 +106,7 @@ class PodGroupSpec(Value):
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
     disruption_mode: str | DisruptionMode | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int64 | None = None
 
 
 class PodGroupStatus(Value):
@@ -116,7 +116,7 @@ class PodGroupStatus(Value):
 
 class CompositeGangSchedulingPolicy(Value):
     #: How many of the groups below must fit at the same time for any of them to be bound.
-    min_group_count: int = 0
+    min_group_count: Int64 = 0
 
 
 class CompositePodGroupSchedulingPolicy(Value):
@@ -133,7 +133,7 @@ class CompositePodGroupSpec(Value):
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int64 | None = None
     preemption_policy: str | None = None
 
 
@@ -199,7 +199,7 @@ class PodGroupTemplate(Value):
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
     disruption_mode: str | DisruptionMode | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int64 | None = None
     preemption_policy: str | None = None
 
 

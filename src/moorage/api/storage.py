@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import field
 
 from moorage.api.core import NodeSelector
-from moorage.api.meta import LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.meta import Int64, LabelSelector, Object, ObjectMeta, Quantity, ResourceList, Value
 
 #: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
 ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
@@ -166,7 +166,7 @@ class VolumeAttributesClass(Object):
 
 class VolumeNodeResources(Value):
     #: The maximum number of the driver's volumes on a node; None means no limit.
-    count: int | None = None
+    count: Int64 | None = None
 
 
 class CSINodeDriver(Value):
@@ -190,7 +190,7 @@ class CSIDriverSpec(Value):
     attach_required: bool | None = True
     storage_capacity: bool | None = False
     volume_lifecycle_modes: tuple[str, ...] = ("Persistent",)
-    node_allocatable_update_period_seconds: int | None = None
+    node_allocatable_update_period_seconds: Int64 | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
 

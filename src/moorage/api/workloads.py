@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.core import LabelSelector, Object, ObjectMeta, PodTemplateSpec, Value
+from moorage.api.meta import Int64
 
 
 class WorkloadCondition(Value):
@@ -13,18 +14,18 @@ class WorkloadCondition(Value):
 
 
 class WorkloadStatus(Value):
-    replicas: int = 0
-    ready_replicas: int = 0
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
+    replicas: Int64 = 0
+    ready_replicas: Int64 = 0
+    active: Int64 = 0
+    succeeded: Int64 = 0
+    failed: Int64 = 0
     completed_indexes: str = ""
     failed_indexes: str = ""
     conditions: tuple[WorkloadCondition, ...] = ()
 
 
 class DeploymentSpec(Value):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     paused: bool = False
@@ -36,7 +37,7 @@ class Deployment(Object):
 
 
 class ReplicaSetSpec(Value):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
 
@@ -47,11 +48,11 @@ class ReplicaSet(Object):
 
 
 class StatefulSetOrdinals(Value):
-    start: int = 0
+    start: Int64 = 0
 
 
 class StatefulSetSpec(Value):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     service_name: str = ""
@@ -75,8 +76,8 @@ class DaemonSet(Object):
 
 
 class JobSpec(Value):
-    parallelism: int | None = None
-    completions: int | None = None
+    parallelism: Int64 | None = None
+    completions: Int64 | None = None
     completion_mode: str = "NonIndexed"
     suspend: bool = False
     selector: LabelSelector | None = None
@@ -85,7 +86,7 @@ class JobSpec(Value):
     #: If set and not ``kubernetes.io/job-controller``, another controller creates the pods.
     managed_by: str | None = None
     template: PodTemplateSpec = PodTemplateSpec()
-    active_deadline_seconds: int | None = None
+    active_deadline_seconds: Int64 | None = None
     #: How its pods are scheduled together (gate WorkloadWithJob, since 1.37); only the Job controller reads it.
     scheduling: dict[str, Any] | None = None
 
@@ -114,18 +115,18 @@ class CronJob(Object):
 
 class PodDisruptionBudgetSpec(Value):
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int64 | str | None = None
+    max_unavailable: Int64 | str | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
 class PodDisruptionBudgetStatus(Value):
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int64 = 0
     disrupted_pods: dict[str, str] = {}
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
-    observed_generation: int = 0
+    current_healthy: Int64 = 0
+    desired_healthy: Int64 = 0
+    expected_pods: Int64 = 0
+    observed_generation: Int64 = 0
 
 
 class PodDisruptionBudget(Object):
@@ -134,7 +135,7 @@ class PodDisruptionBudget(Object):
 
 
 class PriorityClass(Object):
-    value: int = 0
+    value: Int64 = 0
     global_default: bool = False
     description: str = ""
     preemption_policy: str | None = None

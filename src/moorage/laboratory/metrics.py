@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.quantity import INT64_MAX
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -80,10 +82,17 @@ class Balance(NamedTuple):
     jain: float
 
 
+def sums(amounts: Ints | Floats) -> list[int | float]:
+    """Return the sum of each column; exact, as amounts of nodes may be as large as 64 bits hold."""
+    found: list[int | float] = amounts.sum(axis=0).tolist()
+    if amounts.dtype.kind != "i" or not len(amounts) or int(amounts.max(initial=0)) <= INT64_MAX // len(amounts):
+        return found
+    return [sum(column) for column in amounts.T.tolist()]
+
+
 def utilisation(use: NodeUse) -> dict[str, float]:
     """Return by resource the requested share of the allocatable amounts: Σq / Σa. Resources that no node has are left out."""
-    offered = use.allocatable[use.counted].sum(axis=0).tolist()
-    asked = use.requested[use.counted].sum(axis=0).tolist()
+    offered, asked = sums(use.allocatable[use.counted]), sums(use.requested[use.counted])
     return {name: q / a for name, a, q in zip(use.resources, offered, asked, strict=True) if a}
 
 
@@ -192,10 +201,8 @@ def fragmented(use: NodeUse, shapes: Sequence[WorkShape]) -> dict[str, float]:
 
 
 def _share_of_free(use: NodeUse, amounts: Floats) -> dict[str, float]:
-    free = use.free[use.counted].sum(axis=0).tolist()
-    lost = amounts[use.counted].sum(axis=0).tolist()
-    offered = (use.allocatable[use.counted].sum(axis=0) > 0).tolist()
-    columns = zip(use.resources, free, lost, offered, strict=True)
+    free, lost, offered = sums(use.free[use.counted]), sums(amounts[use.counted]), sums(use.allocatable[use.counted])
+    columns = zip(use.resources, free, lost, (whole > 0 for whole in offered), strict=True)
     return {name: part / whole if whole else 0.0 for name, whole, part, is_there in columns if is_there}
 
 

@@ -24,6 +24,7 @@ from moorage.laboratory.metrics import (
     mix_fragmentation,
     skews,
     stranded,
+    sums,
 )
 from moorage.laboratory.node_groups import use_of_nodes
 from moorage.laboratory.trial.asked_cluster import AskedCluster
@@ -139,8 +140,8 @@ def _place(name: str, use: NodeUse, shapes: Sequence[WorkShape], rows: _Rows | N
 
 def _resources(use: NodeUse, shapes: Sequence[WorkShape]) -> Iterator[ResourceUse]:
     even, lost, pieces = balance(use), stranded(use, shapes), fragmented(use, shapes)
-    sums = (array[use.counted].sum(axis=0).tolist() for array in (use.allocatable, use.requested, use.free))
-    for name, offered, asked, free in zip(use.resources, *sums, strict=True):
+    totals = (map(int, sums(array[use.counted])) for array in (use.allocatable, use.requested, use.free))
+    for name, offered, asked, free in zip(use.resources, *totals, strict=True):
         if offered:
             yield ResourceUse(name, offered, asked, free, asked / offered, *even[name], lost[name], pieces[name])
 

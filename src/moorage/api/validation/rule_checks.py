@@ -63,6 +63,9 @@ def driver_name_faults(path: str, name: Any) -> faults.Faults:
     if not name:
         yield faults.required(path)
         return
+    if not isinstance(name, str):
+        yield faults.invalid(path, name, "must be a string")
+        return
     if len(name) > 63:
         yield faults.too_long(path, 63)
     for fault in faults.named(path, name.lower(), check_dns1123_subdomain):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Object, Pod, PodStatus
 from moorage.api.custom_objects import CustomObject
+from moorage.api.packing import pack
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import counted
 from moorage.laboratory.cluster import Cluster
@@ -110,7 +111,7 @@ _SORTED_SLOTS = sorted(kind.slot for kind in KINDS if kind.slot in SLOTS)
 
 def input_digest(cluster: ClusterInput) -> str:
     """Return the digest of a cluster's objects, as 32 hexadecimal digits."""
-    encode = msgspec.msgpack.Encoder(order="deterministic").encode
+    encode = partial(pack, ordered=True)
     hasher = blake2b(digest_size=16)
     for slot in _SORTED_SLOTS:
         objects = getattr(cluster, slot)

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import fields, force_setattr, replace
 
+from moorage.api import packing
 from moorage.api.core import PodSpec, PodStatus
 from moorage.api.meta import Object, ObjectMeta
 from moorage.basis.inputs.cleaned_objects import KINDS
@@ -27,7 +28,6 @@ KEPT_KINDS: Final = {kind.slot: kind for kind in KINDS if kind.slot in SLOTS}
 
 #: The fields whose structs are divided into columns.
 _DIVIDED: Final = frozenset({"metadata", "spec", "status"})
-_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class _Column(msgspec.Struct, array_like=True):
@@ -52,11 +52,11 @@ def pack(slot: str, objects: Iterable[Object]) -> bytes:
     """Return the objects of a slot as bytes."""
     held: list[Any] = list(objects)
     if slot != "pods":
-        return _encode(_Packed(len(held), _table(KEPT_KINDS[slot].type, held).parts))
+        return packing.pack(_Packed(len(held), _table(KEPT_KINDS[slot].type, held).parts))
     specs, pins = zip(*[_without_pin(replace(pod.spec, node_name="")) for pod in held], strict=True) if held else ((), ())
     meta, status = _table(ObjectMeta, [pod.metadata for pod in held]), _table(PodStatus, [pod.status for pod in held])
     nodes = _column([pod.spec.node_name for pod in held])
-    return _encode(_Packed(len(held), [meta, _column(specs), status, nodes, _column(pins)]))
+    return packing.pack(_Packed(len(held), [meta, _column(specs), status, nodes, _column(pins)]))
 
 
 def _table(kind: Any, objects: Sequence[Any]) -> _Column:
@@ -74,11 +74,11 @@ def _column(values: Sequence[Any]) -> _Column:
     identities = list(map(id, values))
     numbers = dict(zip(identities, values, strict=True))
     for identity, value in numbers.items():
-        number = numbers[identity] = known.setdefault(value if type(value) is str else _encode(value), len(different))
+        number = numbers[identity] = known.setdefault(value if type(value) is str else packing.pack(value), len(different))
         if number == len(different):
             different.append(value)
     at = array("I", map(numbers.__getitem__, identities)) if 1 < len(different) < len(values) else b""
-    return _Column(msgspec.Raw(_encode(different)), memoryview(bytes(at)))
+    return _Column(msgspec.Raw(packing.pack(different)), memoryview(bytes(at)))
 
 
 def _without_pin(spec: PodSpec) -> tuple[PodSpec, str]:
@@ -156,7 +156,7 @@ def _values(column: _Column, kind: Any, count: int) -> Iterator[Any]:
     """Return each object's value of a field. C code makes structs in a tenth of the time that a loop takes."""
     if column.parts:
         return map(kind, *_parts(kind, column.parts, count))
-    values: list[Any] = msgspec.msgpack.decode(column.values, type=list[kind])
+    values: list[Any] = packing.unpack(column.values, list[kind])
     if len(values) == 1:
         return repeat(values[0], count)
     if not column.at:

@@ -36,6 +36,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from moorage.api import packing
 from moorage.api.custom_objects import CustomObject, custom_type
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
@@ -54,24 +55,21 @@ from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-# -- packing -----------------------------------------------------------------------------------------------------------
-# Encode objects as bytes to be pickled: smaller and faster than pickled structs, and decoded without loss.
+# -- packed objects ----------------------------------------------------------------------------------------------------
 
 #: The type of an object, or the name of its custom kind, and its content.
 Packed: TypeAlias = tuple[type[Object] | str, bytes]
 
-_encode = msgspec.msgpack.Encoder().encode
-
 
 def pack(obj: Object) -> Packed:
     """Return an object as bytes."""
-    return (obj.resource if isinstance(obj, CustomObject) else type(obj)), _encode(obj)
+    return (obj.resource if isinstance(obj, CustomObject) else type(obj)), packing.pack(obj)
 
 
 def unpack(packed: Packed) -> Object:
     """Return the object that ``pack`` encoded."""
     kind, content = packed
-    found: Any = msgspec.msgpack.decode(content, type=custom_type(kind) if isinstance(kind, str) else kind)
+    found: Any = packing.unpack(content, custom_type(kind) if isinstance(kind, str) else kind)
     return cast(Object, found)
 
 
@@ -525,12 +523,19 @@ def _late_digest(simulation: RecordedSimulation, more: Iterable[Any]) -> Callabl
     assert isinstance(queue, RecordedQueue)
     pods = dict(simulation.pods)
     accounts = simulation.account(pods), cluster.account(pods), queue.account(), more
-    parts = [one if callable(one) else encoder.encode(one) for account in accounts for one in account]
+
+    def encode(one: Any) -> bytes:
+        try:
+            return encoder.encode(one)
+        except OverflowError:
+            return packing.pack(msgspec.to_builtins(one, enc_hook=_plain), ordered=True)
+
+    parts = [one if callable(one) else encode(one) for account in accounts for one in account]
 
     def digest() -> str:
         hasher = blake2b(digest_size=16)
         for part in parts:
-            for one in (part,) if isinstance(part, bytes) else map(encoder.encode, part()):
+            for one in (part,) if isinstance(part, bytes) else map(encode, part()):
                 hasher.update(one)
         return hasher.hexdigest()
 

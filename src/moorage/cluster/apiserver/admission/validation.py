@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
+from moorage.api.packing import pack
 from moorage.api.validation.rule_checks import STANDARD_FINALIZERS, finalizer_faults
 
 # The modules of checks register them.
@@ -51,7 +50,7 @@ _LONGEST_SPEC: Final = 8 << 10
 
 
 def _spec_faults(path: str, spec: Document, *, is_pod: bool) -> Iterator[Fault]:
-    encoded = msgspec.msgpack.encode((is_pod, spec))
+    encoded = pack((is_pod, spec))
     if encoded in _VALID_SPECS:
         return
     faults = pod_spec_faults(path, spec, is_pod=is_pod)

@@ -102,7 +102,7 @@ MISTAKES = {  # options, what the error says
         ["--edit", "service/web replicas=6"],
         "edits change a pod, a node, a workload or config, not a service",
     ),
-    "a context without --live": (["--context", "prod"], "--context and --kubeconfig need --live"),
+    "a context without --live": (["--context", "prod"], "add --live to ask the cluster that --kubeconfig or --context names"),
     "no size": (["--scale", "sts/search"], "write KIND/NAME=N or KIND/NAMESPACE/NAME=N"),
     "no such workload": (["--scale", "deployment/gone=3"], "deployment/gone=3: the input has no such workload"),
     "a similar workload": (["--scale", "sts/serach=3"], "serach=3: the input has no such workload; close: search"),

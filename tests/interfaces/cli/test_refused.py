@@ -50,7 +50,7 @@ def _refused(given: dict[str, Any]) -> str:
         ({"trace": "openb", "paths": ()}, "--trace openb needs --pods FILE"),
         ({"config": "-", "paths": ("a", "-")}, "standard input can be read only once: use - for either --config or -f"),
         ({"since": "14:03", "kueue": "off"}, ""),
-        ({"live": False, "context": "c"}, "--context and --kubeconfig need --live"),
+        ({"live": False, "context": "c"}, "add --live to ask the cluster that --kubeconfig or --context names"),
     ],
 )
 def test_a_rule_holds_if_all_its_parts_do(given: dict[str, Any], words: str) -> None:

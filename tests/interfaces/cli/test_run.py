@@ -548,6 +548,10 @@ THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a progr
     "--leader-elect-renew-deadline=1s": "couldn't create leader elector: renewDeadline must be greater than "
     "retryPeriod*JitterFactor",
     "--leader-elect-retry-period=0s": "couldn't create leader elector: retryPeriod must be greater than zero",
+    "--feature-gates=CoordinatedLeaderElection=true": (
+        "--feature-gates: CoordinatedLeaderElection=true is not supported: this scheduler writes no LeaseCandidate and takes "
+        "the lease itself; leave the gate closed, or do without leader election: --leader-elect=false"
+    ),
     "--leader-elect-resource-lock=endpoints": "couldn't create resource lock: endpoints lock is removed, migrate to leases",
     "--feature-gates=SchedulerQueueingHints=false": "cannot set feature gate SchedulerQueueingHints to false, feature is "
     "locked to true",

@@ -4,8 +4,9 @@ import json
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.decode import decode
+from moorage.api.devices import ResourceClaim
 from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.watched_resources import RawObjects, resource_of
+from moorage.live.client.watched_resources import WRITTEN, RawObjects, resource_of
 
 
 def a_document(name, uid="", on="", **spec):
@@ -36,6 +37,16 @@ def test_a_pending_pod_is_stored_without_managed_fields():
     assert kept["metadata"] == {"name": "p", "namespace": "default", "uid": "p"}
     reader.event(line("MODIFIED", a_document("p", hostname="h")))
     assert json.loads(whole.json_of(a_pod("p")))["spec"]["hostname"] == "h"
+
+
+def test_what_extenders_get_has_no_kind():
+    """As from kube-scheduler, whose typed objects have none; an object that is written keeps its own."""
+    reader, whole = reading()
+    reader.event(line("ADDED", {"kind": "Pod", "apiVersion": "v1", **a_document("p")}))
+    assert not {"kind", "apiVersion"} & json.loads(whole.json_of(a_pod("p"))).keys()
+    claims, texts = RawObjects(WRITTEN), {"kind": "ResourceClaim", "apiVersion": "v1", "metadata": {"name": "c"}}
+    claims.store(decode(texts, ResourceClaim, "test"), json.dumps(texts).encode())
+    assert json.loads(claims.json_of(decode(texts, ResourceClaim, "test"))) == texts
 
 
 def test_an_assigned_or_deleted_pod_is_removed():

@@ -212,7 +212,7 @@ class RawObjects:
         if _is_settled(obj):
             self.drop(obj)
         else:
-            self._json[type(obj)][_identity(obj)] = _without_managers(json)
+            self._json[type(obj)][_identity(obj)] = _kept(obj, json)
 
     def drop(self, obj: Object) -> None:
         """Remove a deleted object, or one that is not used any more."""
@@ -243,5 +243,9 @@ def _identity(obj: Object) -> str:
     return obj.metadata.uid or obj.metadata.name
 
 
-def _without_managers(json: bytes) -> bytes:
-    return merged(json, {"metadata": {"managedFields": None}}) if b'"managedFields"' in json else json
+def _kept(obj: Object, json: bytes) -> bytes:
+    """Return the JSON without ``managedFields``; as extenders get it also without kind and version, which are implied."""
+    change: dict[str, Any] = {"metadata": {"managedFields": None}} if b'"managedFields"' in json else {}
+    if type(obj) in FOR_EXTENDERS:
+        change |= {"kind": None, "apiVersion": None}
+    return merged(json, change) if change else json

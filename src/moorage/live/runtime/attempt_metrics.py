@@ -187,7 +187,7 @@ class AttemptObserver:
             return
         binding = self._scheduler.binding_of(pod.uid)
         if binding is not None:
-            self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.waits else None)
+            self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.patience else None)
 
     def placed(self, run: Sequence[Binding], began: float, now: float) -> None:
         """Record pods that the fast lane placed together and whose binds start now; each counts for an equal part."""

@@ -306,6 +306,11 @@ def _leader(loaded: Loaded) -> LeaderSettings | None:
     election = loaded.configuration.leader_election
     if not election.leader_elect:
         return None
+    if loaded.gates.serves("CoordinatedLeaderElection"):
+        raise InputError(
+            "--feature-gates: CoordinatedLeaderElection=true is not supported: this scheduler writes no LeaseCandidate and "
+            "takes the lease itself; leave the gate closed, or do without leader election: --leader-elect=false"
+        )
     lock = election.resource_lock
     allowed = LOCKS if loaded.version.is_old else loaded.gates.emulated.locks
     if lock not in allowed:

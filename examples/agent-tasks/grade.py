@@ -18,14 +18,16 @@ import yaml
 
 import moorage
 from moorage.errors import InputError
-from moorage.interfaces.mcp.answers import tool_names
 from moorage.laboratory.edit.what_if import read_changes
 from moorage.simulator.simulate import Options
 
 HERE = Path(__file__).parent
 POD = "default/new"
 #: The tools of ``moorage mcp``, and reading of resources; every other tool may change something.
-READ_ONLY = {*tool_names(), "read_resource"}
+READ_ONLY = {
+    "overview", "explain", "capacity", "plan", "drain", "cordon", "fail", "survive", "compare", "simulate", "sweep", "check",
+    "deschedule", "rightsize", "find", "read_resource",
+}  # fmt: skip
 #: Kinds of remedy that may change nothing in the cluster now.
 PATIENT = {"wait", "repair", "none"}
 #: How much each part counts, and how many calls cost nothing.

@@ -183,7 +183,7 @@ NOTHING_AROUND: Final = ListedObjects(())
 
 
 @cache
-def _kinds() -> Mapping[str, Kind]:
+def kinds_by_name() -> Mapping[str, Kind]:
     """Return the kinds by all names that kubectl takes: kind, plural and short names."""
     found = {kind.name.lower(): kind for kind in KINDS}
     for served in SERVED:
@@ -252,8 +252,8 @@ class Inventory:
             found, ref = self.like(ref), key_of(ref)
         else:
             head, _, rest = ref.partition("/")
-            kind = _kinds().get(head.lower()) if rest else None
-            found = self._named(_kinds()["pod"], ref) if kind is None else self._named(kind, rest)
+            kind = kinds_by_name().get(head.lower()) if rest else None
+            found = self._named(kinds_by_name()["pod"], ref) if kind is None else self._named(kind, rest)
         if found is None:
             raise InputError(f"there is no {ref if '/' in ref else f'pod {ref}'}{self._close(ref)}")
         return found
@@ -261,7 +261,7 @@ class Inventory:
     def _close(self, ref: str) -> str:
         """Return the names most like one that no object has, of its kind."""
         head, _, rest = ref.partition("/")
-        kind = _kinds().get(head.lower())
+        kind = kinds_by_name().get(head.lower())
         wanted, held = (ref, self.all_of(Pod)) if kind is None else (rest, self.all_of(kind.type))
         return close_to(wanted, {obj.key if "/" in wanted else obj.name: key_of(obj) for obj in held})
 

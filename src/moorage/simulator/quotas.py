@@ -97,6 +97,11 @@ class QuotaLedger:
             self._measured[namespace] = [_measured(quota, self._facts) for quota in self._given.get(namespace, ())]
         return self._measured[namespace]
 
+    def usage(self) -> Iterator[Document]:
+        """Yield every quota as a document whose status has its limits and its usage."""
+        for namespace in sorted(self._given):
+            yield from self._quotas(namespace)
+
     def copy(self) -> Self:
         """Return an independent ledger in the same state."""
         return type(self)(self._given, self._facts, dict(self._measured))
@@ -118,6 +123,11 @@ class QuotaLedger:
         changed = {one["metadata"]["name"]: one for one in found}
         self._measured[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
         return None
+
+    def count(self, pod: Pod) -> None:
+        """Add the usage of a pod, also beyond the limits."""
+        quotas = self._quotas(pod.namespace)
+        self._measured[pod.namespace] = [_raised(one, _charge_of(one, pod, self._facts), 1) for one in quotas]
 
     def release(self, pod: Pod) -> None:
         """Subtract the usage of a pod that has ended or was deleted."""

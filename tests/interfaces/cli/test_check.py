@@ -147,8 +147,8 @@ def test_a_change_replaces_what_has_its_name(check):
 
 WRONG = {  # policy fields, the error
     "no rules": ({"rules": []}, "rules: a policy needs at least one rule"),
-    "no kind of rule": ({"rules": [{"name": "x"}]}, "cost, metric; found none"),
-    "two kinds": ({"rules": [{"noPending": {}, "survives": {}}]}, "cost, metric; found noPending, survives"),
+    "no kind of rule": ({"rules": [{"name": "x"}]}, "quotas, metric; found none"),
+    "two kinds": ({"rules": [{"noPending": {}, "survives": {}}]}, "quotas, metric; found noPending, survives"),
     "an unknown kind": ({"rules": [{"nopending": {}}]}, "unknown field `nopending`"),
     "no prices": ({"rules": [{"cost": {"atMost": "+5%"}}]}, "rules[0]: cost needs types: the node types with their prices"),
     "a wrong limit": ({"rules": [{"cost": {"atMost": "5"}}], "types": TYPES}, "cost.atMost: '5' is no limit; write +5%"),
@@ -189,3 +189,68 @@ def test_the_files_for_pipelines_name_options_that_exist(path):
     given = {word for line in text.splitlines() if "moorage check" in line and "entry" not in line for word in line.split()
              if word.startswith("-") and word != "-"}  # fmt: skip
     assert given <= known
+
+
+# -- budgets, quotas, removals -----------------------------------------------------------------------------------------
+
+
+def budget(name="web", **spec):
+    selector = {"matchLabels": {"app": "web"}}
+    return {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": selector, **spec},
+    }  # fmt: skip
+
+
+def quota(cpu):
+    return {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "shop"},
+        "spec": {"hard": {"requests.cpu": cpu}},
+    }  # fmt: skip
+
+
+LIMITS = {  # the rule, the cluster beside three nodes and web with 2 pods of one CPU, the change, what it removes, holds, says
+    "a budget that stays": ({"budgets": {}}, [budget(minAvailable=1)], [app("new", 1, "1")], [], True, "0 of 1 budget"),
+    "a budget that is removed": (
+        {"budgets": {}}, [budget(minAvailable=1)], [], ["poddisruptionbudget/shop/web"], False, "lost; it covered 2 pods",
+    ),
+    "a budget that is removed with its pods": (
+        {"budgets": {}}, [budget(minAvailable=1)], [], ["pdb/shop/web", "deploy/shop/web"], True, "0 of 1 budget",
+    ),
+    "a budget that becomes too tight": (
+        {"budgets": {}}, [budget(minAvailable=1)], [budget(minAvailable=2)], [], False, "2 of 2 pods must stay, so none may go",
+    ),
+    "a share that is too tight": ({"budgets": {}}, [], [budget(maxUnavailable="0%")], [], False, "shop/web: 2 of 2 pods"),
+    "a budget that was too tight": (
+        {"budgets": {"newOnly": True}}, [budget(minAvailable=2)], [app("new", 1, "1")], [], True, "0 of 1 budget",
+    ),
+    "a quota with room": ({"quotas": {}}, [quota("4")], [], [], True, "0 of 1 limit"),
+    "a quota below its use": ({"quotas": {}}, [quota("4")], [quota("1")], [], False, "shop/all requests.cpu: 2 of 1 used"),
+    "a quota that workloads fill": (
+        {"quotas": {"headroom": 25}}, [quota("4")], [app("new", 2, "1")], [], False, "shop/all requests.cpu: 4 of 4 used",
+    ),
+    "a quota that was full": (
+        {"quotas": {"headroom": 75, "newOnly": True}}, [quota("4")], [app("other", 1, "10m")], [], True, "0 of 1 limit",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "there", "change", "removed", "holds", "says"), LIMITS.values(), ids=LIMITS)
+def test_rules_on_budgets_and_quotas(rule, there, change, removed, holds, says, moorage, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(yaml.safe_dump({"apiVersion": "moorage.dev/v1", "kind": "CheckPolicy", "rules": [rule]}))
+    base = written(tmp_path / "cluster.json", *map(node, ZONES), app("web", 2, "1"), *there)
+    files = ["-f", written(tmp_path / "change.json", *change)] if change else []
+    gone = [word for one in removed for word in ("--removed", one)]
+    ran = moorage("check", "--policy", policy, "-f", base, *files, *gone, "-o", "json")
+    [found] = json.loads(ran.out)["answer"]["rules"]
+    assert (found["holds"], ran.status) == (holds, 0 if holds else 2), found
+    assert says in found["text"] + " ".join(found["findings"])
+
+
+def test_what_is_removed_must_be_there(moorage, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("{apiVersion: moorage.dev/v1, kind: CheckPolicy, rules: [{budgets: {}}]}")
+    base = written(tmp_path / "cluster.json", *map(node, ZONES), app("web", 2, "1"))
+    ran = moorage("check", "--policy", policy, "-f", base, "--removed", "pdb/shop/nope")
+    assert (ran.status, "--removed pdb/shop/nope: there is no such object" in ran.err) == (1, True)

@@ -50,6 +50,10 @@ def test_what_tools_offer_can_be_graded(name):
     assert not [why for why in found.why if "cannot be made" in why or "may change" in why], found
 
 
+def test_every_tool_is_known_to_change_nothing():
+    assert {*tool_names(), "read_resource"} == grader().READ_ONLY
+
+
 CHANGES = {
     "nodes to add": "add 2 nodes like general-c2",
     "a node to cordon": "cordon general-a1",

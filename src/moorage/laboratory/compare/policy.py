@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -16,19 +17,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod, ReplicationController, Service
+from moorage.api.core import LimitRange, Node, Pod, ReplicationController, ResourceQuota, Service
+from moorage.api.quantity import milli_value
 from moorage.api.reading.manifests import read_first_yaml
-from moorage.api.selectors import Selector, SelectorError, parse_selector
-from moorage.api.workloads import ReplicaSet, StatefulSet
+from moorage.api.selectors import Selector, SelectorError, compile_label_selector, parse_selector
+from moorage.api.workloads import PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.cluster_objects import ListedObjects
 from moorage.laboratory.cluster_questions import planned_pods
 from moorage.laboratory.compare.measured_run import measure_run
 from moorage.laboratory.compare.moved_pods import new_pending
 from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
 from moorage.laboratory.compare.run_inputs import input_of_runs
+from moorage.laboratory.drain.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget
 from moorage.laboratory.plan.consolidation import types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types, read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
@@ -40,6 +44,8 @@ from moorage.report.policy_report import PolicyReport, RuleResult, policy_summar
 from moorage.report.survival_report import Survival
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import workload_names
+from moorage.simulator.pod_creation import create_pods
+from moorage.simulator.quotas import QuotaLedger, is_new
 from moorage.simulator.simulate import Options
 
 API_VERSION: Final = "moorage.dev/v1"
@@ -80,6 +86,19 @@ class SpreadRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     may_match_none: bool = False
 
 
+class BudgetsRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """No disruption budget of pods is lost, and each lets a pod go when all are ready; ``new_only``: if it did before."""
+
+    new_only: bool = False
+
+
+class QuotasRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """No quota is used beyond its limit, and each has so many percent left; ``new_only``: if it had before."""
+
+    headroom: float = 0.0
+    new_only: bool = False
+
+
 class CostLimit(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What the nodes cost, with those to buy for pending pods: ``+5%`` of the cost before, or an amount."""
 
@@ -95,6 +114,8 @@ class _Rule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     survives: SurvivesRule | None = None
     spread: SpreadRule | None = None
     cost: CostLimit | None = None
+    budgets: BudgetsRule | None = None
+    quotas: QuotasRule | None = None
     metric: str | None = None
 
     @property
@@ -116,8 +137,8 @@ class _Rule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 #: Kind of rule → how many searches it makes, each of which may take the usual time limit.
-_EFFORT: Final = {"survives": 2, "cost": 2}
-_KINDS: Final = ("no_pending", "survives", "spread", "cost", "metric")
+_EFFORT: Final = {"survives": 3, "cost": 4}
+_KINDS: Final = ("no_pending", "survives", "spread", "cost", "budgets", "quotas", "metric")
 _Check: TypeAlias = Callable[["_Checks", Any], tuple[bool | None, str, Sequence[str]]]
 
 
@@ -263,9 +284,14 @@ def _scheduled(given: ClusterInput, options: Options) -> dict[tuple[str, str], A
         kept: Any = obj
         if isinstance(obj, _SELECTING):
             kept = obj.spec.selector
+        elif isinstance(obj, PodDisruptionBudget):
+            kept = obj.spec
         elif not isinstance(obj, Pod | Node):
             kept = replace(obj, metadata=replace(obj.metadata, **_APPLIED))
         found[type(obj).__name__, obj.key] = kept
+    limits: tuple[ResourceQuota | LimitRange, ...] = (*given.resource_quotas, *given.limit_ranges)
+    for limit in limits:
+        found[type(limit).__name__, limit.key] = limit.spec
     return found
 
 
@@ -311,6 +337,10 @@ def _name_of(rule: _Rule) -> str:
         case SpreadRule():
             domains = _DOMAINS.get(asked.over, f"values of {asked.over}")
             return f"{asked.selector or 'every workload'} in {asked.at_least} {domains}"
+        case BudgetsRule():
+            return "no budget lost or too tight"
+        case QuotasRule():
+            return f"quotas have {asked.headroom:g}% left" if asked.headroom else "no quota is exceeded"
         case CostLimit():
             return f"cost at most {asked.at_most}"
     return str(asked)
@@ -326,6 +356,37 @@ def _reasons(pods: Iterable[UnplacedPod]) -> list[str]:
         f"{owner}: {counted(len(held), 'pod')}: {why}" if len(held) > 1 else f"{held[0].pod}: {why}"
         for (owner, why), held in groups.items()
     ]
+
+
+def _budgets(side: _Side, budgets: Sequence[PodDisruptionBudget] | None = None) -> dict[str, BudgetFigures]:
+    """Return what disruption budgets, those of a side, ask for when all pods that they cover are ready, by their keys."""
+    cluster = side.placed
+    pods, around = list(cluster.simulation.pods.values()), ListedObjects(cluster.objects())
+    bare = [
+        replace(one, status=PodDisruptionBudgetStatus())
+        for one in (side.given.pod_disruption_budgets if budgets is None else budgets)
+    ]
+    book = BudgetBook(bare, around.find, ())
+    found = {}
+    for budget in bare:
+        watched = WatchedBudget(budget, compile_label_selector(budget.spec.selector))
+        found[budget.key] = book.figures(watched, [pod for pod in pods if watched.covers(pod)], lambda pod: True)
+    return found
+
+
+def _quotas(side: _Side) -> dict[str, tuple[float, float]]:
+    """Return the use and the limit of each resource of each quota, with all pods of workloads."""
+    created = create_pods(replace_fields(side.given, resource_quotas=()), quota=False).cluster
+    ledger, found = QuotaLedger.of(replace_fields(created, resource_quotas=side.given.resource_quotas)), {}
+    for pod in filter(is_new, created.pods):
+        ledger.count(pod)
+    for document in ledger.usage():
+        key = f"{document['metadata']['namespace']}/{document['metadata']['name']}"
+        status = document["status"]
+        for name, hard in (status.get("hard") or {}).items():
+            used = (status.get("used") or {}).get(name, "0")
+            found[f"{key} {name}"] = (milli_value(used) / 1000, milli_value(hard) / 1000)
+    return found
 
 
 @dataclass
@@ -357,7 +418,7 @@ class _Checks:
         )
 
     def _check_selector(self, selector: Selector, asked: NoPendingRule | SpreadRule) -> None:
-        """Refuse a selector that matches no pod before and after the change: a misspelt one would hold for ever.
+        """Refuse a selector that matches no pod before and after the change: a misspelt one would always hold.
 
         Raises  InputError
         """
@@ -442,6 +503,29 @@ class _Checks:
     def _types(self) -> tuple[NodeType, ...]:
         return tuple(read_types(self.policy.types))
 
+    def budgets(self, asked: BudgetsRule) -> tuple[bool | None, str, Sequence[str]]:
+        """Check that budgets stay, and that each allows a disruption when all of its pods are ready."""
+        now, before = _budgets(self.now), _budgets(self.earlier)
+        lost = _budgets(self.now, [one for one in self.earlier.given.pod_disruption_budgets if one.key not in now])
+        bad = [f"{key}: lost; it covered {counted(figures.healthy, 'pod')}" for key, figures in lost.items() if figures.healthy]
+        for key, figures in now.items():
+            tight = figures.expected > 0 and (bool(figures.fault) or figures.desired >= figures.expected)
+            held = before.get(key)
+            was_tight = held is not None and held.expected > 0 and held.desired >= held.expected
+            if tight and not (asked.new_only and was_tight):
+                why = figures.fault or f"{figures.desired} of {counted(figures.expected, 'pod')} must stay, so none may go"
+                bad.append(f"{key}: {why}")
+        return not bad, f"{len(bad)} of {counted(len(now | before), 'budget')} lost or too tight", bad
+
+    def quotas(self, asked: QuotasRule) -> tuple[bool | None, str, Sequence[str]]:
+        """Check how much of each quota is left, with the pods of workloads."""
+        now, before = _quotas(self.now), _quotas(self.earlier)
+        short = [name for name, (used, hard) in now.items() if used > hard * (1 - asked.headroom / 100)]
+        if asked.new_only:
+            short = [one for one in short if one not in before or before[one][0] <= before[one][1] * (1 - asked.headroom / 100)]
+        bad = [f"{name}: {now[name][0]:g} of {now[name][1]:g} used" for name in short]
+        return not bad, f"{len(bad)} of {counted(len(now), 'limit')} of quotas beyond", bad
+
     def metric(self, asked: str) -> tuple[bool | None, str, Sequence[str]]:
         """Check a gate on a metric of the run."""
         metrics = paired_metrics((self.earlier.measured,), (self.now.measured,), Draws(str(self.request.digest)))
@@ -454,5 +538,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "survives": _Checks.survives,
     "spread": _Checks.spread,
     "cost": _Checks.cost,
+    "budgets": _Checks.budgets,
+    "quotas": _Checks.quotas,
     "metric": _Checks.metric,
 }

@@ -36,6 +36,7 @@ from moorage.laboratory.cluster_objects import (
     documents,
     is_implied,
     key_of,
+    kinds_by_name,
     present_objects,
     read_given,
     served_as,
@@ -74,6 +75,33 @@ def replaced(before: ClusterInput, later: ClusterInput) -> ClusterInput:
         for old, new in _pairs(getattr(before, slot), getattr(later, slot)):
             after = _followed(after, old, new)
     return after
+
+
+def without(given: ClusterInput, refs: Iterable[str]) -> ClusterInput:
+    """Return an input without these objects, each ``kind/namespace/name`` or ``kind/name``, and without what they own.
+
+    Raises  InputError for one that is not there
+    """
+    names = kinds_by_name()
+    gone: set[int] = set()
+    uids: set[str] = set()
+    every = [obj for slot in _READ_SLOTS for obj in getattr(given, slot)]
+    for ref in refs:
+        head, _, rest = ref.partition("/")
+        kind = names.get(head.lower())
+        keys = {rest, f"default/{rest}"} if kind is not None and kind.namespaced and "/" not in rest else {rest}
+        found = [obj for obj in every if kind is not None and type(obj) is kind.type and obj.key in keys]
+        if not found:
+            raise InputError(f"--removed {ref}: there is no such object; write KIND/NAMESPACE/NAME")
+        gone |= set(map(id, found))
+        uids |= {obj.metadata.uid for obj in found}
+    while owned := [
+        obj for obj in every if id(obj) not in gone and any(one.uid in uids for one in obj.metadata.owner_references)
+    ]:  # fmt: skip
+        gone |= set(map(id, owned))
+        uids |= {obj.metadata.uid for obj in owned}
+    slots: dict[str, Any] = {slot: tuple(obj for obj in getattr(given, slot) if id(obj) not in gone) for slot in _READ_SLOTS}
+    return with_fields(given, **slots)
 
 
 def _joined(before: ClusterInput, later: ClusterInput) -> WrittenObjects | None:

@@ -14,7 +14,7 @@ from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, Mani
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.compare.policy import check_policy, read_policy
-from moorage.laboratory.edit.object_edits import replaced
+from moorage.laboratory.edit.object_edits import replaced, without
 from moorage.report.gate_outputs import GateReport
 from moorage.report.policy_report import PolicyReport
 from moorage.simulator.cluster_input import ClusterInput
@@ -44,10 +44,11 @@ def check(**given: Any) -> int:
 
 def _changed(asked: Asked, given: dict[str, Any], paths: tuple[str, ...], progress: Progress) -> ClusterInput:
     if not paths:
-        return asked.changed_input
+        return without(asked.changed_input, given["gone"]) if given["gone"] else asked.changed_input
     custom = kinds_named(asked.options)
     rules = replace(rules_of(given), for_policies=True)
-    return replaced(asked.changed_input, read_cluster(paths, given["recursive"], custom, rules, progress))
+    changed = replaced(asked.changed_input, read_cluster(paths, given["recursive"], custom, rules, progress))
+    return without(changed, given["gone"])
 
 
 def _gates(found: PolicyReport, given: dict[str, Any], paths: tuple[str, ...]) -> GateReport:

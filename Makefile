@@ -94,6 +94,10 @@ conflicts: $(VENV)/.ready-to-test  ## compare conflicts alone with brute force; 
 oracles: $(VENV)/.ready-to-run  ## build the real programs in oracles/ (needs Go); one that cannot be had is skipped with the reason
 	@$(BIN)/python -m tools.oracles $(ARGS)
 
+.PHONY: oracle-test
+oracle-test: $(VENV)/.ready-to-test  ## compare with the real programs: COUNT=500 scenarios of decisions, SEED=0, and live tests; skipped without Go
+	@COUNT="$(COUNT)" SEED="$(SEED)" scripts/oracle-test
+
 NODES ?= 3
 SCHEDULER ?= none
 .PHONY: real-cluster
@@ -107,6 +111,10 @@ live-real: $(VENV)/.ready-to-test  ## run the live tests on a real control plane
 .PHONY: upstream-e2e
 upstream-e2e: $(VENV)/.ready-to-run  ## run Kubernetes' own end-to-end tests and write docs/reference/upstream-e2e.md (needs Go; an hour); ARGS=scheduling selects
 	@$(call or_skip,$(BIN)/python -m tools.upstream_e2e --write $(ARGS))
+
+.PHONY: side-by-side
+side-by-side: $(VENV)/.ready-to-run  ## measure kube-scheduler and Moorage on one real API server (needs Go); ARGS='basic --pods 5000', ARGS=--write for the page
+	@$(call or_skip,$(BIN)/python -m benchmarks.side_by_side $(ARGS))
 
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +125,19 @@ func (given playedNodes) resources() (core.ResourceList, error) {
 
 // isPlayed says whether this program plays the kubelet of a node; nodes that others make are theirs.
 func isPlayed(node *core.Node) bool { return strings.HasPrefix(node.Spec.ProviderID, "played://") }
+
+// offerCapacity makes allocatable what a client wrote into the capacity of a node, as its kubelet does.
+func offerCapacity(until context.Context, client kubernetes.Interface, node *core.Node) {
+	if !isPlayed(node) || equality.Semantic.DeepEqual(node.Status.Capacity, node.Status.Allocatable) {
+		return
+	}
+	node = node.DeepCopy()
+	node.Status.Allocatable = node.Status.Capacity
+	_, err := client.CoreV1().Nodes().UpdateStatus(until, node, meta.UpdateOptions{})
+	if err != nil && until.Err() == nil && !errors.IsConflict(err) {
+		fmt.Fprintf(os.Stderr, "capacity of node %s: %v\n", node.Name, err)
+	}
+}
 
 func readyConditions() []core.NodeCondition {
 	now := meta.Now()

@@ -52,6 +52,12 @@ func playPods(until context.Context, client kubernetes.Interface, jobLife time.D
 	if err != nil {
 		return err
 	}
+	_, err = nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, now any) { offerCapacity(until, client, now.(*core.Node)) },
+	})
+	if err != nil {
+		return err
+	}
 	all.Start(until.Done())
 	cache.WaitForCacheSync(until.Done(), nodesAreKnown)
 	factory.Start(until.Done())
@@ -118,6 +124,11 @@ func (played *kubelets) end(until context.Context, pod *core.Pod, node *core.Nod
 	if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 		return nil // only its finalizers are waited for
 	}
+	if left := stopTime(pod) - time.Since(deletedAt(pod)); left > 0 && !isOver {
+		key, err := cache.MetaNamespaceKeyFunc(pod)
+		played.queue.AddAfter(key, left)
+		return err
+	}
 	if !isOver {
 		if err := played.report(until, pod, node, core.PodSucceeded); err != nil {
 			return err
@@ -127,6 +138,30 @@ func (played *kubelets) end(until context.Context, pod *core.Pod, node *core.Nod
 	return played.client.CoreV1().Pods(pod.Namespace).Delete(until, pod.Name, meta.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: &meta.Preconditions{UID: &pod.UID},
 	})
+}
+
+// stopTime returns how long containers take to stop: a second, so that clients can see a pod that is ending, after what their
+// preStop hooks sleep, but no longer than the pod is given.
+func stopTime(pod *core.Pod) time.Duration {
+	var seconds int64
+	for _, one := range pod.Spec.Containers {
+		if hooks := one.Lifecycle; hooks != nil && hooks.PreStop != nil && hooks.PreStop.Sleep != nil {
+			seconds = max(seconds, hooks.PreStop.Sleep.Seconds)
+		}
+	}
+	if given := pod.DeletionGracePeriodSeconds; given != nil {
+		seconds = min(seconds+1, *given)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// deletedAt returns when a pod was asked to end; its deletion timestamp is when the time that it is given is over.
+func deletedAt(pod *core.Pod) time.Time {
+	given := time.Duration(0)
+	if pod.DeletionGracePeriodSeconds != nil {
+		given = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	}
+	return pod.DeletionTimestamp.Add(-given)
 }
 
 // finishes says whether the containers of a pod end by themselves: those of a Job do.

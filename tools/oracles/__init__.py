@@ -21,6 +21,8 @@ __all__ = ["ORACLES", "BuildError", "OracleMissingError", "Program", "built", "c
 ORACLES: Final = Path(__file__).resolve().parents[2] / "oracles"
 #: Names the folder of built programs; without it, ``moorage-oracles`` in the user's cache.
 NAMED: Final = "MOORAGE_ORACLES"
+#: Names the seconds that a build may take if its caller sets no limit.
+LIMIT: Final = "MOORAGE_ORACLES_SECONDS"
 #: How long a program of other sources stays: other work trees may use it.
 _KEPT_S: Final = 7 * 86400.0
 
@@ -119,9 +121,9 @@ def programs(*names: str) -> Iterator[Program]:
             yield Program(folder.name, modules.stem.removeprefix("v"))
 
 
-def built(name: str, release: str = "", *, limit_s: float = 1800.0) -> Path:
-    """Return the path of a program, which is built first if need be.
+def built(name: str, release: str = "", *, limit_s: float | None = None) -> Path:
+    """Return the path of a program, which is built first if need be, within ``limit_s`` or MOORAGE_ORACLES_SECONDS seconds.
 
     Raises  OracleMissingError, BuildError
     """
-    return Program(name, release).build(limit_s)
+    return Program(name, release).build(float(os.environ.get(LIMIT, "1800")) if limit_s is None else limit_s)

@@ -19,7 +19,9 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -303,6 +305,12 @@ def real_cluster(wanted: Wanted, folder: Path | None = None) -> Iterator[Control
     Raises  tools.oracles.OracleMissingError where the programs cannot be had; ClusterError
     """
     program = built("cluster")
+    with _ended_by_sigterm(), _running(program, wanted, folder) as plane:
+        yield plane
+
+
+@contextmanager
+def _running(program: Path, wanted: Wanted, folder: Path | None) -> Iterator[ControlPlane]:
     made = Path(tempfile.mkdtemp(prefix="real-cluster-")) if folder is None else folder
     made.mkdir(parents=True, exist_ok=True)
     plane = ControlPlane(made, wanted, program)
@@ -313,6 +321,19 @@ def real_cluster(wanted: Wanted, folder: Path | None = None) -> Iterator[Control
         with _unbroken():
             plane.stop()
             shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise, where a process would end at once and leave the folder behind."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

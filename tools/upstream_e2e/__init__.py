@@ -1,0 +1,1 @@
+"""Kubernetes' own end-to-end tests, run against its real programs, ``moorage run`` and ``moorage up``."""

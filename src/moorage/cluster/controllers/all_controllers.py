@@ -40,14 +40,17 @@ _CALLED: Final = {
 }
 
 
-def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None, version: str = "") -> list[Controller]:
-    """Return new controllers for one store, kubelets included. ``job_s``: the default run time of a job's pod, in seconds.
+def all_controllers(
+    job_s: float = 5.0, gates: FeatureGates | None = None, version: str = "", stop_s: float = 0.0
+) -> list[Controller]:  # fmt: skip
+    """Return new controllers for one store, kubelets included. ``job_s``: the default run time of a job's pod, in seconds;
+    ``stop_s``: how long pods take to stop by default.
 
     Kubelets report the ``version``, or the release of the gates.
     """
     opened = gates or FeatureGates()
     return [
-        Kubelets(job_s, version or opened.emulated.version),
+        Kubelets(job_s, version or opened.emulated.version, stop_s),
         NodeLifecycle(),
         TaintEviction(),
         Deployments(),

@@ -139,12 +139,14 @@ def lease_seconds(nodes: int) -> int:
 
 
 class Kubelets:
-    """``job_s``: the run time of a job's pod without an annotation for it, in seconds. ``version``: what they report."""
+    """``job_s``: the run time of a job's pod without an annotation for it, in seconds; ``stop_s``: how long pods take to stop
+    without one. ``version``: what they report.
+    """
 
     name = KUBELET
 
-    def __init__(self, job_s: float = 5.0, version: str = CURRENT.version) -> None:
-        self._job_s = job_s
+    def __init__(self, job_s: float = 5.0, version: str = CURRENT.version, stop_s: float = 0.0) -> None:
+        self._job_s, self._stop_s = job_s, stop_s
         self._info = {**_INFO, "kubeletVersion": version}
         #: UIDs of pods → their addresses; and the set of used addresses.
         self._addresses: dict[str, int] = {}
@@ -182,7 +184,7 @@ class Kubelets:
     # -- pods -----------------------------------------------------------------------------------------------------------
 
     def _live(self, pod: Document, host: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
-        life = life_of(pod, self._job_s)
+        life = life_of(pod, self._job_s, self._stop_s)
         if k8s.is_ending(pod):
             yield from self._terminate(pod, life, now)
             return

@@ -7,7 +7,7 @@ No container runs. Annotations of the pod declare what it does:
     moorage.dev/run-seconds     how long its containers run before they exit; default unlimited, a few seconds for the pods of
                                 jobs and for pods that are Helm hooks, such as those of ``helm test``
     moorage.dev/exit-code       the exit code of its containers; default 0
-    moorage.dev/stop-seconds    how long they take to stop; default 0, at most their grace period
+    moorage.dev/stop-seconds    how long they take to stop, at most their grace period; default a moment in ``moorage up``
 
 Without run-seconds and exit-code, the command of a pod's only container decides, if it only sleeps and exits (see
 ``container_commands``). A ``preStop`` hook that sleeps is respected; other hooks need a container.
@@ -151,8 +151,10 @@ class Life:
     stop_s: float = 0.0
 
 
-def life_of(pod: Document, job_s: float) -> Life:
-    """Return the declared behaviour of a pod, ignoring invalid annotations. ``job_s``: how long pods of jobs and hooks run."""
+def life_of(pod: Document, job_s: float, stop_s: float = 0.0) -> Life:
+    """Return the declared behaviour of a pod, ignoring invalid annotations. ``job_s``: how long pods of jobs and hooks run;
+    ``stop_s``: how long pods take to stop that do not say it.
+    """
     declared = k8s.annotations_of(pod)
     ready_s, run_s, code = _number(declared, "ready-seconds"), _number(declared, "run-seconds"), _number(declared, "exit-code")
     usual = _default_outcome(pod, job_s) if run_s is None and code is None else CommandOutcome(_default_run_s(pod, job_s), 0)
@@ -161,7 +163,7 @@ def life_of(pod: Document, job_s: float) -> Life:
         _probed_after(pod) if ready_s is None else ready_s,
         usual.run_s if run_s is None else run_s,
         int(code) if code is not None and code < 256 else usual.exit_code,
-        max(_number(declared, "stop-seconds") or 0.0, _hook_sleep_s(pod)),
+        max(stop_s if (stops_s := _number(declared, "stop-seconds")) is None else stops_s, _hook_sleep_s(pod)),
     )
 
 
@@ -236,6 +238,8 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
         return over, None
     if (debugged := _with_ephemeral_containers(pod, now)) is not None:
         return debugged, now
+    if (changed := _with_new_spec(pod, now)) is not None:
+        return changed, now
     held: dict[str, Any] = (k8s.status_of(pod).get("containerStatuses") or [{}])[0]
     if "running" in held.get("state", {}):
         return _while_running(pod, held, life, now)
@@ -327,7 +331,32 @@ def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float
     conditions = k8s.with_condition(conditions, "Initialized", "True", now, "PodCompleted" if over else "")
     for name in ("Ready", "ContainersReady"):
         conditions = k8s.with_condition(conditions, name, "True" if ready else "False", now, **why)
-    return {**status, "conditions": conditions, "containerStatuses": containers}
+    return {**status, **_observed(pod), "conditions": conditions, "containerStatuses": containers}
+
+
+def _observed(pod: Document) -> Document:
+    """Return the generation of the pod that a status of now is about."""
+    generation = pod["metadata"].get("generation")
+    return {"observedGeneration": generation} if generation else {}
+
+
+def _with_new_spec(pod: Document, now: float) -> Document | None:
+    """Return the status of a pod whose spec has changed, with containers that got another image started again; else None."""
+    status = k8s.status_of(pod)
+    if not 0 < status.get("observedGeneration", 0) < pod["metadata"].get("generation", 0):
+        return None
+    images = {one["name"]: str(one.get("image", "")) for one in k8s.spec_of(pod).get("containers") or ()}
+    specs = {one["name"]: one for one in k8s.spec_of(pod).get("containers") or ()}
+    containers = []
+    for held in status.get("containerStatuses") or ():
+        if "running" in (held.get("state") or {}) and images.get(held["name"], held["image"]) != held["image"]:
+            count = int(held.get("restartCount") or 0) + 1
+            state, last = {"running": {"startedAt": k8s.stamp(now)}}, {"terminated": _end_of(pod, held, 143, now)}
+            held = _container(  # noqa: PLW2901
+                pod, specs[held["name"]], count, state=state, lastState=last, ready=held["ready"], started=True
+            )
+        containers.append(held)
+    return {**status, **_observed(pod), "containerStatuses": containers}
 
 
 # -- containers ---------------------------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ from moorage.live.server.scheduler_metrics import SchedulerMetrics
 # -- up scheduler ------------------------------------------------------------------------------------------------------
 
 #: Options → the corresponding flags of kube-scheduler.
+#: How long pods take to stop, in seconds: times of deletion are whole seconds, so it is a bit more than one.
+_STOP_S: Final = 1.2
 _FLAGS: Final = {
     "algorithm_provider": "algorithm-provider", "policy_config_file": "policy-config-file",
     "policy_configmap": "policy-configmap", "policy_configmap_namespace": "policy-configmap-namespace",
@@ -195,7 +197,7 @@ def up(**given: Any) -> int:
         _report(f"note: {line}")
     version = wanted.era.emulated.version
     controllers = chosen(
-        all_controllers(given["job_s"], gates, version), [one for one in given["controllers"].split(",") if one]
+        all_controllers(given["job_s"], gates, version, _STOP_S), [one for one in given["controllers"].split(",") if one]
     )
     with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         added = parse_runtime_config(given["runtime_config"])

@@ -57,9 +57,7 @@ class BindingCycle:
         assert node is not None
         state = self._state
         binding = Binding.begin(queued, profile, decision, node, state.note_answer)
-        state.cluster.assume(binding.assumed, node)
-        state.queue.end_nomination(queued.pod.uid)
-        state.revision += 1
+        state.placement.assume_popped(binding)
         status = reserve(binding) or permit(binding, state.now)
         if status is not None:
             failed = replace(decision, node=None, refused_after=status)
@@ -198,8 +196,7 @@ class BindingCycle:
         """
         state = self._state
         effects = unreserve(binding, self._outbox.fault)
-        state.cluster.forget(binding.pod.uid)
-        state.revision += 1
+        state.placement.undo(binding.pod.uid)
         if effects:
             binding.failed = failed
             self._bindings.by_uid[binding.pod.uid] = binding

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from moorage.api.core import Pod
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase, Work
 from moorage.core.engine.outbox import Decided
-from moorage.core.engine.pod_run import Found, PodRun, is_copy
+from moorage.core.engine.placement import Found
+from moorage.core.engine.pod_run import PodRun, is_copy
 from moorage.core.preemption.what_if import Nominated
-from moorage.core.queue import ASSIGNED_POD_ADD, QueuedPod, SchedulingQueue
+from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.errors import RAISED
 from moorage.framework.effects import BindPod
 from moorage.framework.profile import Profile
@@ -93,28 +93,7 @@ class FastLane:
             self._suits[name] = profile if _suits(profile) else None
         return self._suits[name]
 
-    # -- what follows from a decision ------------------------------------------------------------------------------------
-
-    def assume(self, found: Found) -> None:
-        """Take the pod out of the queue and count it on its node."""
-        state = self._state
-        state.queue.take_first(found.queued)
-        state.cluster.assume_on(found.pod, found.node, found.row)
-        found.cycle.order.advance(found.among, len(state.cluster.table))
-        state.revision += 1
-
-    def place(self, found: Found, bound: Pod) -> None:
-        """Assume the pod and confirm it as bound at once, for a driver that reports nothing in between."""
-        state = self._state
-        state.queue.take_first(found.queued)
-        info = found.pod.bound(bound)
-        state.cluster.place_on(info, found.node, found.row)
-        found.cycle.order.advance(found.among, len(state.cluster.table))
-        state.outbox.tickets += 1
-        state.revision += 2
-        state.facts += 1
-        if state.queue.heeds_events:
-            state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
+    # -- what follows from a decision, for a driver on a cluster -----------------------------------------------------------
 
     def order_bind(self, found: Found) -> Binding:
         """Do the same as ``begin_bind``, report the decision and order the binding, as an attempt does."""
@@ -125,19 +104,8 @@ class FastLane:
 
     def begin_bind(self, found: Found) -> Binding:
         """Assume the pod and return its binding, whose ``ticket`` is the bind. The caller reports the decision and binds."""
-        self.assume(found)
+        self._state.placement.assume(found)
         return self._state.order_usual_bind(found.queued, found.profile, found.decision, found.node)
-
-    def confirm(self, found: Found, bound: Pod) -> None:
-        """Record that the assumed pod is bound. It replaces the driver's two facts: the bound pod and the end of the bind."""
-        state = self._state
-        state.outbox.tickets += 1
-        state.revision += 1
-        state.facts += 1
-        info = found.pod.bound(bound)
-        state.cluster.confirm(info, found.row)
-        if state.queue.heeds_events:
-            state.queue.event(ASSIGNED_POD_ADD, None, info, state.now)
 
 
 def _suits(profile: Profile) -> bool:

@@ -8,35 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from moorage.api.core import Pod
 from moorage.core.binding.binding import Binding
-from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.sheet import ShapeRoute
-from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.engine_state import EngineState
-from moorage.core.queue import ASSIGNED_POD_ADD
+from moorage.core.engine.placement import Found
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import RAISED
 from moorage.framework.post_filter import PreFiltered
-from moorage.framework.profile import Profile
 from moorage.state.pod_info import PodInfo
-
-
-class Found(Struct):
-    """The next pod of the queue and the decision for it. The pod is still in the queue. ``among``: see ``Quick``."""
-
-    queued: QueuedPod
-    pod: PodInfo
-    decision: Decision
-    profile: Profile
-    row: int
-    node: str
-    cycle: Cycle
-    path: Sheets
-    among: int
 
 
 def is_copy(pod: PodInfo, other: PodInfo) -> bool:
@@ -81,21 +62,13 @@ class PodRun:
         found = self.find_next(now)
         if found is None:
             return None
-        state, queue, pod, quick = self._state, self._state.queue, found[0].pod, found[1]
-        row, node = quick.row, self._nodes[quick.row].name
+        state, pod, quick = self._state, found[0].pod, found[1]
+        node = self._nodes[quick.row].name
         bound = bind(pod.pod, node)
         if bound is None:
             return None
-        queue.drop_first(pod.uid)
-        info = self._route.known.bound(pod, bound)
-        self._copies.place(info, node, row)
-        if quick.among >= 0:
-            self.cycle.order.advance(quick.among, len(state.cluster.table))
-        state.outbox.tickets += 1
-        self.revision = state.revision = state.revision + 2
-        self.facts = state.facts = state.facts + 1
-        if queue.heeds_events:
-            queue.event(ASSIGNED_POD_ADD, None, info, now)
+        state.placement.place_copy(self._route.known.bound(pod, bound), quick, self._copies, self.cycle)
+        self.revision, self.facts = state.revision, state.facts
         return quick.decision(pod, node, len(self._nodes))
 
     def find_next(self, now: float) -> tuple[QueuedPod, Quick] | None:
@@ -113,15 +86,9 @@ class PodRun:
 
     def begin_bind(self, queued: QueuedPod, quick: Quick) -> Binding:
         """Assume the pod that ``find_next`` has returned, and begin its bind as ``FastLane.begin_bind`` does."""
-        state, pod, row = self._state, queued.pod, quick.row
-        node = self._nodes[row].name
-        state.queue.take_first(queued)
-        self._copies.place(pod, node, row)
-        state.cluster.assume_placed(pod.uid, node)
-        if quick.among >= 0:
-            self.cycle.order.advance(quick.among, len(state.cluster.table))
-        state.revision += 1
-        return state.order_usual_bind(queued, self._profile, quick.decision(pod, node, len(self._nodes)), node)
+        node = self._state.placement.assume_copy(queued, quick, self._copies, self.cycle)
+        decision = quick.decision(queued.pod, node, len(self._nodes))
+        return self._state.order_usual_bind(queued, self._profile, decision, node)
 
     def _decide(self, pod: PodInfo) -> Quick | None:
         """Return the decision; None if the pod needs an attempt, or a plugin has work after it."""

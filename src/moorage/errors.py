@@ -85,7 +85,12 @@ def _show(value: object) -> str:
         return value.text
     if isinstance(value, str) and len(value) > _MOST_SHOWN:
         value = f"{value[:_MOST_SHOWN]}…"
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return text if isinstance(value, str) else text.translate(_HTML)
+
+
+#: Characters that Go escapes in the JSON of structs, lists and maps.
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def _plain(value: object) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Answer", "Difference", "Request", "difference", "masked"]
+__all__ = ["Answer", "Difference", "Request", "differences", "masked"]
 
 #: Fields whose values each server chooses; that they are there is compared.
 _OWN: Final = frozenset([
@@ -25,6 +25,10 @@ _MASKS: Final = (
     (re.compile(r"((?:resourceVersion|ResourceVersion in record|current)\W{1,6})\d+"), r"\1<version>"),
     (re.compile(r'"(?:k8s\.io/[\w/.-]+/)?pkg/[\w/]+/(?:register|scheme|customresource_handler)\.go:\d+"'), '"<scheme>"'),
 )  # fmt: skip
+
+
+#: The age of an object in a table.
+_AGE: Final = re.compile(r"(\d+[smhdy]){1,2}")
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,19 @@ class Difference:
         return self.aspect, self.at, _pattern(self.here), _pattern(self.there)
 
 
-def difference(ours: Answer, theirs: Answer) -> Difference | None:
-    """Return the difference of two answers, None if they are alike."""
+def differences(ours: Answer, theirs: Answer) -> Iterator[Difference]:
+    """Yield the differences of two answers. If their codes differ, that is the only one."""
     if ours.code != theirs.code:
-        return Difference("code", "", f"{ours.code} {ours.message}", f"{theirs.code} {theirs.message}")
+        yield Difference("code", "", f"{ours.code} {ours.message}", f"{theirs.code} {theirs.message}")
+        return
     if ours.message != theirs.message and masked(ours.message) != masked(theirs.message):
-        return Difference("body", ".message", ours.message, theirs.message)
+        yield Difference("body", ".message", ours.message, theirs.message)
+        return
     for at, here, there in _places(ours.body, theirs.body, ""):
-        return Difference("body", at, str(here), str(there))
-    here, there = ([masked(text) for text in one.warnings] for one in (ours, theirs))
-    return None if here == there else Difference("warnings", "", "; ".join(here), "; ".join(there))
+        yield Difference("body", at, str(here), str(there))
+    mine, other = ([masked(text) for text in one.warnings] for one in (ours, theirs))
+    if mine != other:
+        yield Difference("warnings", "", "; ".join(mine), "; ".join(other))
 
 
 def masked(text: str) -> str:
@@ -105,7 +112,7 @@ def _places(ours: Any, theirs: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
         for name in sorted({*ours, *theirs}):
             if (name in ours) != (name in theirs):
                 yield f"{at}.{name}", ours.get(name, "nothing"), theirs.get(name, "nothing")
-            elif name == "managedFields":
+            elif name in _UNORDERED:
                 yield from _places(_in_order(ours[name]), _in_order(theirs[name]), f"{at}.{name}")
             elif name not in _OWN and not (name == "time" and "managedFields" in at):
                 yield from _places(ours[name], theirs[name], f"{at}.{name}")
@@ -114,16 +121,24 @@ def _places(ours: Any, theirs: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
             yield from _places(here, there, f"{at}[]")
         if len(ours) != len(theirs):
             yield f"{at}[]#", [*ours[len(theirs) :]] or "nothing", [*theirs[len(ours) :]] or "nothing"
-    elif isinstance(ours, str) and isinstance(theirs, str):
-        if ours != theirs and masked(ours) != masked(theirs):
-            yield at, ours, theirs
-    elif type(ours) is not type(theirs) or (ours != theirs and not (at.endswith("odePort") and theirs >= 30_000 <= ours)):
+    elif not _is_same(ours, theirs, at):
         yield at, ours, theirs
 
 
+def _is_same(ours: Any, theirs: Any, at: str) -> bool:
+    """Return whether two values differ in nothing but what each server chooses: ages, names, node ports."""
+    if at.endswith("cells[]") and _AGE.fullmatch(str(ours)) and _AGE.fullmatch(str(theirs)):
+        return True
+    if isinstance(ours, str) and isinstance(theirs, str):
+        return ours == theirs or masked(ours) == masked(theirs)
+    is_port = at.endswith("odePort") and isinstance(ours, int) and isinstance(theirs, int) and min(ours, theirs) >= 30_000
+    return type(ours) is type(theirs) and (ours == theirs or is_port)
+
+
 def _in_order(entries: Any) -> Any:
-    """Return managed fields in one order; that of entries of the same second depends on chance."""
+    """Return managed fields or causes in one order; that of entries of the same second depends on chance."""
     return sorted(entries, key=lambda one: [str(one.get(name)) for name in _ENTRY]) if isinstance(entries, list) else entries
 
 
-_ENTRY: Final = ("manager", "operation", "subresource", "apiVersion")
+_UNORDERED: Final = frozenset(["causes", "managedFields"])
+_ENTRY: Final = ("manager", "operation", "subresource", "apiVersion", "field", "reason", "message")

@@ -45,7 +45,7 @@ from moorage.cluster.apiserver.access.service_account_tokens import AccountToken
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.vocabulary.http_messages import User
 from moorage.framework.feature_gates import FeatureGates
-from tools.differential.api_answers import Answer, Difference, Request, difference, masked
+from tools.differential.api_answers import Answer, Difference, Request, differences, masked
 from tools.differential.api_known import known
 from tools.differential.api_mutations import Document, Mutator, Schemas
 
@@ -91,7 +91,7 @@ class Side:
             self._connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
             if self._tls is not None:
                 self._connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=60)
-        raw = None if request.body is None else json.dumps(request.body).encode()
+        raw = None if request.body is None else json.dumps(request.body, separators=(",", ":")).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Accept": request.accept, "User-Agent": "differential"}
         if raw is not None:
             headers["Content-Type"] = request.form
@@ -486,14 +486,18 @@ class Outcome:
     groups: dict[tuple[Any, ...], Group] = field(default_factory=dict)
 
     def add(self, request: Request, ours: Answer, theirs: Answer) -> None:
-        found = difference(ours, theirs)
-        reason = known(request, found) if found else ""
+        """Count a request with both answers; what is not on purpose is a difference."""
         self.asked += 1
-        self.codes += ours.code == theirs.code or bool(reason)
-        self.alike += found is None or bool(reason)
-        if reason:
-            self.wanted[reason] += 1
-        elif found is not None:
+        found = None
+        for one in differences(ours, theirs):
+            if reason := known(request, one):
+                self.wanted[reason] += 1
+            else:
+                found = one
+                break
+        self.codes += found is None or found.aspect != "code"
+        self.alike += found is None
+        if found is not None:
             group = self.groups.setdefault((request.kind, *found.kind), Group())
             group.first = group.first or found
             group.requests.append(request)
@@ -535,8 +539,8 @@ class Comparison:
                 continue
             tries -= 1
             candidate = replace(best, body=body)
-            found = difference(*(side.ask(candidate) for side in self._sides))
-            if found is not None and found.kind == wanted.kind:
+            found = differences(*(side.ask(candidate) for side in self._sides))
+            if any(one.kind == wanted.kind for one in found):
                 best = candidate
         return best
 

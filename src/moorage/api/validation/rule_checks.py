@@ -293,6 +293,7 @@ def _size_limit(path: str, limit: Any) -> Iterable[Fault]:
 
 for _name, _is_wrong, _why in (
     ("not negative", lambda value: value < 0, faults.NOT_NEGATIVE),
+    ("above zero", lambda value: value <= 0, faults.POSITIVE),
     ("ordered", lambda value: value != sorted(value), "must be ordered"),
     ("no backsteps", _steps_back, NO_BACKSTEPS),
     ("no address", has_address, "must be a DNS name, not an IP address"),

@@ -42,7 +42,7 @@ import msgspec
 
 from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, required, unsupported
 from moorage.basis import folder_of
-from moorage.errors import Fault
+from moorage.errors import Bare, Fault
 
 #: What holds an object: the nearest holder, and what holds that.
 Holders = tuple[Any, Any] | None
@@ -263,7 +263,7 @@ class RuleBook:
         if isinstance(value, str) and not value.startswith("="):
             get = self._getter(value)
             return lambda holder, up: "" if (found := get(holder, up)) is None else found
-        literal = {"=null": None}.get(value, value[1:]) if isinstance(value, str) else value
+        literal = {"=null": None, "=nothing": Bare("")}.get(value, value[1:]) if isinstance(value, str) else value
         return lambda *_: literal
 
     def _template(self, text: Any) -> Callable[[Any, Any, Holders], Any]:

@@ -155,7 +155,8 @@ def _mismatch(selector: LabelSelector, template: PodTemplateSpec) -> Faults:
     except SelectorError:
         return  # already reported with its path
     if not matches:
-        yield invalid("spec.template.metadata.labels", template.metadata.labels, "`selector` does not match template `labels`")
+        labels = template.metadata.labels or None
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
 @check("selected labels")
@@ -163,7 +164,7 @@ def _selected_labels(_: str, spec: Any) -> Iterable[Fault]:
     labels = spec.template.metadata.labels
     if selector_from_map(spec.selector).matches(labels):
         return ()
-    return (invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"),)
+    return (invalid("spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"),)
 
 
 @check("number or percentage", of_holder=True)
@@ -238,7 +239,17 @@ def _access_modes(path: str, modes: Sequence[str]) -> Faults:
 
 @check("only storage")
 def _only_storage(path: str, capacity: Mapping[str, Any]) -> Iterable[Fault]:
-    return (unsupported(path, sorted(capacity), ("storage",)),) if capacity and set(capacity) != {"storage"} else ()
+    shown = {name: str(amount) for name, amount in sorted(capacity.items())}
+    return (unsupported(path, shown, ("storage",)),) if capacity and set(capacity) != {"storage"} else ()
+
+
+@check("aggregating selector")
+def _aggregating(path: str, selector: LabelSelector) -> Faults:
+    yield from VALUES.faults("LabelSelector", selector, path)
+    try:
+        compile_label_selector(selector)
+    except SelectorError:
+        yield invalid(path, None, "invalid label selector.")
 
 
 @check("distinct values")

@@ -218,9 +218,30 @@ def _service(service: Document) -> None:
         spec.setdefault("allocateLoadBalancerNodePorts", True)
 
 
-def _claim(claim: Document) -> None:
+#: Annotation that holds a daemon set's template generation, formerly a field of its spec.
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+
+
+def _template_generation(daemon_set: Document) -> None:
+    metadata = daemon_set["metadata"]
+    if not isinstance(held := metadata.get("annotations"), dict) or TEMPLATE_GENERATION not in held:
+        metadata["annotations"] = {**(held if isinstance(held, dict) else {}), TEMPLATE_GENERATION: "0"}
+
+
+def drop_topology(old: Document | None, new: Document) -> None:
+    """Drop the topology of endpoints, which v1 does not set, unless the endpoints are as before."""
+    if old is not None and old.get("endpoints") == new.get("endpoints"):
+        return
+    for endpoint in new.get("endpoints") or ():
+        if isinstance(endpoint, dict):
+            endpoint.pop("deprecatedTopology", None)
+
+
+def complete_sources(claim: Document) -> None:
     """Copy a claim's data source between ``dataSource`` and ``dataSourceRef`` when only one of them is set."""
     spec = _spec(claim)
+    if isinstance(spec.get("dataSourceRef"), dict):
+        spec["dataSourceRef"].pop("namespace", None)  # behind the gate CrossNamespaceVolumeDataSource, which is closed
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source and reference is None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
         del spec["dataSource"]  # another kind can only be named in dataSourceRef
@@ -286,14 +307,14 @@ def set_release_defaults(kind: ServedKind, document: Document, gates: FeatureGat
 _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
     ("", "Node"): (lambda node: _sync_list_form(_spec(node), "podCIDR", "podCIDRs", str, str),),
     ("", "PersistentVolume"): (_pending,),
-    ("", "PersistentVolumeClaim"): (_claim, _pending),
+    ("", "PersistentVolumeClaim"): (_pending,),
     ("", "Pod"): (_own_pod_spec,),
     ("", "ReplicationController"): (_copy_template_labels,),
     ("", "ServiceAccount"): (_account,),
     ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): (_definition,),
     ("apps", "Deployment"): (_rolling("strategy", maxSurge="25%", maxUnavailable="25%"),),
-    ("apps", "DaemonSet"): (_rolling("updateStrategy", maxSurge=0, maxUnavailable=1),),
+    ("apps", "DaemonSet"): (_rolling("updateStrategy", maxSurge=0, maxUnavailable=1), _template_generation),
     ("apps", "StatefulSet"): (_stateful_set,),
     ("autoscaling", "HorizontalPodAutoscaler"): (_autoscaler,),
     ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),

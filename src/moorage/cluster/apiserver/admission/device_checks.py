@@ -45,6 +45,24 @@ def _name_faults(path: str, name: str) -> Faults:
         yield from _identifier_faults(path, parts[1]) if parts[1] else (invalid(path, "", "the name must not be empty"),)
 
 
+_ANY_CASE: Final = (
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'Example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+@check("driver name in any case")
+def _driver(path: str, name: str) -> Faults:
+    if not name:
+        yield required(path)
+        return
+    if len(name) > 63:
+        yield too_long(path, 63)
+    if check_dns1123_subdomain(name.lower()):
+        yield invalid(path, name, _ANY_CASE)
+
+
 @check("attribute names")
 def _names(path: str, held: Mapping[str, Any]) -> Faults:
     return (fault for name in held for fault in _name_faults(path, name))

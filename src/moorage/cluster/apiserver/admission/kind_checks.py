@@ -29,7 +29,7 @@ from moorage.api.validation.faults import (
 )
 from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
-from moorage.api.validation.rule_checks import check_path_segment
+from moorage.api.validation.rule_checks import check_path_segment, finalizer_faults
 from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.cluster.apiserver.admission.pod_checks import RULES, config_key_faults
 from moorage.cluster.apiserver.vocabulary.served_kinds import Document
@@ -263,10 +263,16 @@ def _revision(path: str, data: Any) -> Iterable[Fault]:
 check("label value")(partial(named, check=check_label_value))
 
 
+@check("named finalizer")
+def _finalizer(path: str, name: str) -> Faults:
+    yield from named(path, name, check_qualified_name)
+    yield from finalizer_faults(path, name)
+
+
 @check("overhead")
 def _overhead(path: str, amounts: Mapping[str, Any]) -> Faults:
     for name, amount in amounts.items():
-        yield from named(f"{path}[{name}]", name, check_qualified_name)
+        yield from container_name_faults(f"{path}[{name}]", name)
         with suppress(QuantityError):
             if parse(amount) < 0:
                 yield invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0")
@@ -381,8 +387,8 @@ def _metric(path: str, metric: Document) -> Faults:
 
 def _source_faults(path: str, name: str, source: Document) -> Faults:
     if name == "object":
-        yield from RULES.faults("ScaleTargetNames", about := source.get("describedObject") or {}, f"{path}.describedObject")
-        yield from RULES.faults("ScaleTarget", {**about, "@": "metric"}, f"{path}.describedObject")
+        about = {**(source.get("describedObject") or {}), "@": "metric"}
+        yield from RULES.faults("ScaleTarget", about, f"{path}.describedObject")
     if name in {"object", "external", "pods"}:
         metric = source.get("metric") or {}
         if not metric.get("name"):

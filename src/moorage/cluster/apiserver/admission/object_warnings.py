@@ -6,6 +6,8 @@ Source  kubernetes, pkg/api/{job,node,persistentvolume,persistentvolumeclaim,pod
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address, ip_network
 from itertools import chain
@@ -411,8 +413,22 @@ def _network_policy(_: Document | None, new: Document) -> Warnings:
                     yield from _range_warnings(f"{path}.except[{k}]", text)
 
 
-def _endpoint_slice(_: Document | None, new: Document) -> Warnings:
-    if new.get("addressType") == "FQDN":
+def _secret(_: Document | None, new: Document) -> Warnings:
+    """Yield the warning about a certificate and its key that cannot be read."""
+    if new.get("type") != "kubernetes.io/tls":
+        return
+    for name, what in (("tls.crt", "certificate"), ("tls.key", "key")):
+        try:
+            text = base64.b64decode((new.get("data") or {}).get(name) or "")
+        except binascii.Error:
+            continue
+        if b"-----BEGIN " not in text:
+            yield f"tls: failed to find any PEM data in {what} input"
+            return
+
+
+def _endpoint_slice(old: Document | None, new: Document) -> Warnings:
+    if new.get("addressType") == "FQDN" and old is None:
         yield "spec.addressType: FQDN endpoints are deprecated"
     for i, endpoint in enumerate(new.get("endpoints") or ()):
         for j, text in enumerate(endpoint.get("addresses") or ()):
@@ -432,6 +448,17 @@ def _runtime_class(_: Document | None, new: Document) -> Warnings:
             yield f"scheduling.nodeSelector: {_NODE_LABELS[key]}"
 
 
+def _driver(old: Document | None, new: Document) -> Warnings:
+    """Warn of a driver that gets tokens in the attributes of volumes."""
+    spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
+    is_changed = old is None or before.get("tokenRequests") != spec.get("tokenRequests")
+    if is_changed and spec.get("tokenRequests") and spec.get("serviceAccountTokenInSecrets") is None:
+        yield (
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+            "logging of tokens in volume attributes"
+        )
+
+
 def _resource_slice(_: Document | None, new: Document) -> Warnings:
     driver = field_of(new, "spec.driver") or ""
     if driver != driver.lower():
@@ -447,6 +474,7 @@ def _definition(old: Document | None, new: Document) -> Warnings:
 
 
 _OF_KINDS: Final[Mapping[str, Callable[[Document | None, Document], Warnings]]] = {
+    "CSIDriver": _driver,
     "CronJob": _cron_job,
     "CustomResourceDefinition": _definition,
     "EndpointSlice": _endpoint_slice,
@@ -458,6 +486,7 @@ _OF_KINDS: Final[Mapping[str, Callable[[Document | None, Document], Warnings]]] 
     "ResourceQuota": _quota,
     "ResourceSlice": _resource_slice,
     "RuntimeClass": _runtime_class,
+    "Secret": _secret,
     "Service": lambda _, new: service_warnings(new),
     "StorageClass": _storage_class,
 }

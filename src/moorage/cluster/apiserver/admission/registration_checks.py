@@ -255,6 +255,22 @@ def _signing_request(path: str, encoded: str) -> Iterable[Fault]:
     return () if is_signed else (invalid(path, encoded, "x509: signature verification failed"),)
 
 
+@check("deny or warn")
+def _deny_or_warn(path: str, actions: Sequence[str]) -> Iterable[Fault]:
+    why = "repeating the same validation failure information in the API response and headers serves no purpose"
+    is_wrong = {"Deny", "Warn"} <= {*actions}
+    return (invalid(path, actions, f"must not contain both Deny and Warn ({why})"),) if is_wrong else ()
+
+
+@check("approved or denied")
+def _approved(path: str, conditions: Sequence[Document]) -> Faults:
+    seen: set[str] = set()
+    for kind in (one.get("type") or "" for one in conditions):
+        if kind in {"Approved", "Denied"} and {"Approved", "Denied"} - {kind} <= seen:
+            yield invalid(path, kind, "Approved and Denied conditions are mutually exclusive")
+        seen.add(kind)
+
+
 @check("signer name")
 def signer_name_faults(path: str, name: str) -> Faults:
     """Yield the faults of a signer's name: a domain of two parts or more, and a path."""

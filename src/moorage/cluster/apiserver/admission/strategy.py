@@ -26,9 +26,12 @@ from moorage.cluster.apiserver.admission.custom_resource_strategy import (
     prepare_custom,
 )
 from moorage.cluster.apiserver.admission.defaulting import (
+    TEMPLATE_GENERATION,
     complete_decoded,
+    complete_sources,
     drop_disabled_fields,
     drop_disabled_status_fields,
+    drop_topology,
     set_defaults,
     set_release_defaults,
 )
@@ -103,11 +106,24 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
         return
     if kind.status_on_create is not None:
         document["status"] = copy.deepcopy(kind.status_on_create)
-    if kind.has_generation:
+    if _has_generation(kind, gates):
         document["metadata"]["generation"] = 1
     if kind.native == "Job":
         _select_own_pods(document)
     drop_empty(document["metadata"])
+    _complete_new(kind, document)
+    drop_disabled_fields(kind, None, document, gates)
+    set_release_defaults(kind, document, gates)
+    decoded = set_defaults_and_decode(kind, document)
+    if kind.native == "Pod":
+        _set_pod_status(document)
+    new = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else new_object_faults(kind, document)
+    found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new)
+    _raise_if_any(kind, document, chain(*found, _selector_faults(kind, document, gates)))
+
+
+def _complete_new(kind: ServedKind, document: Document) -> None:
+    """Set what the server adds to a new object of some kinds before its defaults."""
     now = document["metadata"].get("creationTimestamp")
     match kind.native:
         case "CustomResourceDefinition":
@@ -116,21 +132,46 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
             _set_template_generation(None, document)
         case "Namespace":
             with_finalizer(document)
+        case "EndpointSlice":
+            drop_topology(None, document)
+        case "PersistentVolumeClaim":
+            complete_sources(document)
         case "PersistentVolume":
             document["status"]["lastPhaseTransitionTime"] = now
         case "ResourceSlice":
             _set_taint_times(document, now)
-    drop_disabled_fields(kind, None, document, gates)
-    set_release_defaults(kind, document, gates)
-    decoded = set_defaults_and_decode(kind, document)
-    if kind.native == "Pod":
-        spec = document.get("spec") or {}
-        document["status"]["qosClass"] = qos_class(spec)
-        if spec.get("schedulingGates"):
-            document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
-    new = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else new_object_faults(kind, document)
-    found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new)
-    _raise_if_any(kind, document, chain(*found, _selector_faults(kind, document, gates)))
+
+
+def _complete_changed(kind: ServedKind, old: Document, new: Document, subresource: str, now: str) -> None:
+    """Set what the server adds to a changed object of some kinds before its defaults."""
+    match kind.native:
+        case "PersistentVolume" if subresource == "status":
+            _set_phase_time(old, new, now)
+        case "EndpointSlice":
+            drop_topology(old, new)
+        case "PersistentVolumeClaim":
+            complete_sources(new)
+        case "ResourceSlice":
+            _set_taint_times(new, now)
+
+
+def _complete_defaulted(kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
+    """Set what the server adds to a changed object of some kinds after its defaults."""
+    match kind.native:
+        case "DaemonSet":
+            _set_template_generation(old, new)
+        case "Namespace":
+            new["status"] = {**(new.get("status") or {}), "phase": (new.get("status") or {}).get("phase") or "Active"}
+        case "CustomResourceDefinition" if not subresource:
+            prepare_definition(old, new)
+
+
+def _set_pod_status(pod: Document) -> None:
+    """Set the service class and the first condition of a new pod."""
+    spec, status = pod.get("spec") or {}, pod["status"]
+    status["qosClass"] = qos_class(spec)
+    if spec.get("schedulingGates"):
+        status["conditions"] = [{**_GATED, "lastTransitionTime": pod["metadata"].get("creationTimestamp")}]
 
 
 #: The condition of a pod with scheduling gates.
@@ -161,19 +202,15 @@ def _select_own_pods(job: Document) -> None:
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}}
 
 
-#: Annotation that holds a daemon set's template generation, formerly a field of its spec.
-_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
-
-
 def _set_template_generation(old: Document | None, new: Document) -> None:
     """Update the template generation annotation of a daemon set."""
     if old is None:
         count = 1
     else:
-        held = str((old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "")
+        held = str((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "")
         count = int(held) if held.isascii() and held.isdigit() else 0
         count += (old.get("spec") or {}).get("template") != (new.get("spec") or {}).get("template")
-    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), _TEMPLATE_GENERATION: str(count)}
+    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(count)}
 
 
 def _set_taint_times(resource_slice: Document, now: Any) -> None:
@@ -234,20 +271,12 @@ def prepare_update(
     _keep_identity(kind, old, new, subresource)
     drop_empty(new["metadata"])
     _restore_unwritten(kind, old, new, subresource, gates)
-    if kind.native == "PersistentVolume" and subresource == "status":
-        _set_phase_time(old, new, now)
-    elif kind.native == "ResourceSlice":
-        _set_taint_times(new, now)
+    _complete_changed(kind, old, new, subresource, now)
     drop_disabled_fields(kind, old, new, gates)
     set_release_defaults(kind, new, gates)
     decoded = set_defaults_and_decode(kind, new)
-    if kind.native == "DaemonSet":
-        _set_template_generation(old, new)
-    elif kind.native == "Namespace":
-        new["status"] = {**(new.get("status") or {}), "phase": (new.get("status") or {}).get("phase") or "Active"}
-    elif kind.native == "CustomResourceDefinition" and not subresource:
-        prepare_definition(old, new)
-    if kind.has_generation or kind.native == "CSIDriver":
+    _complete_defaulted(kind, old, new, subresource)
+    if _has_generation(kind, gates) or kind.native == "CSIDriver":
         counted = subresource != "status" and _is_changed(kind, old, new)
         set_or_drop(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if kind.custom is not None:
@@ -264,10 +293,25 @@ def prepare_update(
             changes = ephemeral_faults(old, new)
         case _:
             changes = change_faults(kind, old, new, gates)
+    _raise_if_any(kind, new, _in_order_of(kind, new, decoded, changes, gates))
+
+
+def _in_order_of(
+    kind: ServedKind, new: Document, decoded: Object, changes: Iterator[Fault], gates: FeatureGates
+) -> Iterator[Fault]:
+    """Yield the faults of a changed object in the order in which its kind is checked."""
+    if kind.native == "ResourceClaim":
+        return chain(object_meta(decoded.metadata, True), metadata_faults(new["metadata"]), changes)
     own = object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
     own = (fault for fault in own if kind.native in _CHECKED_BASES or fault.field != "metadata.generateName")
-    found = (own, unread_field_faults(kind, new), changes)
-    _raise_if_any(kind, new, chain(*found, _selector_faults(kind, new, gates)))
+    found = [own, unread_field_faults(kind, new), changes]
+    if kind.native in _CHANGES_FIRST:
+        found = [changes, own, unread_field_faults(kind, new)]
+    return chain(*found, _selector_faults(kind, new, gates))
+
+
+#: Kinds whose changes are checked before their fields.
+_CHANGES_FIRST: Final = frozenset(["DaemonSet", "Deployment", "IngressClass", "VolumeAttributesClass"])
 
 
 def _selector_faults(kind: ServedKind, document: Document, gates: FeatureGates) -> Iterator[Fault]:
@@ -280,6 +324,11 @@ def drop_empty(metadata: Document) -> None:
     for name in _CLIENT_METADATA:
         if name in metadata and not metadata[name]:
             del metadata[name]
+
+
+def _has_generation(kind: ServedKind, gates: FeatureGates) -> bool:
+    """Return whether objects of a kind count their changes; autoscalers do since 1.37."""
+    return kind.has_generation or (kind.native == "HorizontalPodAutoscaler" and gates.emulated.groups_as_one)
 
 
 def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
@@ -303,6 +352,8 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
             set_or_drop(new, "status", old.get("status"))
     if kind.native == "Namespace" and subresource != "finalize":
         keep_finalizers(old, new)
+    if kind.native == "CertificateSigningRequest":
+        set_or_drop(new, "spec", copy.deepcopy(old.get("spec")))
 
 
 def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:

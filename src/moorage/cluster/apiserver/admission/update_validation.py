@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from moorage.api.quantity import parse
 from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.cluster.apiserver.admission.definition_validation import definition_faults
 from moorage.cluster.apiserver.admission.pod_checks import RULES
+from moorage.cluster.apiserver.schema.go_structs import changed_lines, go_value
 from moorage.cluster.apiserver.schema.schemas import schema
 from moorage.cluster.apiserver.vocabulary.records import is_condition_true
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
+from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, set_or_drop
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError, invalid
 from moorage.errors import Fault
 from moorage.framework.feature_gates import FeatureGates
 
 _FIXED_FIELD: Final = "field is immutable"
+_FIXED_ROLE: Final = "cannot change roleRef"
 _POD_UPDATE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -39,8 +42,41 @@ def unversioned(kind: ServedKind, name: str) -> ApiError:
     return invalid(kind.resource, kind.group, name, [fault])
 
 
+#: The fields of kinds whose values messages show as kube-apiserver's own structs, and the types of these.
+_STRUCTS: Final[Mapping[tuple[str, str], str]] = {
+    ("CSINode", "spec.drivers"): "storage.CSINodeDriver",
+    ("CSIStorageCapacity", "nodeTopology"): "*v1.LabelSelector",
+    ("ClusterRoleBinding", "roleRef"): "rbac.RoleRef",
+    ("DaemonSet", "spec.selector"): "*v1.LabelSelector",
+    ("Deployment", "spec.selector"): "*v1.LabelSelector",
+    ("Event", "involvedObject"): "core.ObjectReference",
+    ("Event", "related"): "*core.ObjectReference",
+    ("Event", "source"): "core.EventSource",
+    ("Job", "spec.podFailurePolicy"): "*batch.PodFailurePolicy",
+    ("Job", "spec.selector"): "*v1.LabelSelector",
+    ("Job", "spec.successPolicy"): "*batch.SuccessPolicy",
+    ("Job", "spec.template"): "core.PodTemplateSpec",
+    ("Job", "spec.template.spec"): "core.PodSpec",
+    ("PersistentVolume", "nodeAffinity"): "*core.VolumeNodeAffinity",
+    ("ReplicaSet", "spec.selector"): "*v1.LabelSelector",
+    ("ResourceClaimTemplate", "spec"): "resource.ResourceClaimTemplateSpec",
+    ("RoleBinding", "roleRef"): "rbac.RoleRef",
+    ("StatefulSet", "spec.selector"): "*v1.LabelSelector",
+    ("StatefulSet", "spec.volumeClaimTemplates"): "[]core.PersistentVolumeClaim",
+}
+
+
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Yield the faults of an update that changes immutable fields."""
+    for fault in _change_faults(kind, old, new, gates):
+        if fault.detail == _FIXED_ROLE and gates.emulated.groups_as_one:
+            fault = replace(fault, detail=_FIXED_FIELD)  # noqa: PLW2901 - the text since 1.37
+        struct = _STRUCTS.get((kind.native, fault.field))
+        is_shown = struct is not None and fault.kind == "Invalid value" and isinstance(fault.value, dict | list)
+        yield replace(fault, value=go_value(struct, fault.value)) if struct is not None and is_shown else fault
+
+
+def _change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     if kind.native in _FROZEN:
         yield from _frozen(kind, old, new, gates)
         return
@@ -50,7 +86,9 @@ def change_faults(kind: ServedKind, old: Document, new: Document, gates: Feature
         yield from definition_faults(old, new)
         return
     rule = _RULES.get(kind.native)
-    if rule is not None:
+    if kind.native == "StatefulSet" and gates.emulated.groups_as_one:
+        yield from RULES.faults("FixedStatefulSet", new, "", old)  # since 1.37 each field has its fault
+    elif rule is not None:
         yield from rule(old, new)
 
 
@@ -59,6 +97,7 @@ def change_faults(kind: ServedKind, old: Document, new: Document, gates: Feature
 
 def _pod(old: Document, new: Document) -> Iterator[Fault]:
     before, after = _spec(old), copy.deepcopy(_spec(new))
+    yield from _tokens(after)
     for part in ("containers", "initContainers"):
         if len(before.get(part) or ()) != len(after.get(part) or ()):
             yield Fault("Forbidden", f"spec.{part}", "pod updates may not add or remove containers")
@@ -82,7 +121,16 @@ def _pod(old: Document, new: Document) -> Iterator[Fault]:
     if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
         after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if _without_empty(before) != _without_empty(after):
-        yield Fault("Forbidden", "spec", _POD_UPDATE)
+        yield Fault("Forbidden", "spec", f"{_POD_UPDATE}\n{changed_lines('core.PodSpec', before, after)}")
+
+
+def _tokens(spec: Document) -> Iterator[Fault]:
+    """Yield the tokens of volumes of a pod without a service account."""
+    for i, volume in enumerate(() if spec.get("serviceAccountName") else spec.get("volumes") or ()):
+        for j, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if source.get("serviceAccountToken") is not None:
+                why = "must not be specified when serviceAccountName is not set"
+                yield Fault("Forbidden", f"spec.volumes[{i}].projected.sources[{j}].serviceAccountToken", why)
 
 
 def _spec(document: Document) -> Document:
@@ -133,6 +181,9 @@ def _directives(before: Document, after: Document) -> Iterator[Fault]:
         after["affinity"] = None
 
 
+_TERM: Final = "core.NodeSelectorTerm"
+
+
 def _narrowed(before: list[Document], after: list[Document]) -> Iterator[Fault]:
     path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if before and len(before) != len(after):
@@ -142,7 +193,8 @@ def _narrowed(before: list[Document], after: list[Document]) -> Iterator[Fault]:
     for i, (old, new) in enumerate(zip(before, after, strict=False)):
         is_new = not any(old.get(part) for part in parts) and any(new.get(part) for part in parts)
         if is_new or any((new.get(part) or [])[: len(held)] != held for part in parts if (held := old.get(part))):
-            yield Fault("Invalid value", f"{path}[{i}]", "only additions are allowed (no mutations or deletions)", new)
+            why = "only additions are allowed (no mutations or deletions)"
+            yield Fault("Invalid value", f"{path}[{i}]", why, go_value(_TERM, new))
 
 
 def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) -> Iterator[Fault]:
@@ -216,13 +268,12 @@ def _claim(old: Document, new: Document) -> Iterator[Fault]:
     if before.get("storageClassName") is None and after.get("storageClassName"):
         before["storageClassName"] = after["storageClassName"]
     if field_of(new, "status.phase") == "Bound":
-        for spec in (before, after):
-            spec.pop("volumeAttributesClassName", None)
-            if isinstance(requests := field_of(spec, "resources.requests"), dict):
-                requests.pop("storage", None)
+        set_or_drop(after, "volumeAttributesClassName", before.get("volumeAttributesClassName"))
+        if isinstance(requests := field_of(after, "resources.requests"), dict):
+            set_or_drop(requests, "storage", sizes[0])
     if _without_empty(before) != _without_empty(after):
         why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        yield Fault("Forbidden", "spec", why)
+        yield Fault("Forbidden", "spec", f"{why}\n{changed_lines('core.PersistentVolumeClaimSpec', before, after)}")
     if field_of(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
         capacity = field_of(old, "status.capacity.storage")
         if capacity is None or parse(sizes[1]) <= parse(capacity):
@@ -234,7 +285,10 @@ def _volume_source(_: str, __: Any, new: Document, up: Holders, *___: Any) -> It
     before, after = _spec(up[0] if up is not None else {}), _spec(new)
     names = schema("core.PersistentVolumeSource").fields
     if any(before.get(name) != after.get(name) for name in names):
-        yield Fault("Forbidden", "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+        lines = changed_lines("core.PersistentVolumeSource", before, after)
+        yield Fault(
+            "Forbidden", "spec.persistentvolumesource", f"spec.persistentvolumesource is immutable after creation\n{lines}"
+        )
 
 
 _STATEFUL: Final = frozenset(

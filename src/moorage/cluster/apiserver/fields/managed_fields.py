@@ -140,6 +140,8 @@ def equal_but_times(old: Document, new: Document) -> bool:
 
 def fields_not_written(kind: ServedKind, subresource: str) -> FieldSet:
     """Return the fields that a write through this subresource ignores, so that it does not make the writer their manager."""
+    if kind.native == "CertificateSigningRequest":
+        return _SPEC if subresource else {**_SPEC, **_STATUS}
     if subresource == "status":
         return _SPEC
     return _STATUS if kind.has_status else _NOTHING

@@ -22,6 +22,7 @@ from moorage.cluster.apiserver.admission.pod_checks import RULES
 from moorage.cluster.apiserver.http.connections import HEADERS
 from moorage.cluster.apiserver.schema.protobuf import write_event
 from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml, in_version, listed_as_protobuf, metadata_of
+from moorage.cluster.apiserver.storage.list_selection import check_selector
 from moorage.cluster.apiserver.storage.watches import WatchedObject
 from moorage.cluster.apiserver.tables.tables import rows, table
 from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest
@@ -176,6 +177,9 @@ class ObjectList:
     is_decoded: bool = False
 
     def __iter__(self) -> Iterator[Part]:
+        if self.is_null:
+            yield msgspec.json.encode({**self.head, self.name: None})
+            return
         yield msgspec.json.encode(self.head)[:-1] + b',"' + self.name.encode() + b'":['
         comma = b""
         for item in self.items():
@@ -184,6 +188,11 @@ class ObjectList:
             yield from item
             comma = b","
         yield b"]}"
+
+    @property
+    def is_null(self) -> bool:
+        """True for an empty list whose items are null, as those of metadata are in kube-apiserver."""
+        return not self.records and self.head.get("kind") == "PartialObjectMetadataList"
 
     @property
     def is_large(self) -> bool:
@@ -247,13 +256,16 @@ def encoded_list(listing: ObjectList, encoding: str, *, pretty: bool = False) ->
     Raises  ApiError 406, at the first part, if the encoding cannot represent it
     """
     if encoding == YAML:
-        return _as_yaml(listing)
+        return iter([as_yaml({**listing.head, listing.name: None})]) if listing.is_null else _as_yaml(listing)
     if encoding != JSON:
         return listed_as_protobuf(listing.head, listing.whole_items())
     return _indented(listing) if pretty else iter(listing)
 
 
 def _indented(listing: ObjectList) -> Iterator[bytes]:
+    if listing.is_null:
+        yield msgspec.json.format(b"".join(listing), indent=2)
+        return
     head = msgspec.json.format(msgspec.json.encode(listing.head), indent=2)
     yield head.removesuffix(b"\n}") + b',\n  "' + listing.name.encode() + b'": ['
     between, end = b"\n    ", b"]\n}"
@@ -289,10 +301,12 @@ _INITIAL: Final = "sendInitialEvents"
 def check_list(request: HTTPRequest, *, is_watch: bool) -> None:
     """Validate the parameters of a list or a watch.
 
-    Raises  ApiError 400 for invalid numbers, 422 with all other faults
+    Raises  ApiError 400 for invalid numbers and label selectors, 422 with all other faults
     """
     request.number("limit")
     request.number("timeoutSeconds")
+    if labels := request.query.get("labelSelector"):
+        check_selector(labels)
     if faults := [*RULES.faults("WatchOptions" if is_watch else "ListOptions", dict(request.query))]:
         raise invalid("ListOptions", "meta.k8s.io", "", faults)
 

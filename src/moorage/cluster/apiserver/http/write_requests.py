@@ -111,8 +111,13 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     """
     check_options(request, "CreateOptions")
     document, warnings = _read_object(request, target)
-    with with_warnings(warnings):
-        record = _created(store, request, target, document, confirm)
+    try:
+        with with_warnings(warnings):
+            record = _created(store, request, target, document, confirm)
+    except ApiError as error:
+        if error.reason == "AlreadyExists":  # found after the object was checked
+            error.warnings = (*warnings, *object_warnings(target.kind, None, document))
+        raise
     return WriteResult(record, True, (*warnings, *object_warnings(target.kind, None, record.document())))
 
 
@@ -424,7 +429,7 @@ def _checked_configuration(form: request_bodies.BodyForm, config: Document) -> D
 
 
 def _merge_configuration(store: Store, request: HTTPRequest, target: Target, held: Record | None, config: Document) -> Document:
-    kind = target.kind
+    kind, namespace = target.kind, target.namespace or ""
     live = held.document() if held is not None else None
     applier = FieldManager(request.query["fieldManager"], applies=True, subresource=target.subresource)
     ignored, force = managed_fields.fields_not_written(kind, target.subresource), request.flag("force")
@@ -433,7 +438,9 @@ def _merge_configuration(store: Store, request: HTTPRequest, target: Target, hel
     try:
         document, _ = request_bodies.fit(request_bodies.form_of_kind(kind), made)
     except FieldTypeError as misfit:
-        raise bad_request(str(misfit)) from None
+        what = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+        why = f"to proper version: unable to convert unstructured object to {what}: {misfit.converted}"
+        raise statuses.unknown(f"failed to convert new object ({namespace}/{target.name}; {what}) {why}") from None
     document = request_bodies.object_of(kind, document, target.namespace, target.name)
     if live is not None:
         check_identity(kind, live, document)

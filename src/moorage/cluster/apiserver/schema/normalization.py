@@ -122,7 +122,8 @@ _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 def _is_omitted(field: Field, value: Any) -> bool:
-    is_empty = field.omits_empty and not value and not field.keeps_empty and not isinstance(field.type, Struct)
+    is_raw = isinstance(field.type, Scalar) and field.type.letter == "R"
+    is_empty = field.omits_empty and not value and not (field.keeps_empty or is_raw or isinstance(field.type, Struct))
     return value is None or (not field.is_pointer and (is_empty or value == _ZERO_TIME))
 
 

@@ -6,6 +6,7 @@ definitions, which are not sent as protobuf, are in ``definition_fields.json`` w
 
     keys:A,B    an associative list with these keys         set        a list with distinct values
     atomic      a map or struct that is one value           required   a required field
+    granular    a struct that is atomic elsewhere
     merge:K     merged by K in strategic merge patches      retain     with the retainKeys patch strategy
     default:V   the default of the field                    go:T       its type in Go, if it cannot be derived
     kept        an empty list prevents the default
@@ -264,7 +265,7 @@ def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
         return ListOf(item, words.get("go", f"[]{go}"), keys, "set" in words)
     if isinstance(item, Scalar):
         return replace(item, go=words.get("go", go))
-    return replace(item, is_atomic=True) if "atomic" in words else item
+    return replace(item, is_atomic="atomic" in words) if words.keys() & {"atomic", "granular"} else item
 
 
 _TYPE_META: Final = {name: Field(name, Scalar("s", "string"), omits_empty=True) for name in ("apiVersion", "kind")}

@@ -82,11 +82,19 @@ def selection(kind: ServedKind, namespace: str | None, labels: str, fields: str)
 
     Raises  ApiError 400 with kube-apiserver's message
     """
+    label_selector = check_selector(labels) if labels else EVERYTHING
+    return Selection(namespace, label_selector, _condensed(parse_fields(kind, fields)) if fields else ())
+
+
+def check_selector(labels: str) -> Selector:
+    """Return the label selector of a request.
+
+    Raises  ApiError 400 with kube-apiserver's message
+    """
     try:
-        label_selector = parse_selector(labels) if labels else EVERYTHING
+        return parse_selector(labels)
     except SelectorError as error:
         raise bad_request(str(error)) from None
-    return Selection(namespace, label_selector, _condensed(parse_fields(kind, fields)) if fields else ())
 
 
 def _condensed(terms: tuple[FieldTerm, ...]) -> tuple[FieldTerm | _NoneOf, ...]:

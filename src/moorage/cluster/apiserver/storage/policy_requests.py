@@ -102,6 +102,15 @@ def _user_info(user: User) -> Document:
     return {name: value for name, value in info.items() if value}
 
 
+def sign_with_requester(request: Document) -> None:
+    """Note in a new certificate signing request, in place, who makes it."""
+    spec = request.get("spec")
+    if isinstance(spec, dict):
+        for name in ("username", "uid", "groups", "extra"):
+            spec.pop(name, None)
+        spec.update(requester().user)
+
+
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 

@@ -42,7 +42,7 @@ from moorage.cluster.apiserver.storage.definitions import DEFINITIONS, Defer, De
 from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
-from moorage.cluster.apiserver.storage.policy_requests import requester, unjudged
+from moorage.cluster.apiserver.storage.policy_requests import requester, sign_with_requester, unjudged
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
@@ -228,7 +228,11 @@ class Store(ObjectReader):
         return self._keep(kind, None, Record.of(kind, document, self._next_version()), charges)
 
     def _mutate(self, kind: ServedKind, document: Document, *, dry_run: bool, sent: ServedKind | None) -> None:
-        """Change a new object as policies say, and give a pod what its account and its node have for it, in place."""
+        """Complete a new object, in place: as policies say, with who asks for a certificate, and a pod with what its account
+        and its node have for it.
+        """
+        if kind.native == "CertificateSigningRequest":
+            sign_with_requester(document)
         if kind.native == "Pod":
             name = str(document["spec"].get("serviceAccountName") or "default")
             account = self.find(_ACCOUNTS, document["metadata"]["namespace"], name)

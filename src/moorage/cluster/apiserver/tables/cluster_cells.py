@@ -117,6 +117,14 @@ def signing_request(found: Document, now: float) -> list[Cell]:
     return [NONE if seconds is None else human_duration(seconds), state]
 
 
+def parameters_of_class(found: Document, now: float) -> Cell:
+    """Return the kind, the group and the name of an ingress class's parameters."""
+    if (parameters := at(found, "spec.parameters")) is None:
+        return NONE
+    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+    return f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
+
+
 def served_versions(found: Document, now: float) -> Cell:
     """Return the versions of a definition that are served."""
     served = [one for one in items(found, "spec.versions") if one.get("served")]

@@ -51,7 +51,7 @@ def test_objects_that_others_delete_meanwhile_are_passed_over(store, every):
     assert left(store) == []
 
 
-def test_an_object_that_was_made_anew_stays(store):
+def test_an_object_that_was_made_again_stays(store):
     filled(store, 4)
     again = []
 

@@ -27,16 +27,14 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import (
-    EXPANDERS,
     AutoscalerFlags,
-    Expander,
     ExpansionOption,
     read_flags,
 )
 from moorage.simulator.autoscalers.cluster_autoscaler.loop import AutoscalerLoop, NodeRemoval, Unremovable
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot
 from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DELETED
-from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, ScaleUp, Templates, scale_up
+from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import GroupSize, RoundView, Templates
 from moorage.simulator.simulate import prepare
 from moorage.state.pod_info import PodInfo
 
@@ -60,6 +58,7 @@ class ClusterAutoscaler(NodeScaler):
     ``flags``       those of its command line, such as ``["--scale-down-unneeded-time=5m"]``, or read ones
     ``expander``    instead of the flag's: ``least-waste``, ``price``, ``most-pods``, ``least-nodes``, ``priority`` or
                     ``random``, or several in order
+    ``start_s``     Unix seconds at the beginning of the run: pods that were to be gone by then count no more
     ``priorities``  the config map of ``priority``: regular expressions of names of pools by priority, as YAML
 
     Scale-up      every --scan-interval, pods that fit on no node that exists or is coming are packed on copies of each pool's
@@ -77,9 +76,11 @@ class ClusterAutoscaler(NodeScaler):
         priorities: str = "",
         missing: Sequence[str] = (),
         currency: str = "",
+        start_s: float = 0.0,
         name: str = "autoscaler",
     ) -> None:
         super().__init__(currency, missing)
+        self._start_s = start_s
         self._given, self._name, self._priorities = tuple(pools), name, priorities
         #: The flags that hold.
         self.flags = flags if isinstance(flags, AutoscalerFlags) else read_flags(flags)
@@ -108,7 +109,7 @@ class ClusterAutoscaler(NodeScaler):
 
     def _scan(self, simulation: Simulation) -> None:
         """Run a round if something changed, or if a time is over that makes a difference."""
-        now_s, waiting = simulation.now_s, self._waiting() if simulation.pending else []
+        now_s, waiting = self._now_s, self._waiting() if simulation.pending else []
         state = (simulation.engine.scheduler.state.facts, len(self.events), tuple(pod.metadata.uid for pod in waiting))
         if state == self._done and now_s <= self._next_s:
             return
@@ -117,7 +118,7 @@ class ClusterAutoscaler(NodeScaler):
             self._order(self._pools[name], count)
         for removal in made.empty:
             self._taint(removal.name)
-            simulation.call_at(now_s + _DELETED_AFTER_S, partial(self._remove, removal.name))
+            simulation.call_at(simulation.now_s + _DELETED_AFTER_S, partial(self._remove, removal.name))
         for removal in made.drains:
             self._drain(removal)
         loop, flags = self._loop, self.flags
@@ -128,9 +129,14 @@ class ClusterAutoscaler(NodeScaler):
         )  # fmt: skip
         self._done, self._next_s = state, min((time_s for time_s in times if time_s >= now_s), default=inf)
 
+    @property
+    def _now_s(self) -> float:
+        """The time as cluster-autoscaler reads it: deletions in the input were before it."""
+        return self._start_s + self._simulation.now_s
+
     def _born_s(self, pod: Pod) -> float:
         record = self._simulation.engine.records.get(pod.metadata.uid)
-        return record.arrived_s if record is not None else -inf
+        return self._start_s + record.arrived_s if record is not None else -inf
 
     def _view(self, waiting: Sequence[Pod]) -> RoundView:
         packed, simulation = self._packed_now(waiting), self._simulation
@@ -199,13 +205,9 @@ class ClusterAutoscaler(NodeScaler):
     def next_growth(self) -> Growth:
         """Return the pods that wait, and how pools would grow for them now: the option that is taken first."""
         waiting = self._waiting()
-        found = self._grown(waiting, self._loop.expander)
+        found = self._loop.growth(self._view(waiting))
         best = sorted(found.options, key=lambda one: one.pool not in found.more)
         return Growth(tuple(waiting), tuple(best), found.reasons)
-
-    def _grown(self, waiting: Sequence[Pod], expander: Expander) -> ScaleUp:
-        packed = self._packed_now(waiting)
-        return scale_up(packed, self._groups(packed), waiting, self.flags, expander, self._random)
 
     def pool_of(self, name: str) -> str:
         """Return the pool of a node; "" if it has none."""
@@ -213,10 +215,13 @@ class ClusterAutoscaler(NodeScaler):
 
     def why_not_added(self, pod: PodInfo) -> str:
         """Return the message of the event NotTriggerScaleUp for a pending pod; "" if some pool would grow for it."""
-        found = self._grown([pod.pod], EXPANDERS["random"])
-        counted = Counter(text for why in found.reasons.get(pod.uid, {}).values() for text in why)
+        found = self._loop.growth(self._view([pod.pod]))
+        reasons = found.reasons.get(pod.uid, {})
+        counted = Counter(text for why in reasons.values() for text in why)
         if found.options or not counted:
             return ""
+        if "" in reasons:  # what no group can change
+            return f"pod didn't trigger scale-up: {', '.join(reasons[''])}"
         told = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
         return f"pod didn't trigger scale-up: {', '.join(f'{number} {text}' for text, number in told)}"
 
@@ -234,7 +239,7 @@ class ClusterAutoscaler(NodeScaler):
 
         Raises  InputError for a node that does not exist
         """
-        now_s, view = self._simulation.now_s, self._view(())
+        now_s, view = self._now_s, self._view(())
         found: dict[str, Unremovable | None] = {}
         for name in names:
             if name not in view.packed.order:
@@ -244,14 +249,14 @@ class ClusterAutoscaler(NodeScaler):
         return found
 
     def _still_waits(self, name: str) -> Unremovable | None:
-        now_s, loop = self._simulation.now_s, self._loop
+        now_s, loop = self._now_s, self._loop
         since_s = loop.planner.unneeded[name][0] if name in loop.planner.unneeded else now_s
         until_s = since_s + self.flags.scale_down_unneeded_time, loop.added_s + self.flags.scale_down_delay_after_add
         left_s = max(until_s) - now_s
         return Unremovable("NotUnneededLongEnough", f"it may go in {left_s:g} s, if nothing changes") if left_s > 0 else None
 
     def _taint(self, name: str) -> Taint:
-        taint = Taint(key=DELETED, value=str(int(self._simulation.now_s)), effect="NoSchedule")
+        taint = Taint(key=DELETED, value=str(int(self._now_s)), effect="NoSchedule")
         node_pools.taint_node(self._simulation, name, taint)
         return taint
 

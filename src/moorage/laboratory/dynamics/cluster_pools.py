@@ -72,9 +72,10 @@ def pools_of_cluster(
             continue  # not one of cluster-autoscaler's
         low, high = bounds.get(named.get(group.name, ""), (0, _MOST))
         price = prices.price_of(group.nodes[0].labels) if prices is not None else None
-        unpriced |= set() if price is not None else {group.name}
+        name = named.get(group.name, group.name)  # as the config maps have it
+        unpriced |= set() if price is not None else {name}
         like, price = group.nodes[0].name, 1.0 if price is None else price
-        pools.append(NodePool(name=group.name, like=like, price=price, min=low, max=high, provision_s=provision_s))
+        pools.append(NodePool(name=name, like=like, price=price, min=low, max=high, provision_s=provision_s))
     if unpriced:
         missing.append(f"prices of {', '.join(sorted(unpriced))} (a file of instance types): a node counts 1 an hour")
     return ClusterPools(tuple(pools), flags, str(maps.get(_PRIORITIES, {}).get("priorities", "")), tuple(missing))

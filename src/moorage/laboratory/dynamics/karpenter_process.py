@@ -8,7 +8,7 @@ Source  karpenter, pkg/controllers/provisioning/batcher.go; pkg/controllers/disr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import Namespace, Node, Pod
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
@@ -30,6 +31,7 @@ from moorage.simulator.autoscalers.karpenter import judgement, scene
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
+from moorage.simulator.autoscalers.providers import ZONE_KEYS
 from moorage.state.pod_info import PodInfo
 
 #: --batch-idle-duration and --batch-max-duration; how often Karpenter looks for nodes to disrupt, and how long it then waits.
@@ -118,7 +120,8 @@ class KarpenterProcess(NodeScaler):
     def why_not_added(self, pod: PodInfo) -> str:
         """Return why Karpenter launches no node for a pending pod; "" if it does."""
         if self._told[0] != (state := self._simulation.engine.scheduler.state.facts):
-            self._told = state, self._judge(self._waiting()).plan.errors
+            ignored = {pod.metadata.uid: f"ignoring pod, {why}" for pod, why in self._ignored()}
+            self._told = state, {**self._judge(self._waiting()).plan.errors, **ignored}
         return self._told[1].get(pod.uid, "").partition(", requirements=")[0]
 
     # -- the cluster as Karpenter sees it ----------------------------------------------------------------------------------
@@ -144,9 +147,39 @@ class KarpenterProcess(NodeScaler):
         nodes += [scene.ExistingNode(held.node, (), coming=True) for held in self._machines.values() if not held.joined]
         daemons = scene.daemons_of(obj for obj in simulation.aside.values() if isinstance(obj, DaemonSet))
         waiting = [*pending, *self._virtual]
-        seen = scene.PoolCluster(nodes, self._pools, self.prices, daemons, pending=waiting, asked=self._asked)
+        storage = self._storage()
+        seen = scene.PoolCluster(
+            nodes, self._pools, self.prices, daemons, claims=storage.claims, volumes=storage.volumes, classes=storage.classes,
+            namespaces={one.name: one.metadata.labels for one in cluster.objects(Namespace).values()},
+            pending=waiting, asked=self._asked,
+        )  # fmt: skip
         budgets = tuple(cluster.objects(PodDisruptionBudget).values())
         return judgement.SceneJudge(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+
+    def _waiting(self) -> list[Pod]:
+        waiting = super()._waiting()
+        storage = self._storage() if any(pod.spec.volumes for pod in waiting) else None
+        return waiting if storage is None else [pod for pod in waiting if not storage.why_ignored(pod)]
+
+    def _ignored(self) -> Iterator[tuple[Pod, str]]:
+        """Yield the pods for which Karpenter does nothing, whatever nodes there are, and why."""
+        storage = self._storage()
+        yield from ((pod, why) for pod in super()._waiting() if (why := storage.why_ignored(pod)))
+
+    def _storage(self) -> scene.ClaimedStorage:
+        cluster = self._simulation.engine.scheduler.cluster
+        kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass)
+        return scene.ClaimedStorage.of(*(cluster.objects(kind).values() for kind in kinds))
+
+    def _registered(self, node: Node) -> Node:
+        """Return a launched node with the zone under the keys of the drivers in use, whose own pods on the node set them."""
+        storage, zone = self._storage(), node.labels.get(ZONE)
+        used = {key for one in storage.classes.values() for term in one.allowed_topologies
+                for key in (asked.key for asked in term.match_label_expressions)}  # fmt: skip
+        terms = (one.required_affinity for one in storage.volumes.values())
+        used.update(asked.key for one in terms if one for term in one.node_selector_terms for asked in term.match_expressions)
+        labels = {key: zone for key in ZONE_KEYS if zone and key in used}
+        return node.replace(metadata=node.metadata.replace(labels={**node.labels, **labels})) if labels else node
 
     def _existing(self, node: Node, pods: list[Pod], leaving: bool, nominated: bool) -> scene.ExistingNode:
         """Return a node as Karpenter sees it: the one of the last time, if nothing of it changed."""
@@ -194,7 +227,7 @@ class KarpenterProcess(NodeScaler):
         name = f"{claim.pool.name}-{self._made:04d}"
         # A node is registered later.
         asked = {key: one for key, one in claim.requirements.items() if key not in {scene.REGISTERED, scene.INITIALIZED}}
-        node = launched(held, offering, asked, name, claim.pool.taints)
+        node = self._registered(launched(held, offering, asked, name, claim.pool.taints))
         self._machines[node.name] = _Machine(node, claim.pool.name, joined=False)
         self._note("up", claim.pool.name, [node.name])
         self._pay(node.name, claim.pool.name, price, joined=False)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from moorage.api.core import NodeSelectorRequirement, Pod, PodSpec, Toleration
 from moorage.api.node_selectors import required_nodes
+from moorage.simulator.autoscalers.providers import ZONE_KEYS
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -26,8 +27,9 @@ WELL_KNOWN: Final = frozenset({
     NODE_POOL, ZONE, "topology.kubernetes.io/region", INSTANCE_TYPE, "kubernetes.io/arch", "kubernetes.io/os", CAPACITY_TYPE,
     "node.kubernetes.io/windows-build",
 })  # fmt: skip
-#: Old names of well-known labels.
+#: Old names of well-known labels, and those that providers' drivers have for the zone.
 _NORMALIZED: Final = {
+    **dict.fromkeys(ZONE_KEYS, ZONE),
     "failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "beta.kubernetes.io/arch": "kubernetes.io/arch", "beta.kubernetes.io/os": "kubernetes.io/os",
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,

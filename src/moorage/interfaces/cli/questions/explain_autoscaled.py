@@ -75,6 +75,7 @@ def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[Autos
 def _of_cluster_autoscaler(
     asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any
 ) -> Iterator[AutoscalerAnswer]:
+    from moorage.cluster.controllers.machinery.object_fields import seconds
     from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
     from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
     from moorage.laboratory.dynamics.simulation import Simulation
@@ -83,7 +84,9 @@ def _of_cluster_autoscaler(
     found = pools_of_cluster((held.document for held in cluster.custom), cluster.nodes, prices)
     simulation = Simulation(cluster, asked.changed_options)
     simulation.run(until=0.0)
-    scaler = simulation.use(ClusterAutoscaler(found.pools, flags=found.flags, priorities=found.priorities))
+    scaler = simulation.use(ClusterAutoscaler(
+        found.pools, flags=found.flags, priorities=found.priorities, start_s=seconds(cluster.report.taken_at) or 0.0
+    ))  # fmt: skip
     currency = prices.currency if prices is not None else ""
     shared: dict[str, Any] = {"request": request, "missing": found.missing, "currency": currency}
 
@@ -111,7 +114,8 @@ def _of_cluster_autoscaler(
         if added is not None:
             yield answer("add", thing, pool=added.pool, price=added.price if prices is not None else None)
         else:
-            why = tuple(f"{group}: {', '.join(texts)}" for group, texts in growth.reasons.get(pod.metadata.uid, {}).items())
+            reasons = growth.reasons.get(pod.metadata.uid, {}).items()
+            why = tuple(f"{group}: {', '.join(texts)}" if group else ", ".join(texts) for group, texts in reasons)
             yield answer("none" if why else "existing", thing, why=why)
 
 
@@ -134,6 +138,13 @@ def _of_pods(karpenter: Karpenter, named: set[str], request: Any) -> Iterator[Au
     held = {pod.metadata.uid: name for name, pods in plan.placed.items() for pod in pods}
     claims = {pod.metadata.uid: claim for claim in plan.claims for pod in claim.pods}
     pools = [held.pool.name for held in karpenter.cluster.templates if not held.told]
+    for pod, why in karpenter.ignored:
+        if not named or pod.key in named:
+            thing = f"pod {pod.key}"
+            yield AutoscalerAnswer(
+                request=request, summary=AutoscalerAnswer.head("none", thing), thing=thing, decision="none",
+                why=(f"it ignores the pod: {why}",), currency=prices.currency, missing=karpenter.missing,
+            )  # fmt: skip
     for pod in karpenter.cluster.pending:
         if named and pod.key not in named:
             continue

@@ -81,7 +81,8 @@ def simulate_autoscaled(
     cluster = given if isinstance(given, ClusterInput) else read_given(list(given.nodes))
     simulation = Simulation(cluster, options, keep_records=True)
     simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
-    scaler = autoscaler_of(asked, [held.document for held in cluster.custom], cluster.nodes)
+    taken_s = seconds(cluster.report.taken_at) or 0.0
+    scaler = autoscaler_of(asked, [held.document for held in cluster.custom], cluster.nodes, taken_s)
     last_s = 0.0
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))
@@ -116,9 +117,12 @@ def kinds_of(autoscaler: str) -> tuple[str, ...]:
     return {"karpenter": KINDS, "cluster-autoscaler": AUTOSCALER_KINDS}.get(autoscaler, ())
 
 
-def autoscaler_of(asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any]], nodes: Sequence[Node]) -> Autoscaler:
+def autoscaler_of(
+    asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any]], nodes: Sequence[Node], start_s: float = 0.0
+) -> Autoscaler:
     """Return the autoscaler that is asked for. ``documents``: the cluster's objects of ``kinds_of``, as they are.
 
+    ``start_s``  Unix seconds at the beginning of the run; 0 if the input does not say when it was taken
     Raises  InputError
     """
     prices = None if asked.instance_types is None else read_price_list(asked.instance_types)
@@ -126,7 +130,7 @@ def autoscaler_of(asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any
         found = pools_of_cluster(documents, nodes, prices, asked.provision_s)
         return ClusterAutoscaler(
             found.pools, flags=found.flags, expander=asked.expander, priorities=asked.priorities() or found.priorities,
-            missing=found.missing, currency=prices.currency if prices is not None else "",
+            missing=found.missing, currency=prices.currency if prices is not None else "", start_s=start_s,
         )  # fmt: skip
     if asked.file != "karpenter":
         return ClusterAutoscaler(read_pools(asked.file), expander=asked.expander, priorities=asked.priorities())

@@ -168,6 +168,8 @@ def chosen(options: Sequence[ExpansionOption], expander: Expander, nodes: int, r
 
 
 Seconds: TypeAlias = float
+Name: TypeAlias = str
+Names: TypeAlias = tuple[str, ...]
 Bounds: TypeAlias = tuple[int, int]
 
 
@@ -186,6 +188,8 @@ class AutoscalerFlags(Struct, frozen=True, kw_only=True):
     cores_total: Bounds = (0, 320_000)
     memory_total: Bounds = (0, 6_400_000)
     balance_similar_node_groups: bool = False
+    balancing_ignore_label: Names = ()
+    cloud_provider: Name = ""
     enforce_node_group_min_size: bool = False
     expendable_pods_priority_cutoff: int = -10
     new_pod_scale_up_delay: Seconds = 0.0
@@ -217,12 +221,12 @@ def _expander(text: str) -> str:
 
 #: How the text of a flag is read, by the type of its field.
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "str": _expander, "int": int, "float": float, "bool": parse_bool, "Seconds": duration_seconds,
+    "str": _expander, "Name": str, "int": int, "float": float, "bool": parse_bool, "Seconds": duration_seconds,
     "Bounds": lambda text: tuple(map(int, text.partition(":")[::2])),
 }  # fmt: skip
 #: Flags that say nothing about decisions.
 _SILENT: Final = frozenset({
-    "v", "stderrthreshold", "logtostderr", "cloud-provider", "cloud-config", "namespace", "kubeconfig", "address",
+    "v", "stderrthreshold", "logtostderr", "cloud-config", "namespace", "kubeconfig", "address",
     "leader-elect", "node-group-auto-discovery", "estimator", "cluster-name", "status-config-map-name",
     "write-status-configmap",
 })  # fmt: skip
@@ -247,6 +251,8 @@ def read_flags(arguments: Iterable[str], where: str = "flags of cluster-autoscal
             if name == "nodes":
                 low, high, group = text.split(":", 2)
                 nodes.append((group, int(low), int(high)))
+            elif kind == "Names":
+                found[field] = (*found.get(field, ()), text)
             elif kind in _READERS:
                 found[field] = _READERS[kind](text)
             elif name not in _SILENT:

@@ -82,7 +82,8 @@ class ScaleDownPlanner:
 
     def next_change_s(self, now_s: float) -> float:
         """Return when time alone changes something: a node was unneeded for long enough, or is looked at again."""
-        times = [since + self.flags.scale_down_unneeded_time for since, _ in self.unneeded.values()]
+        waits = {self.flags.scale_down_unneeded_time, self.flags.scale_down_unready_time}
+        times = [since + wait for since, _ in self.unneeded.values() for wait in waits]
         return min((time_s for time_s in (*times, *self._until.values()) if time_s >= now_s), default=inf)
 
     def update(self, view: RoundView, leaving: Collection[str], now_s: float) -> None:
@@ -225,6 +226,8 @@ def cropped(
 
 # -- rounds ------------------------------------------------------------------------------------------------------------
 
+#: Why nothing is added to a cluster with as many nodes as --max-nodes-total allows.
+_FULL: Final = "max nodes total reached"
 _DELAY: Final = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 #: Younger pods are not yet a reason to scale up, unless older ones wait, too.
 _NEW_S: Final = 2.0
@@ -265,27 +268,18 @@ class AutoscalerLoop:
 
     def run_once(self, view: RoundView, now_s: float) -> Round:
         """Return what a round does at a time, in Unix seconds or from the beginning of a simulation."""
-        made, packed, nodes, most = Round(), view.packed, view.nodes, self.flags.max_nodes_total
+        made, packed, nodes = Round(), view.packed, view.nodes
         unready = sum(not node.is_ready for node in nodes)
         if unready > _UNREADY and unready > _UNREADY_SHARE * len(nodes):
             self.planner.unneeded = {}
             return made
         with packed.trial():
-            for name, count in view.upcoming.items():
-                template = view.by_name[name].template
-                for at in range(count):
-                    one = template.copy(f"{template.node.name}-upcoming-{at}")
-                    packed.add(one.node, one.pods)
-            waiting = self._unhelped(view, now_s)
-            waits_for_more = False
-            ready = sum(node.is_ready and not node.spec.unschedulable for node in nodes)
-            if waiting and most and ready >= most:
-                made.up.reasons = {pod.metadata.uid: {} for pod in waiting}
-            elif waiting:
-                waits_for_more = all(_born_s(view, pod) + _NEW_S > now_s for pod in waiting)
-                if not waits_for_more:
-                    made.up = scale_up(packed, view.groups, waiting, self.flags, self.expander, self._random)
-                    made.more = dict(made.up.more)
+            waiting = self._waiting(view, now_s)
+            waits_for_more = bool(waiting) and all(_born_s(view, pod) + _NEW_S > now_s for pod in waiting)
+            if not waits_for_more or self._is_full(view):
+                waits_for_more = False
+                made.up = self._up(view, waiting)
+                made.more = dict(made.up.more)
             if made.more:
                 self.added_s = now_s
             grown = [with_fields(one, target=one.target + made.more.get(one.name, 0)) for one in view.groups]
@@ -297,6 +291,41 @@ class AutoscalerLoop:
                 made.more[name] = made.more.get(name, 0) + count
                 self.added_s = now_s
         return made
+
+    def growth(self, view: RoundView) -> ScaleUp:
+        """Return how groups would grow now, and why nothing is added for the other pods that fit nowhere.
+
+        Times for which new pods wait are taken as over.
+        """
+        with view.packed.trial():
+            made = self._up(view, self._waiting(view, inf))
+        cutoff = self.flags.expendable_pods_priority_cutoff
+        for pod in view.waiting:
+            if (priority := pod.spec.priority or 0) < cutoff:
+                why = f"priority {priority} is below the cutoff of {cutoff} (--expendable-pods-priority-cutoff)"
+                made.reasons[pod.metadata.uid] = {"": (why,)}
+        return made
+
+    def _waiting(self, view: RoundView, now_s: float) -> list[Pod]:
+        """Return the pods that nodes may be added for, after nodes that are coming and pods that fit have their places."""
+        for name, count in view.upcoming.items():
+            template = view.by_name[name].template
+            for at in range(count):
+                one = template.copy(f"{template.node.name}-upcoming-{at}")
+                view.packed.add(one.node, one.pods)
+        return self._unhelped(view, now_s)
+
+    def _is_full(self, view: RoundView) -> bool:
+        """Return True if the cluster has as many ready nodes as --max-nodes-total allows."""
+        most = self.flags.max_nodes_total
+        return bool(most) and sum(node.is_ready and not node.spec.unschedulable for node in view.nodes) >= most
+
+    def _up(self, view: RoundView, waiting: Sequence[Pod]) -> ScaleUp:
+        if not waiting:
+            return ScaleUp()
+        if self._is_full(view):
+            return ScaleUp(reasons={pod.metadata.uid: {"": (_FULL,)} for pod in waiting})
+        return scale_up(view.packed, view.groups, waiting, self.flags, self.expander, self._random)
 
     def _unhelped(self, view: RoundView, now_s: float) -> list[Pod]:
         """Return the pods that fit on no node that exists or is coming, and that nodes may be added for.

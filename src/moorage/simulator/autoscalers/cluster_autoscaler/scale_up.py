@@ -10,13 +10,14 @@ Source  cluster-autoscaler at 87d9c45c02^, core/scaleup/orchestrator/orchestrato
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
@@ -25,6 +26,7 @@ from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFla
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
 from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DELETED, is_daemon_pod
 from moorage.simulator.autoscalers.instance_types import amounts
+from moorage.simulator.autoscalers.providers import NO_PROVIDER, Provider, provider_of
 from moorage.simulator.owners import controller_of, daemon_of, is_mirror
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount, pod_requests
@@ -324,6 +326,8 @@ class _Growth:
         nodes = [packed.node(name) for name in packed.order]
         self._packed, self._flags, self._alike, self.nodes = packed, flags, pod_groups(pods), len(nodes)
         self._groups, self._bounds = {group.name: group for group in groups}, ResourceBounds(nodes, flags, lowest=False)
+        layer = provider_of(nodes, flags.cloud_provider)
+        self._layer = replace(layer, ignored_labels=(*layer.ignored_labels, *flags.balancing_ignore_label))
         self.made, self.fitting = ScaleUp(), dict[str, list[int]]()
         skipped: dict[str, tuple[str, ...]] = {}
         refused: list[dict[str, tuple[str, ...]]] = [{} for _ in self._alike]
@@ -372,7 +376,7 @@ class _Growth:
         if not self._flags.balance_similar_node_groups or not fitting.get(group.name):
             return []
         likely = [self._groups[name] for name, found in fitting.items() if {*fitting[group.name]} <= {*found}]
-        return [one for one in likely if one is not group and are_similar(group.template, one.template)]
+        return [one for one in likely if one is not group and are_similar(group.template, one.template, self._layer)]
 
     def grow(self, option: ExpansionOption) -> None:
         """Spread the nodes of an option over its group and those like it."""
@@ -391,9 +395,15 @@ class _Growth:
                 self.made.more[name] = allowed
 
 
-def are_similar(one: NodeTemplate, other: NodeTemplate) -> bool:
-    """Return True if nodes have the same capacity and labels, but for small differences, the zone and the host's name."""
-    (labels, *mine), (its_labels, *its) = _compared(one), _compared(other)
+def are_similar(one: NodeTemplate, other: NodeTemplate, layer: Provider = NO_PROVIDER) -> bool:
+    """Return True if nodes have the same capacity and labels, but for small differences, the zone and the host's name.
+
+    ``layer``  the provider, whose own labels do not count
+    """
+    if any(one.node.labels.get(key) and one.node.labels[key] == other.node.labels.get(key) for key in layer.pools):
+        return True
+    ignored = _IGNORED.union(layer.ignored_labels)
+    (labels, *mine), (its_labels, *its) = _compared(one, ignored), _compared(other, ignored)
     shares = ({"memory": _MEMORY}, dict.fromkeys(mine[1], _ALLOCATABLE), dict.fromkeys(mine[2], _FREE))
     return labels == its_labels and all(
         left.keys() == right.keys()
@@ -402,9 +412,11 @@ def are_similar(one: NodeTemplate, other: NodeTemplate) -> bool:
     )
 
 
-def _compared(held: NodeTemplate) -> tuple[dict[str, str], dict[str, int], dict[str, int], dict[str, int]]:
+def _compared(
+    held: NodeTemplate, ignored: Collection[str]
+) -> tuple[dict[str, str], dict[str, int], dict[str, int], dict[str, int]]:
     """Return a node's labels that count, its capacity, what it offers, and what its pods leave of that."""
-    status, labels = held.node.status, {key: value for key, value in held.node.labels.items() if key not in _IGNORED}
+    status, labels = held.node.status, {key: value for key, value in held.node.labels.items() if key not in ignored}
     capacity, offered = amounts(status.capacity, held.node.name), amounts(status.allocatable, held.node.name)
     asked: Counter[str] = Counter({"cpu": 0, "memory": 0})
     for pod in held.pods:

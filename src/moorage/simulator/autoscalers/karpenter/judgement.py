@@ -313,11 +313,13 @@ class Karpenter(SceneJudge):
         bound: dict[str, list[Pod]] = defaultdict(list)
         for pod in given.pods:
             bound[pod.spec.node_name].append(pod)
-        waiting = [
+        storage = scene.ClaimedStorage.of(given.persistent_volume_claims, given.persistent_volumes, given.storage_classes)
+        asking = [
             pod for pod in bound.pop("", ())
             if is_active(pod) and not pod.spec.scheduling_gates and scene.is_evicted(pod)
             and not pod.status.nominated_node_name
         ]  # fmt: skip
+        waiting = [pod for pod in asking if not storage.why_ignored(pod)]
         prices, overlaid = with_overlays(prices, documents)
         workloads = [*given.deployments, *given.stateful_sets, *given.replica_sets, *given.others]
         virtual, unknown = buffer_pods(documents, workloads)
@@ -331,15 +333,15 @@ class Karpenter(SceneJudge):
         nodes += [scene.ExistingNode(node, (), leaving=leaving, coming=True) for node, leaving in unseen]
         cluster = scene.PoolCluster(
             nodes, scene.read_node_pools(documents), prices, scene.daemons_of(given.daemon_sets),
-            claims={(held.namespace, held.name): held for held in given.persistent_volume_claims},
-            volumes={held.name: held for held in given.persistent_volumes},
-            classes={held.name: held for held in given.storage_classes},
+            claims=storage.claims, volumes=storage.volumes, classes=storage.classes,
             namespaces={held.name: held.metadata.labels for held in given.namespaces}, pending=[*waiting, *virtual],
         )  # fmt: skip
         facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
         time_s = now_s if now_s is not None else seconds(given.report.taken_at)
         super().__init__(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot=spot_to_spot)
         self.missing += (*overlaid, *unknown)
+        #: Pods for which Karpenter does nothing, whatever nodes there are, and why.
+        self.ignored = [(pod, why) for pod in asking if (why := storage.why_ignored(pod))]
 
 
 def facts_of(documents: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, ClaimFacts]:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,12 +23,69 @@ from moorage.api.node_selectors import find_untolerated
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
+from moorage.plugins.volumes.pod_claims import BIND_COMPLETED
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, Remembered, amounts, missing_min_values
 from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.pod_volumes import claims_used
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+# The claims, volumes and classes of a cluster, and the pods that Karpenter ignores because of them.
+#
+# Source  karpenter, pkg/controllers/provisioning/scheduling/volumetopology.go, ValidatePersistentVolumeClaims
+
+
+class ClaimedStorage(NamedTuple):
+    """Claims by namespace and name, volumes and classes by name."""
+
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim]
+    volumes: Mapping[str, PersistentVolume]
+    classes: Mapping[str, StorageClass]
+
+    @classmethod
+    def of(
+        cls, claims: Iterable[PersistentVolumeClaim], volumes: Iterable[PersistentVolume], classes: Iterable[StorageClass]
+    ) -> ClaimedStorage:
+        """Return the storage that objects describe."""
+        return cls(
+            {(one.namespace, one.name): one for one in claims},
+            {one.name: one for one in volumes},
+            {one.name: one for one in classes},
+        )
+
+    def why_ignored(self, pod: Pod) -> str:
+        """Return why Karpenter launches nothing for a pod whatever nodes there are; "" if its claims are in order."""
+        return next((why for use in claims_used(pod) if (why := self._fault(pod.namespace, use.name))), "")
+
+    def _fault(self, namespace: str, name: str) -> str:
+        claim = self.claims.get((namespace, name))
+        if claim is None:
+            return f'getting persistent volume claim "{name}", persistentvolumeclaims "{name}" not found'
+        if claim.metadata.deletion_timestamp is not None:
+            return "persistentvolumeclaim is being deleted"
+        if claim.status.phase == "Lost":
+            return "persistentvolumeclaim bound to non-existent persistentvolume"
+        return self._bound_fault(claim) if claim.spec.volume_name else self._class_fault(claim.spec.storage_class_name or "")
+
+    def _bound_fault(self, claim: PersistentVolumeClaim) -> str:
+        if claim.spec.volume_name not in self.volumes:
+            return f'failed to validate pvc, persistentvolumes "{claim.spec.volume_name}" not found'
+        bound = BIND_COMPLETED in claim.metadata.annotations
+        return "" if bound else "pvc is considered unbound because it does not contain annotation"
+
+    def _class_fault(self, class_name: str) -> str:
+        class_ = self.classes.get(class_name)
+        if not class_name:
+            return "unbound pvc must define a storage class"
+        if class_ is None:
+            missing = f'storageclasses.storage.k8s.io "{class_name}" not found'
+            return f"failed to validate pvc, failed to get storage class, {missing}"
+        if class_.volume_binding_mode == "Immediate":
+            return "failed to validate pvc, pvc with immediate volume binding mode must be bound"
+        return ""
+
 
 # -- pools -------------------------------------------------------------------------------------------------------------
 # Karpenter's objects: NodePools and NodeClaims, read from plain data.

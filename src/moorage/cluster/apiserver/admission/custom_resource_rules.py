@@ -155,7 +155,7 @@ def rule_faults(schema: Schema, path: str, *, is_stored: bool) -> Faults:
 class _Place(NamedTuple):
     """Where a schema is, and how many values it can have (None: there is no limit).
 
-    ``uncorrelated``: the place of a list or map within which old values cannot be found.
+    ``uncorrelated``: the place of a list within which old values cannot be found.
     """
 
     path: str
@@ -169,8 +169,7 @@ def _compile_faults(node: _Node, at: _Place, costs: rule_costs.RuleCosts) -> Fau
         by_key = node.schema.get("x-kubernetes-list-type") == "map"
         below = at.uncorrelated or ("" if by_key else path)
         yield from _compile_faults(node.items, _Place(f"{path}.items", inside, below), costs)
-    is_atomic = node.schema.get("x-kubernetes-map-type") == "atomic"
-    below = at.uncorrelated or (path if is_atomic else "")
+    below = at.uncorrelated  # entries and fields have keys, also those of atomic maps
     if node.additional is not None:
         yield from _compile_faults(node.additional, _Place(f"{path}.additionalProperties", inside, below), costs)
     for name, inner in node.properties.items():

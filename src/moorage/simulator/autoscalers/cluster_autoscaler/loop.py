@@ -299,6 +299,8 @@ class AutoscalerLoop:
         """
         with view.packed.trial():
             made = self._up(view, self._waiting(view, inf))
+        if self._is_full(view):
+            made.reasons = {uid: {"": (_FULL,)} for uid in made.reasons}
         cutoff = self.flags.expendable_pods_priority_cutoff
         for pod in view.waiting:
             if (priority := pod.spec.priority or 0) < cutoff:
@@ -324,7 +326,7 @@ class AutoscalerLoop:
         if not waiting:
             return ScaleUp()
         if self._is_full(view):
-            return ScaleUp(reasons={pod.metadata.uid: {"": (_FULL,)} for pod in waiting})
+            return ScaleUp(reasons={pod.metadata.uid: {} for pod in waiting})
         return scale_up(view.packed, view.groups, waiting, self.flags, self.expander, self._random)
 
     def _unhelped(self, view: RoundView, now_s: float) -> list[Pod]:

@@ -112,7 +112,9 @@ def test_cluster_autoscaler_works_with_the_flags_and_groups_of_the_input(moorage
     files = ["-f", folder / "cluster.yaml", "-f", folder / "pending.yaml", "--instance-types", EXAMPLE / "types.json"]
     ran = moorage("simulate", *files, "--autoscale", "cluster-autoscaler", "-q")
     rows = {line.split()[0]: line.split()[1:] for line in ran.out.partition("AUTOSCALER")[2].splitlines()[2:4]}
-    assert {name: row[:4] for name, row in rows.items()} == {"web": ["3", "1", "0", "4"], "batch": ["2", "0", "1", "1"]}
+    assert {name: row[:4] for name, row in rows.items()} == {
+        "eks-web-3ac1f0": ["3", "1", "0", "4"], "eks-batch-77be21": ["2", "0", "1", "1"],
+    }  # fmt: skip
     assert "shop/model-0: pod didn't trigger scale-up: 2 Insufficient cpu, 2 Insufficient memory" in ran.out
     assert "not in the input: node group eks-gpu-90ab11: it has no node" in ran.out
 

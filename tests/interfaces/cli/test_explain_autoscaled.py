@@ -103,4 +103,4 @@ def test_pods_that_wait_for_cluster_autoscaler(moorage):
     found = {
         one["thing"].rpartition("-")[0]: (one["decision"], one.get("nodePool"), len(one.get("why", ()))) for one in answers
     }  # fmt: skip
-    assert found == {"pod shop/search": ("add", "web", 0), "pod shop/model": ("none", None, 2)}
+    assert found == {"pod shop/search": ("add", "eks-web-3ac1f0", 0), "pod shop/model": ("none", None, 2)}

@@ -75,7 +75,7 @@ def test_an_agent_asks_about_a_gang():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("autoscaler", "bought"), [("karpenter", "general-m5.4xlarge-on-demand"), ("cluster-autoscaler", "web")]
+    ("autoscaler", "bought"), [("karpenter", "general-m5.4xlarge-on-demand"), ("cluster-autoscaler", "eks-web-3ac1f0")]
 )
 def test_an_agent_plans_what_an_autoscaler_may_add(autoscaler, bought):
     given = None

@@ -352,7 +352,7 @@ def test_flags_stand_before_their_values_or_with_them() -> None:
     ])  # fmt: skip
     assert found == AutoscalerFlags(
         scan_interval=30.0, nodes=(("a", 1, 5), ("b:c", 0, 2)), balance_similar_node_groups=True, cores_total=(0, 100),
-        expander="least-waste,price", max_nodes_total=9, ignored=("--odd",),
+        expander="least-waste,price", max_nodes_total=9, cloud_provider="aws", ignored=("--odd",),
     )  # fmt: skip
 
 

@@ -167,9 +167,10 @@ class KarpenterProcess(NodeScaler):
         yield from ((pod, why) for pod in super()._waiting() if (why := storage.why_ignored(pod)))
 
     def _storage(self) -> scene.ClaimedStorage:
-        cluster = self._simulation.engine.scheduler.cluster
-        kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass)
-        return scene.ClaimedStorage.of(*(cluster.objects(kind).values() for kind in kinds))
+        of = self._simulation.engine.scheduler.cluster.objects
+        return scene.ClaimedStorage.of(
+            of(PersistentVolumeClaim).values(), of(PersistentVolume).values(), of(StorageClass).values()
+        )
 
     def _registered(self, node: Node) -> Node:
         """Return a launched node with the zone under the keys of the drivers in use, whose own pods on the node set them."""

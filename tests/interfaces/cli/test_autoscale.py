@@ -121,7 +121,7 @@ def test_cluster_autoscaler_works_with_the_flags_and_groups_of_the_input(moorage
 
 @pytest.mark.parametrize(("which", "more", "bought"), [
     ("karpenter", ("--types", EXAMPLE / "types.json"), "Buy 1 general-m5.4xlarge-on-demand: 0.768 USD per hour"),
-    ("cluster-autoscaler", (), "Buy 1 web, which places 3 of 4 pods"),
+    ("cluster-autoscaler", (), "Buy 1 eks-web-3ac1f0, which places 3 of 4 pods"),
 ])  # fmt: skip
 def test_plan_buys_what_the_autoscaler_may_add(moorage, which, more, bought):
     files = [text for name in ("cluster", "pending") for text in ("-f", EXAMPLE.parent / which / f"{name}.yaml")]

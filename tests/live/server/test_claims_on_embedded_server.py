@@ -187,3 +187,62 @@ def test_an_allocation_has_the_parameters_as_they_are_written():
     assert status.count(of_class) == 1
     assert b'"new":1.0e2' in status
     assert b'"more":[ 1.0 ]' in status
+
+
+@pytest.mark.parametrize("parameters", ['{"k": 1}', '{"b":1.0, "a":"\\u00f8"}'])
+def test_a_claim_whose_parameters_json_does_not_show_as_they_are_is_protected_too(parameters):
+    """A client that writes JSON with white space stores it so; the API server shows it without, and wants it as it was."""
+
+    async def main():
+        async with a_server() as (rest, cluster):
+            request = '{"name":"r","exactly":{"deviceClassName":"gpu"}}'
+            body = (
+                '{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":"default"},"spec":'
+                f'{{"devices":{{"requests":[{request}],"config":[{{"opaque":{{"driver":"d.example.com","parameters":{parameters}'
+                "}}]}}}"
+            ).encode()
+            made = json.loads(await rest.send("POST", PATH, body))
+            await cluster.amend(a_claim(uid=made["metadata"]["uid"]), used_by("p"), "status")
+            return made, await stored(rest)
+
+    made, document = asyncio.run(main())
+    assert users(document) == ["p"]
+    assert document["metadata"]["finalizers"] == ["example.com/f"]
+    assert document["spec"] == made["spec"]
+
+
+SPELLED = {  # the parameters as they were created, as they come back, and whether that is a change
+    "as they were": ('{"k":1.0,"t":"ø"}', '{"k":1.0,"t":"ø"}', False),
+    "with spaces": ('{"k":1}', '{"k": 1}', True),
+    "with spaces, as they were": ('{"k": 1}', '{"k": 1}', False),
+    "another form of a number": ('{"k":1.0}', '{"k":1}', True),
+    "another form of a letter": ('{"t":"ø"}', '{"t":"\\u00f8"}', True),
+    "another order": ('{"a":1,"b":2}', '{"b":2,"a":1}', True),
+}
+
+
+@pytest.mark.parametrize(("made", "sent", "refused"), SPELLED.values(), ids=SPELLED)
+def test_the_embedded_server_compares_opaque_parameters_as_bytes(made, sent, refused):
+    """As a kube-apiserver does, which keeps them as they came: an update may not encode them anew."""
+
+    def body(parameters, version=""):
+        request = '{"name":"r","exactly":{"deviceClassName":"gpu"}}'
+        metadata = f'{{"name":"c","namespace":"default"{version}}}'
+        return (
+            f'{{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{metadata},"spec":{{"devices":{{"requests":'
+            f'[{request}],"config":[{{"opaque":{{"driver":"d.example.com","parameters":{parameters}}}}}]}}}}}}'
+        ).encode()
+
+    async def main():
+        async with a_server() as (rest, _):
+            claim = json.loads(await rest.send("POST", PATH, body(made)))
+            version = f',"resourceVersion":"{claim["metadata"]["resourceVersion"]}"'
+            try:
+                await rest.send("PUT", f"{PATH}/c", body(sent, version))
+            except ClusterError as error:
+                return error.status, error.said
+            return 200, ""
+
+    status, said = asyncio.run(main())
+    assert status == (422 if refused else 200), said
+    assert said.endswith("field is immutable") is refused

@@ -103,6 +103,7 @@ _MAX_LIST = 2 << 30
 _MAX_LINE = 16 << 20
 #: What a list may be compressed with, and the number by which zlib knows it.
 _GZIP = "gzip"
+_ACCEPTS_JSON: Final = "Accept: application/json\r\n"
 #: Methods that may be sent again when an idle connection turns out to be closed.
 _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
@@ -190,15 +191,19 @@ class Rest:
     async def send(
         self, method: str, path: str, body: bytes | None = None, *, params: Mapping[str, str] = {},
         content_type: str = "application/json", lane: int = OTHER, check: Callable[[], None] = lambda: None,
-        max_bytes: int = _MAX_OBJECT,
+        max_bytes: int = _MAX_OBJECT, accept: str = "",
     ) -> bytes:  # fmt: skip
         """Send a request and return the body of its response. ``check`` is called right before each attempt, and may raise.
+
+        ``accept``: the media type of the response, if it is not JSON.
 
         Raises  ClusterError; what ``check`` raises
         """
         headers = {"Content-Type": content_type} if body is not None else {}
         if max_bytes == _MAX_LIST:
             headers["Accept-Encoding"] = _GZIP
+        if accept:
+            headers["Accept"] = accept
         rejected = False
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             await self._wait_for_throttle(method, lane)
@@ -330,7 +335,8 @@ class Rest:
         if header_lines.count("\r") != len(headers) or header_lines.count("\n") != len(headers) or "\0" in header_lines:
             raise ClusterError(f"{method} {path}: a header would be more than one line")
         length = "" if body is None and method == "GET" else f"Content-Length: {len(body or b'')}\r\n"
-        return f"{method} {target} HTTP/1.1\r\n{self._head}{header_lines}{length}\r\n".encode() + (body or b"")
+        head = self._head.replace(_ACCEPTS_JSON, "") if "Accept" in headers else self._head
+        return f"{method} {target} HTTP/1.1\r\n{head}{header_lines}{length}\r\n".encode() + (body or b"")
 
     async def _authorize(self) -> dict[str, str]:
         """Return the authorization header. A new certificate requires new connections."""

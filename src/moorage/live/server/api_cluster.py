@@ -21,6 +21,7 @@ from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup
 from moorage.errors import ClusterError
 from moorage.live.client import raw_json
+from moorage.live.client.raw_protobuf import PROTOBUF, with_finalizers
 from moorage.live.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
 from moorage.live.client.watched_resources import RawObjects, WatchedResource, resource_of
 from moorage.live.runtime.ports import EventRecord, RequestsEnded, StatusChange
@@ -33,6 +34,8 @@ _GIVEN = frozenset({"uid", "resourceVersion", "creationTimestamp"})
 #: Attempts at a change that conflicts with concurrent ones, and the pause after each (client-go's RetryOnConflict).
 _CONFLICT_TRIES = 5
 _CONFLICT_PAUSE_S = 0.01
+#: The status of an update that changes what must not change.
+_INVALID = 422
 #: What a request to delete an object says: nothing but its kind, as kube-scheduler's.
 _DELETE: Final = b'{"kind":"DeleteOptions","apiVersion":"v1"}'
 _ANSWER: Final = "the API server's answer"
@@ -157,8 +160,22 @@ class ApiCluster:
             if isinstance(obj, ResourceClaim):
                 self._write_parameters(text, change)
             target = f"{path}/{subresource}" if subresource else path
-            text = await self._rest.send("PUT", target, raw_json.merged(text, change))
+            try:
+                text = await self._rest.send("PUT", target, raw_json.merged(text, change))
+            except ClusterError as error:
+                finalizers = (change.get("metadata") or {}).get("finalizers")
+                if error.status != _INVALID or not isinstance(obj, ResourceClaim) or finalizers is None:
+                    raise
+                text = await self._put_finalizers(path, text, finalizers)
         return _same_kind(obj, text)
+
+    async def _put_finalizers(self, path: str, text: bytes, finalizers: Sequence[str]) -> bytes:
+        """Set the finalizers of a claim in protobuf: its parameters may be stored with bytes that JSON does not show."""
+        held = await self._rest.send("GET", path, accept=PROTOBUF)
+        changed, version = with_finalizers(held, finalizers)
+        if version != _identity_of(text)[1]:
+            raise ClusterError(f"PUT {path}: it was modified meanwhile", 409, "Conflict")
+        return await self._rest.send("PUT", path, changed, content_type=PROTOBUF)
 
     def _write_parameters(self, claim: bytes, change: dict[str, Any]) -> None:
         """Let a new allocation have the opaque parameters as they are written in the claim and in the device classes."""

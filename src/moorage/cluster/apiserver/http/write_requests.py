@@ -118,6 +118,8 @@ def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
         if error.reason == "AlreadyExists":  # found after the object was checked
             error.warnings = (*warnings, *object_warnings(target.kind, None, document))
         raise
+    if not request.dry_run:
+        store.raw_fields.created(target.kind.native, record, request.media_type, request.body)
     return WriteResult(record, True, (*warnings, *object_warnings(target.kind, None, record.document())))
 
 
@@ -143,6 +145,7 @@ def with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
         raise
 
 
+_FIXED: Final = "field is immutable"
 #: Kinds for which PUT creates the object if it does not exist.
 _CREATED_BY_PUT: Final = frozenset([
     "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding", "RuntimeClass",
@@ -168,9 +171,18 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
                 raise statuses.conflict(kind.resource, kind.group, target.name, why)
             return WriteResult(_created(store, request, target, document, confirm), True, warnings)
         held = store.find(kind, *place)
+        if held is not None and _changes_raw_fields(store, request, target, document, held):
+            raise invalid(kind.native, kind.group, target.name, [Fault("Invalid value", "spec", _FIXED)])
         record = _updated(store, request, target, document, confirm)
     old = held.document() if held is not None else None
     return WriteResult(record, False, (*warnings, *_change_warnings(target, old, record)))
+
+
+def _changes_raw_fields(store: Store, request: HTTPRequest, target: Target, document: Document, held: Record) -> bool:
+    """Return whether an update of the newest version has other bytes in a raw field that is immutable."""
+    is_newest = document["metadata"].get("resourceVersion") in {None, "", str(held.version)}
+    is_object = not target.subresource and is_newest
+    return is_object and store.raw_fields.differ(target.kind.native, held, request.media_type, request.body)
 
 
 def _updated(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:

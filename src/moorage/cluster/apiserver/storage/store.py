@@ -43,6 +43,7 @@ from moorage.cluster.apiserver.storage.deletion import NO_OPTIONS, DeleteOptions
 from moorage.cluster.apiserver.storage.list_selection import Selection
 from moorage.cluster.apiserver.storage.object_reader import ObjectReader
 from moorage.cluster.apiserver.storage.policy_requests import requester, sign_with_requester, unjudged
+from moorage.cluster.apiserver.storage.raw_fields import RawFields
 from moorage.cluster.apiserver.storage.watches import KindStore, StoreChange
 from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, is_version, timestamp
 from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
@@ -104,7 +105,9 @@ class Store(ObjectReader):
         self.empties_namespaces = True
         self.has_quotas = True
         self._draw = draw
-        self._followers: list[Callable[[ServedKind, StoreChange], None]] = []
+        #: The bytes of raw fields that clients sent.
+        self.raw_fields = RawFields()
+        self._followers: list[Callable[[ServedKind, StoreChange], None]] = [self.raw_fields.forget]
         self.log: SQLiteLog | None = None
         self._definitions = Definitions(self)
         #: Defers follow-up work on large objects to a worker thread. If it is None, followers do that work at once.

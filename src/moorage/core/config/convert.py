@@ -54,7 +54,7 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
     notes = [f"{name} has no equivalent; {text}" for name, text in loaded.unused.items()]
     profiles = []
     for i, (profile, given) in enumerate(zip(loaded.profiles, loaded.configuration.profiles, strict=True)):
-        one = _Profile(profile, today)
+        one = _Profile(profile, today, loaded.version.plugin_points)
         profiles.append(one.converted())
         profiles[i], gained = _with_gained(profiles[i], given.plugins, loaded.gates)
         one.notes += gained
@@ -122,9 +122,11 @@ def _is_disabled(name: str, point: str, given: Plugins) -> bool:
 class _Profile:
     """The conversion of one profile to v1."""
 
-    def __init__(self, profile: ResolvedProfile, today: Registry) -> None:
+    def __init__(self, profile: ResolvedProfile, today: Registry, known: Mapping[str, tuple[str, ...]]) -> None:
         self._given = profile
         self._today = today
+        #: Plugin → the points at which it runs in the release that the profile is of.
+        self._known = known
         self.notes: list[str] = []
         self._points = {point: list(names) for point, names in profile.points.items()}
         self._weights = dict(profile.weights)
@@ -235,11 +237,12 @@ class _Profile:
         self._args.pop(name, None)
 
     def _prepare(self) -> None:
-        """Add plugins to the points at which 1.37 runs them before another: PreFilter before Filter, for example."""
+        """Add plugins to the points at which they run today before another, and did not in the profile's release."""
         for point, before in (("filter", "preFilter"), ("score", "preScore"), ("postFilter", "preEnqueue")):
             there = self._points.setdefault(before, [])
             for name in self._points.get(point, ()):
-                if before in V1.plugin_points.get(name, ()) and name not in there:
+                is_new = before in V1.plugin_points.get(name, ()) and before not in self._known.get(name, ())
+                if is_new and name not in there:
                     there.append(name)
 
 

@@ -223,7 +223,7 @@ SPELLED = {  # the parameters as they were created, as they come back, and wheth
 
 @pytest.mark.parametrize(("made", "sent", "refused"), SPELLED.values(), ids=SPELLED)
 def test_the_embedded_server_compares_opaque_parameters_as_bytes(made, sent, refused):
-    """As a kube-apiserver does, which keeps them as they came: an update may not encode them anew."""
+    """As a kube-apiserver does, which keeps them as they came: an update may not encode them again."""
 
     def body(parameters, version=""):
         request = '{"name":"r","exactly":{"deviceClassName":"gpu"}}'

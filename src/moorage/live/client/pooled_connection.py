@@ -124,7 +124,7 @@ class ResponseParser:
 
 
 def _ignore(reply: Reply, keep_alive: bool) -> None:
-    """Ignore a response to nobody."""
+    """Ignore a response."""
 
 
 #: The statuses of the usual success.

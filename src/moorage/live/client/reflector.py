@@ -53,7 +53,7 @@ _PAGE = 500
 #: How long a watch lasts at least; each is asked for up to twice as long, so that not all end at once. Bookmarks, of which a
 #: kube-apiserver sends one a minute, keep the version of a quiet kind from becoming too old.
 _WATCH_S = 300.0
-#: Seconds without an event, beyond the time for which a watch was asked, after which it is opened anew. Connections that are
+#: Seconds without an event, beyond the time for which a watch was asked, after which it is opened again. Connections that are
 #: dead are found below HTTP (``response_stream``); this is for servers that keep one open and say nothing.
 _GRACE_S = 30.0
 #: How long after its begin a watch may tell of what happened while it was interrupted.

@@ -234,7 +234,7 @@ class _Body:
         self._ended = self._ended or reply
 
     def close(self) -> None:
-        """Let go of the connection. Otherwise it would live, with its buffers, until a collection of cycles."""
+        """Release the connection. Otherwise it would live, with its buffers, until a collection of cycles."""
         self._parser.close()
         self._reader = asyncio.StreamReader()
 

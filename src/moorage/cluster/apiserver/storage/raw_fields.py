@@ -1,6 +1,6 @@
 """Raw fields: JSON that an API server keeps as the bytes that a client sent, and compares as such.
 
-The opaque parameters of a claim are such a field, and its spec is immutable. So an update that encodes them anew, with other
+The opaque parameters of a claim are such a field, and its spec is immutable. So an update that encodes them again, with other
 white space, escapes or numbers, is refused by a real API server although it says the same. Documents here hold decoded values;
 the bytes of what was created in JSON are kept beside them while the process lives, and an update in JSON must have the same.
 

@@ -90,6 +90,12 @@ least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and pr
 conflicts: $(VENV)/.ready-to-test  ## compare conflicts alone with brute force; CLUSTERS and FIRST as for least-change, which includes it
 	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q --timeout 0 tests/laboratory/test_conflicts.py
 
+SCENARIOS ?= 500
+.PHONY: differential
+differential: $(VENV)/.ready-to-test  ## compare decisions with kube-scheduler's own code (needs Go); SCENARIOS=5000 random ones, SEED=1 others, ARGS='--release 1.36'
+	@status=0; $(BIN)/python -m tools.differential scheduler --seed $(SEED) --count $(SCENARIOS) $(ARGS) || status=$$?; \
+	    [ $$status -eq 77 ] || exit $$status
+
 .PHONY: oracles
 oracles: $(VENV)/.ready-to-run  ## build the real programs in oracles/ (needs Go); one that cannot be had is skipped with the reason
 	@$(BIN)/python -m tools.oracles $(ARGS)

@@ -12,12 +12,13 @@ import random
 import pytest
 
 from moorage.api.releases import RELEASES, find_release
-from tests.conformance.compare_configurations import differences
-from tests.conformance.compare_random import differences as decided_otherwise
-from tests.conformance.random_clusters import Variation, cluster
-from tests.conformance.random_configurations import configuration
-from tests.conformance.test_recorded import BUNDLED, documents
+from tests.conformance.test_recorded import BUNDLED
+from tools.differential.bred_clusters import Variation, cluster
+from tools.differential.decisions import differences as decided_otherwise
+from tools.differential.documents import differences
+from tools.differential.random_configurations import configuration
 from tools.recordings.answers import answer
+from tools.recordings.comparing import documents
 
 PATHS = sorted((BUNDLED / "bred").glob("v*.jsonl.gz"))
 CONFIGURATIONS = documents(BUNDLED / "bred" / "configurations.jsonl.gz")

@@ -13,10 +13,11 @@ from unittest import mock
 import pytest
 
 from moorage.api.releases import RELEASES
-from tests.conformance.random_changes import changing_cluster
 from tests.conformance.test_earlier_releases import newer_rule, nothing_resolved
-from tests.conformance.test_recorded import BUNDLED, documents
-from tests.conformance.woken_pods import answered
+from tests.conformance.test_recorded import BUNDLED
+from tools.differential.random_changes import changing_cluster
+from tools.differential.woken_pods import answered
+from tools.recordings.comparing import documents
 
 RECORDED = documents(BUNDLED / "bred" / "changes.jsonl.gz")
 HINTS = "SchedulerQueueingHints"

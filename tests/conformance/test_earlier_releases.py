@@ -17,8 +17,9 @@ from moorage.api.releases import CURRENT, EARLIER, RELEASES, WHOLE
 from moorage.core.cycle.cycle import Cycle
 from moorage.framework import feature_gates
 from moorage.plugins.shared.releases import VARIANTS
-from tests.conformance.test_recorded import BUNDLED, differing, disagreements, documents, shared_recordings
+from tests.conformance.test_recorded import BUNDLED, disagreements, shared_recordings
 from tools.recordings.answers import answer
+from tools.recordings.comparing import differing, documents
 from tools.recordings.scenarios import load_scenario
 
 FOLDER = BUNDLED / "releases"

@@ -6,8 +6,6 @@ here; a newer or larger set beside the project is held too where it is present (
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 from moorage.core.cycle.cycle import Cycle
 from tools.recordings.answers import answer
+from tools.recordings.comparing import differing, documents
 from tools.recordings.scenarios import load_scenario
 
 HERE = Path(__file__).parent.parent
@@ -25,36 +24,6 @@ def shared_recordings():
     """The folder of recordings beside the project, if there is one."""
     folder = Path(os.environ.get("MOORAGE_SHARED", HERE.parent.parent / "shared")) / "conformance"
     return folder if folder.is_dir() else None
-
-
-def documents(path):
-    data = path.read_bytes()
-    text = gzip.decompress(data) if path.suffix == ".gz" else data
-    return [json.loads(line) for line in text.decode().splitlines()]
-
-
-def by_reason(status):
-    return {**status, "reasons": sorted(status.get("reasons") or [])} if status else status
-
-
-def differing(wanted, got):
-    """Name the recorded fields in which an answer differs."""
-    return [field for field, expected in wanted.items() if not agrees(field, expected, got.get(field))]
-
-
-def agrees(field, expected, actual):
-    if field == "postFilter":
-        actual = actual or {}
-        outcome = {k: sorted(v) if k == "victims" else v for k in ("nominated", "victims") if (v := actual.get(k))}
-        same = (actual.get("code"), actual.get("message") or "") == (expected["code"], expected["message"])
-        return same and outcome in expected["anyOf"]
-    if field == "filter":
-        return {n: by_reason(s) for n, s in expected.items()} == {n: by_reason(s) for n, s in (actual or {}).items()}
-    if field == "preFilter":
-        return by_reason(expected) == by_reason({k: v for k, v in (actual or {}).items() if k in expected})
-    if field == "feasible":  # an attempt that ends in an error may have no list
-        return expected == (actual or [])
-    return expected == actual
 
 
 def disagreements(path):

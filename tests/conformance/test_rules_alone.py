@@ -12,10 +12,11 @@ from unittest import mock
 import pytest
 
 from moorage.api.releases import RELEASES
-from tests.conformance.compare_random import differences as decided_otherwise
 from tests.conformance.test_earlier_releases import ELSEWHERE, UNSEEN, newer_rule, nothing_resolved
-from tests.conformance.test_recorded import BUNDLED, documents
+from tests.conformance.test_recorded import BUNDLED
+from tools.differential.decisions import differences as decided_otherwise
 from tools.recordings.answers import answer
+from tools.recordings.comparing import documents
 
 RECORDED = documents(BUNDLED / "bred" / "rules.jsonl.gz")
 

@@ -8,9 +8,10 @@ from unittest import mock
 import pytest
 
 from moorage.api.releases import RELEASES
-from tests.conformance.compare_random import differences
 from tests.conformance.test_earlier_releases import nothing_resolved
-from tests.conformance.test_recorded import BUNDLED, documents
+from tests.conformance.test_recorded import BUNDLED
+from tools.differential.decisions import differences
+from tools.recordings.comparing import documents
 
 RELEASE = RELEASES["1.37"]
 RECORDED = {one["name"]: one for one in documents(BUNDLED / "bred" / "v1.37.0-alpha.2.jsonl.gz")}

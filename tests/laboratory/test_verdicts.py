@@ -18,10 +18,11 @@ from moorage.framework.verdicts import Code, Hold
 from moorage.laboratory.explain.refusals import funnel, groups
 from moorage.laboratory.explain.verdicts import Stage, engine_view, is_accepted, verdicts_of_all
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from tests.conformance.test_recorded import BUNDLED, FAMILIES, by_reason, documents
+from tests.conformance.test_recorded import BUNDLED, FAMILIES
 from tests.core.cycle.test_pod_classes import default_profile
 from tests.strategies import clusters, pods
 from tools.recordings.answers import reserve, without_post_filter
+from tools.recordings.comparing import by_reason, documents
 from tools.recordings.scenarios import load_scenario
 
 PROFILE = default_profile()

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from moorage.api.core import Pod
 from moorage.api.quantity import QuantityError
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions, amount, is_counted, pod_requests
+from moorage.state.pod_requests import (
+    PLACED,
+    PodRequests,
+    RequestOptions,
+    amount,
+    is_counted,
+    pod_requests,
+    with_greatest_of_each_container,
+)
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 MI = 1024 * 1024
@@ -147,7 +155,7 @@ RESIZES = {
         {"containerStatuses": [reported({}, {"cpu": "1"})], "conditions": [INFEASIBLE]}, 1000,
     ),
     "another container's status": ({"containerStatuses": [reported({"cpu": "3"}, name="other")]}, 2000),
-    "granted but not reported as running": ({"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}}]}, 2000),
+    "granted but not reported as running": ({"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}}]}, 3000),
 }  # fmt: skip
 
 
@@ -158,10 +166,32 @@ def test_a_resize_counts_while_in_progress(status, cpu):
     assert pod_requests(pod, RequestOptions(use_status=False)).requests["cpu"] == 2000
 
 
-def test_the_status_of_init_containers_counts_for_sidecars_only():
+@pytest.mark.parametrize(("status", "cpu"), RESIZES.values(), ids=RESIZES)
+def test_a_resize_of_one_container_counts_alike_up_to_1_36(status, cpu):
+    """But what is only granted does not."""
+    before = {"granted but not reported as running": 2000}
+    name = next(name for name, case in RESIZES.items() if case == (status, cpu))
+    assert pod_requests(with_greatest_of_each_container(resized(status))).requests["cpu"] == before.get(name, cpu)
+
+
+def test_the_status_of_init_containers_counts_up_to_1_36_for_sidecars_only():
     spec = {"containers": [asks({"cpu": 1})], "initContainers": [sidecar({"cpu": 1}), asks({"cpu": 1}, name="i")]}
     status = {"initContainerStatuses": [reported({"cpu": 4}, name="s"), reported({"cpu": 9}, name="i")]}
-    assert pod_requests(msgspec.convert({"spec": spec, "status": status}, Pod)).requests == {"cpu": 5000}
+    pod = msgspec.convert({"spec": spec, "status": status}, Pod)
+    assert pod_requests(pod).requests == {"cpu": 13000}
+    assert pod_requests(with_greatest_of_each_container(pod)).requests == {"cpu": 5000}
+
+
+def test_two_containers_that_are_resized_in_opposite_directions():
+    """One shrinks from 3 to 1 and one grows from 1 to 3: 4 at any time since 1.37, 6 up to 1.36."""
+    spec = {"containers": [asks({"cpu": 1}), asks({"cpu": 3}, name="d")]}
+    grown = [
+        {"name": name, "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+        for name, cpu in (("c", 3), ("d", 1))
+    ]
+    pod = msgspec.convert({"spec": spec, "status": {"containerStatuses": grown}}, Pod)
+    assert pod_requests(pod).requests == {"cpu": 4000}
+    assert pod_requests(with_greatest_of_each_container(pod)).requests == {"cpu": 6000}
 
 
 # status, options → requested cpu of a pod that asks for 3 as a whole, its container for 2

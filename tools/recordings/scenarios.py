@@ -98,9 +98,11 @@ def load_scenario(document: Mapping[str, Any]) -> Scenario:
 
 
 def _is_gated(pod: PodInfo, profiles: Mapping[str, Profile]) -> bool:
-    """Return whether a PreEnqueue plugin holds a pod back: kube-scheduler nominates only pods that enter its active queue."""
+    """Return whether a PreEnqueue plugin holds a pod back, which is not nominated then: up to 1.36."""
     profile = profiles.get(pod.spec.scheduler_name)
-    return profile is not None and any(step.call(pod) is not None for step in profile.at("preEnqueue"))
+    if profile is None or profile.release.nominates_gated_pods:
+        return False
+    return any(step.call(pod) is not None for step in profile.at("preEnqueue"))
 
 
 def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:

@@ -33,6 +33,7 @@ from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, m
 from moorage.basis import table_of
 from moorage.basis.printable import counted, some
 from moorage.framework.feature_gates import FeatureGates
+from moorage.state.pod_requests import with_greatest_of_each_container
 
 _Reader = Callable[[Pod], Pod]
 #: Field → the fields below it to change, or the function of its value; None sets the field to its default.
@@ -181,7 +182,15 @@ def _whole(name: str, quantity: Quantity) -> Quantity | None:
 
 
 def pod_reader(gates: FeatureGates) -> _Reader:
-    """Return a function that drops the fields of a pod which the gates' release does not know."""
+    """Return a function that drops the fields of a pod which the gates' release does not know.
+
+    Up to 1.36 it also changes the statuses of a pod that is being resized, so that its containers count one by one.
+    """
+    dropped = _dropper(gates)
+    return dropped if gates.emulated.sums_resizes else _all(dropped, with_greatest_of_each_container)
+
+
+def _dropper(gates: FeatureGates) -> _Reader:
     is_1_21 = gates.emulated.drops_later_pod_fields
     return _all(*(_readers_of_1_21(gates) if is_1_21 else _readers(gates)))
 
@@ -195,7 +204,7 @@ def ignored_fields_note(pods: Iterable[Pod], gates: FeatureGates) -> str:
     no_claims = not gates["DynamicResourceAllocation"]
     if not (no_gates or no_claims or release.drops_later_pod_fields or any(True for _ in _readers(gates))):
         return ""
-    read = pod_reader(gates)
+    read = _dropper(gates)
 
     def ignores(pod: Pod) -> bool:
         if (no_gates and pod.spec.scheduling_gates) or (no_claims and pod.spec.resource_claims):

@@ -2,22 +2,24 @@
 
 Requests of containers and sidecars are summed; an init container, with the sidecars started before it, counts only where it
 requests more than that sum; what devices take of the node is added; pod-level requests override the result; overhead is
-added. While a pod is being resized, the amounts that the kubelet reports count where they are more than the spec's. Scoring
-uses the "non-zero" pair: a container without a CPU or memory request counts with a small default.
+added. While a pod is being resized, three sums over its containers are compared: of the spec, of what is allocated and of what
+the kubelet reports; of each resource the greatest counts. Scoring uses the "non-zero" pair: a container without a CPU or memory
+request counts with a small default.
 
 Most pods are copies of each other, so a sum is computed once for each distinct set of requests and then shared.
 
-Source  kube-scheduler 1.36: component-helpers/resource/helpers.go, PodRequests; framework/types.go, CalculateResource
+Source  kube-scheduler 1.37: component-helpers/resource/helpers.go, PodRequests; framework/types.go, CalculateResource
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.core import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, ResourceRequirements
 from moorage.api.names import is_hugepage_resource, is_scalar_resource_name
@@ -103,14 +105,12 @@ def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
             size += _milli(asked["memory"])
         else:
             return _of_usual(milli, size)
-    resized = _Resized(pod) if options.use_status and _reports_resources(pod) else None
-    containers = tuple([_asked(container, resized) for container in spec.containers])
-    init = tuple([_init(container, resized) for container in spec.init_containers]) if spec.init_containers else ()
+    sums = tuple(_reported_sums(pod, options)) if options.use_status and reports_resources(pod) else (_of_spec(pod),)
     level: _Asked = ()
     if options.pod_level and spec.resources is not None and spec.resources.requests:
         level = _pod_level(pod, spec.resources.requests, options)
     claimed = _claimed(pod) if pod.status.node_allocatable_resource_claim_statuses else ()
-    return _summed(containers, init, level, tuple(spec.overhead.items()) if spec.overhead else (), claimed)
+    return _summed(sums, level, tuple(spec.overhead.items()) if spec.overhead else (), claimed)
 
 
 def every_request(spec: PodSpec) -> dict[str, int]:
@@ -118,7 +118,7 @@ def every_request(spec: PodSpec) -> dict[str, int]:
     containers = tuple(tuple(one.resources.requests.items()) for one in spec.containers)
     init = tuple((one.restart_policy == "Always", tuple(one.resources.requests.items())) for one in spec.init_containers)
     level = () if spec.resources is None else tuple(spec.resources.requests.items())
-    total = _total(containers, init, level, tuple(spec.overhead.items()), {})
+    total = _total((_Sum(containers, init),), level, tuple(spec.overhead.items()), {})
     return {name: max(0, _units(name, count)) for name, count in total.items()}
 
 
@@ -132,42 +132,100 @@ def is_plain(pod: Pod) -> bool:
     return pod.spec.resources is None and not reported
 
 
-def _reports_resources(pod: Pod) -> bool:
+def reports_resources(pod: Pod) -> bool:
+    """Return whether the kubelet reports what containers have, or what is allocated to them."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return bool(statuses) and any(status.resources is not None for status in statuses)
+    return bool(statuses) and any(status.resources is not None or status.allocated_resources for status in statuses)
 
 
-class _Resized:
-    """The kubelet's statuses of a pod's containers, and whether it reports the requested resize as infeasible."""
+class _Sum(NamedTuple):
+    """What containers, and init containers with whether they are sidecars, request. ``devices``: what claims take is added."""
 
-    __slots__ = ("infeasible", "statuses")
+    containers: tuple[_Asked, ...]
+    init: tuple[tuple[bool, _Asked], ...] = ()
+    devices: bool = True
 
-    def __init__(self, pod: Pod) -> None:
-        status = pod.status
-        self.infeasible = resize_is_infeasible(pod)
-        self.statuses: dict[str, ContainerStatus] = {s.name: s for s in status.container_statuses}
-        self.statuses.update((s.name, s) for s in status.init_container_statuses)
+
+def _of_spec(pod: Pod) -> _Sum:
+    spec = pod.spec
+    containers = tuple([tuple(one.resources.requests.items()) for one in spec.containers])
+    return _Sum(
+        containers,
+        tuple([(one.restart_policy == "Always", tuple(one.resources.requests.items())) for one in spec.init_containers]),
+    )
+
+
+def _reported_sums(pod: Pod, options: RequestOptions) -> Iterator[_Sum]:
+    """Yield what the spec requests, unless the resize is infeasible, what is allocated, and what the kubelet reports.
+
+    Where a status does not say, what is allocated, and then the spec, stand for it; nothing if the resize is infeasible.
+    """
+    status, infeasible = pod.status, resize_is_infeasible(pod)
+    statuses: dict[str, ContainerStatus] = {one.name: one for one in status.init_container_statuses}
+    statuses.update((one.name, one) for one in status.container_statuses)
+    if not infeasible:
+        yield _of_spec(pod)
+    whole = status.resources if options.pod_level_status and status.allocated_resources else None
+    if whole is not None and whole.requests:
+        yield from (_Sum((tuple(one.items()),), devices=False) for one in (status.allocated_resources, whole.requests))
+        return
+
+    def allocated(one: Container) -> ResourceList:
+        found = statuses.get(one.name)
+        asked: ResourceList = {} if infeasible else one.resources.requests
+        return (found.allocated_resources if found is not None else None) or asked
+
+    def actual(one: Container) -> ResourceList:
+        found = statuses.get(one.name)
+        has = found.resources.requests if found is not None and found.resources is not None else None
+        return has or allocated(one)
+
+    for amounts, devices in ((allocated, True), (actual, False)):
+        containers = tuple([tuple(amounts(one).items()) for one in pod.spec.containers])
+        init = tuple([(one.restart_policy == "Always", tuple(amounts(one).items())) for one in pod.spec.init_containers])
+        yield _Sum(containers, init, devices)
+
+
+def with_greatest_of_each_container(pod: Pod) -> Pod:
+    """Return a pod that is being resized, so that its sums are those of 1.36: of the greatest amounts of each container.
+
+    Only statuses with the resources of a container count there, and those of init containers only if they are sidecars.
+    """
+    if not reports_resources(pod):
+        return pod
+    infeasible = resize_is_infeasible(pod)
+    kept = {one.name: one for one in (*pod.spec.containers, *pod.spec.init_containers)}
+    plain = {one.name for one in pod.spec.init_containers if one.restart_policy != "Always"}
+
+    def merged(one: ContainerStatus) -> ContainerStatus:
+        container = kept.get(one.name)
+        if container is None:
+            return one
+        requests = container.resources.requests
+        if one.resources is not None and one.name not in plain:
+            requests = _effective(requests, one.resources, one.allocated_resources, infeasible)
+        return replace(one, resources=ResourceRequirements(requests=requests), allocated_resources=requests)
+
+    def all_of(held: tuple[ContainerStatus, ...], containers: tuple[Container, ...]) -> tuple[ContainerStatus, ...]:
+        named = {one.name for one in held}
+        unsaid = [ContainerStatus(name=one.name) for one in containers if one.name not in named]
+        return tuple(merged(one) for one in (*held, *unsaid))
+
+    status = pod.status
+    return replace(
+        pod,
+        status=replace(
+            status,
+            container_statuses=all_of(status.container_statuses, pod.spec.containers),
+            init_container_statuses=all_of(status.init_container_statuses, pod.spec.init_containers),
+        ),
+    )
 
 
 def resize_is_infeasible(pod: Pod) -> bool:
     """Return True if the kubelet reports that the requested resize does not fit on the node."""
     pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
-
-
-def _asked(container: Container, resized: _Resized | None) -> _Asked:
-    requests = container.resources.requests
-    if resized is not None:
-        status = resized.statuses.get(container.name)
-        if status is not None and status.resources is not None:
-            requests = _effective(requests, status.resources, status.allocated_resources, resized.infeasible)
-    return tuple(requests.items())
-
-
-def _init(container: Container, resized: _Resized | None) -> tuple[bool, _Asked]:
-    """Return (is it a sidecar, its requests)."""
-    sidecar = container.restart_policy == "Always"
-    return sidecar, _asked(container, resized if sidecar else None)
 
 
 def _effective(spec: ResourceList, actual: ResourceRequirements, allocated: ResourceList, infeasible: bool) -> ResourceList:
@@ -205,15 +263,13 @@ def _pod_level(pod: Pod, requests: ResourceList, options: RequestOptions) -> _As
 
 
 @lru_cache(maxsize=1024)
-def _summed(
-    containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked, claimed: _Asked = ()
-) -> PodRequests:
-    total = _total(containers, init, level, overhead, {}, claimed)
+def _summed(sums: tuple[_Sum, ...], level: _Asked, overhead: _Asked, claimed: _Asked = ()) -> PodRequests:
+    total = _total(sums, level, overhead, {}, claimed)
     # With pod-level requests, a default applies only to a resource that neither the pod nor any container requests.
     missing = {name: count for name, count in _DEFAULTS.items() if not level or name not in total}
-    everyone = [dict(asked) for asked in (*containers, *(asked for _, asked in init))]
+    everyone = [dict(asked) for one in sums for asked in (*one.containers, *(asked for _, asked in one.init))]
     needed = {name: count for name, count in missing.items() if any(name not in asked for asked in everyone)}
-    filled = _total(containers, init, level, overhead, needed, claimed) if needed else total
+    filled = _total(sums, level, overhead, needed, claimed) if needed else total
     requests = {name: _units(name, count) for name, count in total.items() if is_counted(name)}
     cpu, memory = (_units(name, filled.get(name, 0)) for name in _DEFAULTS)
     return PodRequests(requests, cpu, memory, tuple(chain.from_iterable(sorted(requests.items()))))
@@ -227,10 +283,26 @@ def _of_usual(cpu: int, memory: int) -> PodRequests:
 
 
 def _total(
-    containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked,
-    missing: Mapping[str, int], claimed: _Asked = (),
-) -> dict[str, int]:  # fmt: skip
+    sums: tuple[_Sum, ...], level: _Asked, overhead: _Asked, missing: Mapping[str, int], claimed: _Asked = ()
+) -> dict[str, int]:
     """Return the sums in thousandths. A container without a request for a resource in ``missing`` counts with that amount."""
+    total: dict[str, int] = {}
+    for one in sums:
+        of_one = _sum_of_containers(one.containers, one.init, missing)
+        for name, quantity in claimed if one.devices else ():
+            of_one[name] = of_one.get(name, 0) + _milli(quantity)
+        if total:
+            _raise_to(total, of_one)
+        else:
+            total = of_one
+    total.update((name, _milli(quantity)) for name, quantity in level)
+    add_amounts(total, _counted(overhead, {}))
+    return total
+
+
+def _sum_of_containers(
+    containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], missing: Mapping[str, int]
+) -> dict[str, int]:
     total: dict[str, int] = {}
     for asked in containers:
         add_amounts(total, _counted(asked, missing))
@@ -246,10 +318,6 @@ def _total(
             add_amounts(need, sidecars)
         _raise_to(peak, need)
     _raise_to(total, peak)
-    for name, quantity in claimed:
-        total[name] = total.get(name, 0) + _milli(quantity)
-    total.update((name, _milli(quantity)) for name, quantity in level)
-    add_amounts(total, _counted(overhead, {}))
     return total
 
 

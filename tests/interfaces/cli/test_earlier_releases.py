@@ -74,7 +74,7 @@ def test_volume_plugins_follow_the_release(moorage, tmp_path):
     [
         ("v1.33.3", "(kube-scheduler 1.33.3 semantics"),
         ("v1.34.5-gke.1", "note: the kubelets report 1.34.5; 1.34.7 is the nearest release that is known"),
-        ("v1.38.0", "error: --emulate auto: release 1.38.0 is not known; the nearest is 1.37.1"),
+        ("v1.38.0", "error: --emulate auto: release 1.38.0 is not known; the nearest is 1.37.2"),
         ("", "error: --emulate auto: no node has status.nodeInfo.kubeletVersion; name the release"),
     ],
 )

@@ -75,7 +75,7 @@ def test_run_takes_the_release_of_the_api_server(server, capsys, version, releas
 
 def test_run_has_the_flags_of_the_live_release(server):
     master = f"--master=http://127.0.0.1:{server.server_port}"
-    with pytest.raises(FlagError, match=r"not a flag of 1\.34\.1, which --emulate chose, but of 1\.36"):
+    with pytest.raises(FlagError, match=r"not a flag of 1\.34\.1, which --emulate chose, but of 1\.37"):
         era_of("--emulate=auto", master, "--tls-curve-preferences=4588")
 
 

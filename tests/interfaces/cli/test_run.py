@@ -419,7 +419,7 @@ def test_a_plugin_in_the_current_folder_is_found(tmp_path, monkeypatch):
 
 
 VERSIONS = {
-    "plainly": ("--version", r"Moorage v\S+ \(kube-scheduler 1\.36\)\n"),
+    "plainly": ("--version", r"Moorage v\S+ \(kube-scheduler 1\.37\)\n"),
     "raw": ("--version=raw", r"moorage .*Python 3.*\n"),
 }
 
@@ -501,7 +501,7 @@ REFUSED = {  # flags, file, what is said
         "",
     ),
     "a metric's labels that are none": (["--allow-metric-labels=a=b"], None, "must have keys with format"),
-    "an older release's hidden metrics": (["--show-hidden-metrics-for-version=1.20"], None, "or have the value '1.35'"),
+    "an older release's hidden metrics": (["--show-hidden-metrics-for-version=1.20"], None, "or have the value '1.36'"),
     "header names that are none": (["--requestheader-uid-headers= "], None, 'empty value in "requestheader-uid-headers"'),
     "a split log": (["--log-text-split-stream"], None, "LoggingAlphaOptions"),
 }  # fmt: skip
@@ -553,7 +553,7 @@ THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a progr
         "the lease itself; leave the gate closed, or do without leader election: --leader-elect=false"
     ),
     "--leader-elect-resource-lock=endpoints": "couldn't create resource lock: endpoints lock is removed, migrate to leases",
-    "--feature-gates=SchedulerQueueingHints=false": "cannot set feature gate SchedulerQueueingHints to false, feature is "
+    "--feature-gates=NodeDeclaredFeatures=false": "cannot set feature gate NodeDeclaredFeatures to false, feature is "
     "locked to true",
     "--feature-gates=WorkloadWithJob=true": "WorkloadWithJob is enabled, but depends on features that are disabled: "
     "[GenericWorkload]",
@@ -562,7 +562,7 @@ THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a progr
     "--log-json-split-stream": "options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
     "--log-text-info-buffer-size=4Ki": "options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
     "--show-hidden-metrics-for-version=1.30": 'metrics.showHiddenMetricsForVersion: Invalid value: "1.30": must be omitted or '
-    "have the value '1.35'; only the previous minor version is allowed",
+    "have the value '1.36'; only the previous minor version is allowed",
     "--allow-metric-labels=foo": 'invalid argument "foo" for "--allow-metric-labels" flag: foo must be formatted as key=value',
     "--allow-metric-labels=foo=bar": 'metrics.allowListMapping: Invalid value: {"foo":"bar"}: must have keys with format '
     '`metricName,labelName` where metricName matches "[a-zA-Z_:][a-zA-Z0-9_:]*" and labelName matches "[a-zA-Z_][a-zA-Z0-9_]*"',

@@ -164,6 +164,11 @@ class Release:
     retries_binds: bool = False
     #: A pod that PreEnqueue gates keeps the room on the node that its status nominates it to.
     nominates_gated_pods: bool = False
+    #: NodeName runs before NodeUnschedulable by default.
+    filters_names_first: bool = False
+    #: While a pod is being resized, the greatest of three sums over its containers counts; up to 1.36 the sum of the greatest
+    #: amounts of each container.
+    sums_resizes: bool = False
     #: Metrics tell the events of a pod itself (``TargetPod``) from those of other pods (``UnscheduledPod``).
     names_target_pods: bool = False
     #: A configuration has the extension points of placements.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from moorage.api.releases import find_release
-from tests.conformance.random_clusters import DISKS, cluster, mixed_node
+from tools.differential.bred_clusters import DISKS, cluster, mixed_node
 
 Document = dict[str, Any]
 
@@ -37,16 +37,16 @@ OF_DEVICES: Final = ("ResourceClaim", "ResourceSlice", "DeviceClass")
 def changing_cluster(seed: int, release: str, kind: str = "") -> Document:
     """Return the scenario of a seed: changes of all kinds, or those of a ``kind`` (see ``KINDS_OF_SCENARIO``)."""
     made = cluster(seed, release)
-    rng = random.Random(f"{release} changes {seed}")
+    rng = random.Random(f"{release} changes {seed}")  # noqa: S311  draws no secrets
     for field in ("mode", "config", "featureGates"):
         made.pop(field, None)
     for pod in (o for o in made["objects"] if o["kind"] == "Pod"):
         pod["spec"].pop("schedulerName", None)
     if kind == OWN_UPDATES:
-        return {**made, "changes": list(_own_updates(random.Random(f"{release} own updates {seed}"), made, release))}
+        return {**made, "changes": list(_own_updates(random.Random(f"{release} own updates {seed}"), made, release))}  # noqa: S311  draws no secrets
     changes = list(_changes(rng, made, release))
     if kind == IN_FLIGHT:
-        flights = random.Random(f"{release} in flight {seed}")
+        flights = random.Random(f"{release} in flight {seed}")  # noqa: S311  draws no secrets
         changes = [_with_attempts(flights, change) for change in changes]
     return {**made, "changes": changes}
 

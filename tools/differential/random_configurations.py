@@ -1,16 +1,13 @@
 """Make KubeSchedulerConfigurations at random: valid ones for random clusters, and documents with faults.
 
-``python -m tests.conformance.random_configurations --release 1.34.7 --count 1000`` prints documents, one JSON object a line. A
-recorder answers them with profiles or faults (``compare_configurations``).
+An oracle answers them with profiles or faults (``documents``).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from moorage.api.releases import find_release
@@ -171,7 +168,7 @@ NAMES: Final = (
 
 def document(seed: int, release: str) -> Document:
     """Return the text of a configuration that may have faults, in the form that recorders and ``answers`` read."""
-    rng = random.Random(f"{release} configuration {seed}")
+    rng = random.Random(f"{release} configuration {seed}")  # noqa: S311  draws no secrets
     made: Document = {
         "apiVersion": rng.choice(_versions(release)),
         "kind": "KubeSchedulerConfiguration",
@@ -285,7 +282,7 @@ def _any_spread(rng: random.Random) -> Document:
 
 
 def _any_term(rng: random.Random) -> Document:
-    values = ([], ["x"], ["1"])
+    values: tuple[list[str], ...] = ([], ["x"], ["1"])
     operators = ("In", "NotIn", "Exists", "Gt", "Other")
     return {"key": rng.choice(("a", "zone", "bad key", "")), "operator": rng.choice(operators), "values": rng.choice(values)}
 
@@ -333,23 +330,3 @@ FAULTY: Final[dict[str, Callable[[random.Random], Document]]] = {
     "TaintToleration": _none,
     "Unknown": _none,
 }
-
-
-def main(arguments: list[str]) -> int:
-    """Print documents."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--release", default="1.36.3")
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    given = parser.parse_args(arguments)
-    _write(document(seed, given.release) for seed in range(given.first, given.first + given.count))
-    return 0
-
-
-def _write(documents: Iterable[Document]) -> None:
-    for one in documents:
-        sys.stdout.write(json.dumps(one) + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

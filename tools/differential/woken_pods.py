@@ -1,4 +1,4 @@
-"""Which pods a change wakes here, for scenarios of ``random_changes``; in the form that a recorder answers."""
+"""Which pods a change wakes here, for scenarios of ``random_changes``; in the form that an oracle answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Make clusters at random, for recording what a release of kube-scheduler decides in them.
 
-``python -m tests.conformance.random_clusters --release 1.34.7 --count 5000 > scenarios.jsonl`` prints one scenario per line.
-
 A cluster is bred from recorded ones: nodes, pods and other objects come from one to three scenarios, and the specs of pods and
 nodes exchange whole parts (affinity, tolerations, constraints, resources, volumes, priority). So each part stays valid, and
 meets parts that it has never met. A fifth of the clusters have a configuration, a fifth set feature gates (no alpha ones that
@@ -10,11 +8,8 @@ are off by default), and a quarter place their pods one after the other.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import random
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -23,10 +18,10 @@ from typing import Any, NamedTuple
 
 from moorage.api.releases import ALPHA, Release, find_release
 from moorage.framework.feature_gates import FeatureGates
-from tests.conformance.random_configurations import configuration
-from tests.conformance.test_recorded import documents
+from tools.differential.random_configurations import configuration
+from tools.recordings.comparing import documents
 
-DATA = Path(__file__).parent.parent / "data" / "conformance"
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data" / "conformance"
 SOURCES = ("v1.36", "generated", "releases")
 
 # Parts of a pod's spec that can be exchanged alone. Containers, volumes and claims refer to each other and stay together.
@@ -55,12 +50,13 @@ Document = dict[str, Any]
 @cache
 def recorded() -> tuple[Document, ...]:
     """Return all stored scenarios with single pods."""
-    found = []
+    fields: tuple[str, ...] = ("family", "objects", "config", "name")
+    found: list[Document] = []
     for source in SOURCES:
         for path in sorted((DATA / source).rglob("*.jsonl.gz")):
             if path.name != "groups.jsonl.gz":
                 found += [
-                    {key: document[key] for key in ("family", "objects", "config", "name") if key in document}
+                    {key: document[key] for key in fields if key in document}
                     for document in documents(path)
                     if "objects" in document
                 ]
@@ -90,7 +86,7 @@ PLAIN = Variation()
 
 def cluster(seed: int, release: str, variation: Variation = PLAIN) -> Document:
     """Return the scenario of a seed."""
-    rng = random.Random(f"{release} {seed}")
+    rng = random.Random(f"{release} {seed}")  # noqa: S311  draws no secrets
     parents = rng.sample(recorded(), rng.choice((1, 2, 2, 3)))
     made: Document = {
         "name": f"{family(parents[0])}-{seed}",
@@ -158,6 +154,19 @@ def _opened(rng: random.Random, release: str) -> dict[str, bool]:
             return settings
 
 
+def gates_of_devices(rng: random.Random, release: str) -> dict[str, bool]:
+    """Return settings of some feature gates of devices, those that are off by default among them."""
+    found = find_release(release)
+    assert found is not None
+    names = sorted(
+        name for name, gate in found.gates.items() if name.startswith("DRA") and not gate.locked and "Workload" not in name
+    )
+    while True:
+        settings = {gate: rng.random() < 0.6 for gate in rng.sample(names, min(3, len(names)))}
+        if not FeatureGates.faults(settings, found.name):
+            return settings
+
+
 def _can_be_opened(name: str, release: Release) -> bool:
     """Return whether a gate is off by default and decides about single pods.
 
@@ -219,14 +228,14 @@ def _objects(rng: random.Random, parents: list[Document]) -> Iterator[Document]:
     placed = [pod for pod in pods if pod["spec"].get("nodeName")]
     pending = [pod for pod in pods if not pod["spec"].get("nodeName")]
     kept = rng.sample(placed, min(len(placed), rng.randint(0, 25))) + rng.sample(pending, min(len(pending), 8))
-    for at, thing in enumerate([*others, *nodes, *sorted(kept, key=_listed)]):
+    for at, thing in enumerate([*others, *nodes, *sorted(kept, key=listed)]):
         thing["metadata"]["uid"] = f"u{at:05d}"
         if thing["kind"] == "Pod":
             _merge_label_keys(thing)
         yield thing
 
 
-def _listed(thing: Document) -> tuple[str, str]:
+def listed(thing: Document) -> tuple[str, str]:
     """Return the place of an object in a list, which decides ties of preemption: API servers and recorders sort by name."""
     return thing["metadata"]["namespace"], thing["metadata"]["name"]
 
@@ -302,19 +311,3 @@ def _exchange(source: Mapping[str, Any], target: Document, fields: Iterable[str]
         target.pop(field, None)
         if field in source:
             target[field] = copy.deepcopy(source[field])
-
-
-def main(arguments: list[str]) -> int:
-    """Print scenarios."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--release", default="1.36.3", help="the version that the scenarios name")
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    given = parser.parse_args(arguments)
-    for seed in range(given.first, given.first + given.count):
-        sys.stdout.write(json.dumps(cluster(seed, given.release), sort_keys=True) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,35 @@
+"""Clusters on which kube-scheduler's own code and Moorage once disagreed, as ``python -m tools.differential`` writes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from moorage.api.releases import RELEASES
+from tests.conformance.test_earlier_releases import nothing_resolved
+from tools.differential.decisions import differences
+
+FOUND = {path.stem: json.loads(path.read_text()) for path in sorted((Path(__file__).parent / "found").glob("*.json"))}
+#: The cluster → what the release is without the rule that decides it.
+WITHOUT = {
+    "resizes-in-opposite-directions": {"sums_resizes": False},
+    "nominated-and-gated": {"nominates_gated_pods": False},
+    "victims-that-have-not-started": {"variants": {"DynamicResources": "1.37"}},
+}
+
+
+@pytest.mark.parametrize("document", FOUND.values(), ids=FOUND)
+def test_every_decision_is_the_real_one(document):
+    assert differences(document["expected"], document) == []
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_the_rule_before_decides_otherwise(name):
+    document = FOUND[name]
+    before = replace(RELEASES[document["release"]], **WITHOUT[name])
+    with mock.patch.dict(RELEASES, {document["release"]: before}), nothing_resolved():
+        assert differences(document["expected"], document)

@@ -1,0 +1,159 @@
+"""Compare decisions, wakings and configurations with kube-scheduler's own code, and shrink what differs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tools.differential import decisions, documents, wakes
+from tools.differential.bred_clusters import Variation, cluster
+from tools.differential.oracle import record, recorded_ahead
+from tools.differential.random_changes import IN_FLIGHT, OWN_UPDATES, changing_cluster
+from tools.differential.random_configurations import document
+from tools.differential.shapes import SHAPES, cluster_of
+from tools.differential.shrinking import shrunk, write
+from tools.differential.woken_pods import answered
+from tools.recordings.answers import answer
+
+Document = dict[str, Any]
+Counts = Counter[tuple[str, str]]
+
+#: Scenarios that one process answers at a time.
+BATCH: Final = 25
+#: Where disagreements are written; the tests decide them again.
+FOUND: Final = Path(__file__).resolve().parents[2] / "tests" / "conformance" / "found"
+COLUMNS: Final = ("scenarios", "decisions", "placed", "crashed", "different")
+
+
+class Disagreement(NamedTuple):
+    """A scenario on which the two sides disagree, what kube-scheduler answers, and in which fields they do."""
+
+    scenario: Document
+    expected: Document
+    lines: list[str]
+
+
+def _changing(kind: str, seed: int, release: str) -> Document:
+    return {**changing_cluster(seed, release, kind), "family": kind or "changes"}
+
+
+#: Each kind of scenario by its name: how one is made of a seed and a release. ``mixed`` ones are bred from recorded clusters.
+MAKERS: Final[Mapping[str, Callable[[int, str], Document]]] = {
+    "mixed": cluster,
+    "profiles": partial(cluster, variation=Variation(configured=True)),
+    "gates": partial(cluster, variation=Variation(opens_gates=True)),
+    **{shape: partial(cluster_of, shape) for shape in SHAPES},
+    "changes": partial(_changing, ""),
+    IN_FLIGHT: partial(_changing, IN_FLIGHT),
+    OWN_UPDATES: partial(_changing, OWN_UPDATES),
+    "documents": document,
+}
+OF_WAKES: Final = frozenset(["changes", IN_FLIGHT, OWN_UPDATES])
+
+
+def compare(
+    program: Path, release: str, kinds: Sequence[str], first: int, count: int, *, processes: int, seconds: float, counts: Counts
+) -> Iterator[Disagreement]:
+    """Yield each disagreement; ``counts`` gets the numbers of each kind. The kinds take turns, batch by batch."""
+    started = time.monotonic()
+    of_kind = [[(kind, seed) for seed in range(first + at, first + count, len(kinds))] for at, kind in enumerate(kinds)]
+    batches = [itertools.batched(seeds, BATCH) if hasattr(itertools, "batched") else _batched(seeds) for seeds in of_kind]
+    turns = (batch for turn in itertools.zip_longest(*batches) for batch in turn if batch is not None)
+    in_time = itertools.takewhile(lambda _: time.monotonic() - started < seconds, turns)
+    kind_of: dict[int, str] = {}
+
+    def seeds_of() -> Iterator[list[int]]:
+        for batch in in_time:
+            kind_of.update({seed: kind for kind, seed in batch})
+            yield [seed for _, seed in batch]
+
+    def made(seed: int) -> Document:
+        return {**MAKERS[kind_of[seed]](seed, release), "kind of comparison": kind_of[seed]}
+
+    for scenarios, answers in recorded_ahead(program, seeds_of(), processes, made):
+        for scenario, expected in zip(scenarios, answers, strict=True):
+            kind = scenario.pop("kind of comparison")
+            counts[kind, "scenarios"] += 1
+            if "crashed" in expected:
+                counts[kind, "crashed"] += 1
+                continue
+            lines = _compared(program, kind, scenario, expected, counts)
+            if lines:
+                counts[kind, "different"] += len(lines)
+                yield Disagreement(scenario, expected, lines)
+
+
+def _batched(items: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
+    for at in range(0, len(items), BATCH):
+        yield tuple(items[at : at + BATCH])
+
+
+def _compared(program: Path, kind: str, scenario: Document, expected: Document, counts: Counts) -> list[str]:
+    if kind == "documents":
+        counts[kind, "decisions"] += 1
+        counts[kind, "placed"] += "profiles" in expected
+        found = documents.differences(expected, answer(scenario))
+        return [f"{what}: {details}" for what, details in found if what != documents.TEXTS]
+    if kind in OF_WAKES:
+        if "changes" not in expected:
+            return []
+        answers = wakes.settled(program, scenario, expected, answered(scenario))
+        counts[kind, "decisions"] += len(answers)
+        counts[kind, "placed"] += sum(there and here for *_, there, here in answers)
+        missed = [one for one in answers if one[3] and not one[4]]
+        return [f"change {at}: {pod}, rejected by {plugin}, is woken there alone" for at, pod, plugin, *_ in missed]
+    results = expected.get("results", ())
+    counts[kind, "decisions"] += len(results)
+    counts[kind, "placed"] += sum("best" in one for one in results)
+    return decisions.settled(program, scenario, expected)
+
+
+def shrink(program: Path, found: Disagreement) -> Disagreement:
+    """Return the smallest scenario that was found on which the decisions of both sides still differ."""
+
+    def disagree(candidate: Document) -> bool:
+        expected = record(program, [candidate])[0]
+        return "results" in expected and bool(decisions.settled(program, candidate, expected))
+
+    smallest = shrunk(found.scenario, disagree)
+    expected = record(program, [smallest])[0]
+    return Disagreement(smallest, expected, decisions.differences(expected, smallest) or found.lines)
+
+
+def table(counts: Counts) -> str:
+    """Return the figures by kind, as a table of Markdown."""
+    kinds = [kind for kind in MAKERS if counts[kind, "scenarios"]]
+    rows = [[kind, *(f"{counts[kind, column]:,}" for column in COLUMNS)] for kind in kinds]
+    sums = [f"{sum(counts[kind, column] for kind in kinds):,}" for column in COLUMNS]
+    lines = [["kind", *COLUMNS], ["---"] * (1 + len(COLUMNS)), *rows, ["**all**", *sums]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+def run(
+    program: Path, release: str, *, kinds: Sequence[str] = (), seed: int = 0, count: int = 1000, processes: int = 2,
+    seconds: float = math.inf, folder: Path = FOUND, shrinks: bool = True,
+) -> Counts:  # fmt: skip
+    """Compare, print each disagreement and the figures, and write each disagreement of decisions as a test."""
+    counts: Counts = Counter()
+    chosen = tuple(kinds) or tuple(MAKERS)
+    first = seed * 1_000_000
+    for one in compare(program, release, chosen, first, count, processes=processes, seconds=seconds, counts=counts):
+        _say(f"{one.scenario['name']}: {'; '.join(one.lines)[:600]}")
+        if shrinks and "objects" in one.scenario and "changes" not in one.scenario:
+            smallest = shrink(program, one)
+            path = write(folder, smallest.scenario, smallest.expected)
+            _say(f"  the smallest input, of {len(smallest.scenario['objects'])} objects: {path}")
+    _say(table(counts))
+    return counts
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

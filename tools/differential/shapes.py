@@ -1,0 +1,400 @@
+"""Clusters of a kind, made at random: racks, crowds, volumes, devices, nominations and resizes.
+
+Those of ``bred_clusters`` mix parts of recorded clusters; these are built for one subject, and are denser in it. Objects are as
+an API server stores them where its defaults matter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tools.differential.bred_clusters import gates_of_devices, listed
+
+Document = dict[str, Any]
+#: More pods than this that started in the same second are ordered by Go's sort in a way that is not followed.
+SORTED_BY_INSERTION: Final = 12
+ZONES: Final = ("z0", "z1", "z2")
+ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "example.com/rack"
+
+
+def _thing(api_version: str, kind: str, name: str, **more: Any) -> Document:
+    metadata = {"name": name, "uid": f"{kind.lower()}-{name}", **more.pop("metadata", {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+
+
+def _node(rng: random.Random, at: int, racks: int = 4, **allocatable: Any) -> Document:
+    name = f"n{at}"
+    labels = {HOST: name, ZONE: ZONES[at % len(ZONES)], RACK: f"r{at % racks}"}
+    if rng.random() < 0.15:
+        labels.pop(rng.choice((ZONE, RACK)))
+    amounts = {"cpu": str(rng.choice((2, 4, 8))), "memory": f"{rng.choice((4, 8, 16))}Gi", "pods": "110", **allocatable}
+    spec: Document = {}
+    if rng.random() < 0.15:
+        spec["taints"] = [{"key": "held", "value": "yes", "effect": rng.choice(("NoSchedule", "PreferNoSchedule"))}]
+    if rng.random() < 0.08:
+        spec["unschedulable"] = True
+    return _thing(
+        "v1", "Node", name, metadata={"labels": labels}, spec=spec, status={"allocatable": amounts, "capacity": amounts}
+    )
+
+
+def _pod(rng: random.Random, name: str, cpu: str = "", node: str = "", **spec: Any) -> Document:
+    app = rng.choice(("web", "db", "job"))
+    requests = {"cpu": cpu or rng.choice(("100m", "500m", "1", "2")), "memory": rng.choice(("128Mi", "512Mi", "1Gi"))}
+    containers = [{"name": "c", "image": "i", "resources": {"requests": requests}}]
+    made = {"containers": containers, **({"nodeName": node} if node else {}), **spec}
+    metadata = {"namespace": rng.choice(("default", "default", "shop")), "labels": {"app": app}}
+    return _thing("v1", "Pod", name, metadata=metadata, spec=made, status={})
+
+
+def _spaces() -> Iterator[Document]:
+    for name in ("default", "shop"):
+        yield _thing("v1", "Namespace", name, metadata={"labels": {"kubernetes.io/metadata.name": name}})
+
+
+def racks(rng: random.Random, release: str) -> Document:
+    """Spreading and affinity between pods over zones, racks and hosts."""
+    del release
+    nodes = [_node(rng, at) for at in range(rng.randint(4, 14))]
+    names = [one["metadata"]["name"] for one in nodes]
+    placed = [_pod(rng, f"p{at:02}", "100m", rng.choice(names)) for at in range(rng.randint(4, 25))]
+    pending = [_pod(rng, f"q{at}", **_apart(rng)) for at in range(6)]
+    for pod in placed:
+        if rng.random() < 0.25:
+            pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(rng)]}}
+    return {"objects": [*_spaces(), *nodes, *placed, *pending]}
+
+
+def _selector(rng: random.Random) -> Document:
+    apps = ["web", "db", "job"]
+    if rng.random() < 0.6:
+        return {"matchLabels": {"app": rng.choice(apps)}}
+    operator = rng.choice(("In", "NotIn", "Exists", "DoesNotExist"))
+    values = {"values": rng.sample(apps, rng.randint(1, 2))} if operator in {"In", "NotIn"} else {}
+    return {"matchExpressions": [{"key": "app", "operator": operator, **values}]}
+
+
+def _term(rng: random.Random) -> Document:
+    term: Document = {"labelSelector": _selector(rng), "topologyKey": rng.choice((ZONE, RACK, HOST))}
+    if rng.random() < 0.25:
+        term["namespaces"] = rng.sample(["default", "shop"], rng.randint(1, 2))
+    elif rng.random() < 0.25:
+        term["namespaceSelector"] = rng.choice(({}, {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}))
+    return term
+
+
+def _apart(rng: random.Random) -> Document:
+    spec: Document = {}
+    if rng.random() < 0.7:
+        spec["topologySpreadConstraints"] = [_spread(rng, key) for key in rng.sample([ZONE, RACK, HOST], rng.randint(1, 2))]
+    affinity: Document = {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if rng.random() < 0.35:
+            affinity[kind] = {"requiredDuringSchedulingIgnoredDuringExecution": [_term(rng) for _ in range(rng.randint(1, 2))]}
+        elif rng.random() < 0.35:
+            weighted = [{"weight": rng.randint(1, 100), "podAffinityTerm": _term(rng)}]
+            affinity[kind] = {"preferredDuringSchedulingIgnoredDuringExecution": weighted}
+    if affinity:
+        spec["affinity"] = affinity
+    if rng.random() < 0.3:
+        spec["tolerations"] = [{"key": "held", "operator": "Exists"}]
+    if rng.random() < 0.2:
+        spec["nodeSelector"] = {ZONE: rng.choice(ZONES)}
+    return spec
+
+
+def _spread(rng: random.Random, key: str) -> Document:
+    hard = rng.random() < 0.6
+    made: Document = {
+        "maxSkew": rng.randint(1, 3),
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        "labelSelector": _selector(rng),
+    }
+    if hard and rng.random() < 0.3:
+        made["minDomains"] = rng.randint(1, 5)
+    for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        if rng.random() < 0.3:
+            made[policy] = rng.choice(("Honor", "Ignore"))
+    return made
+
+
+def crowds(rng: random.Random, release: str) -> Document:
+    """Full nodes, priorities, budgets and start times, some of them missing: who is evicted."""
+    del release
+    nodes = [_node(rng, at, cpu="8") for at in range(rng.randint(1, 5))]
+    placed = []
+    for node in nodes:
+        crowd = rng.randint(2, 20)
+        for at in range(crowd):
+            name = f"{node['metadata']['name']}-{at:02}"
+            pod = _pod(
+                rng, name, rng.choice(("250m", "500m", "1")), node["metadata"]["name"], priority=rng.choice((-5, 0, 0, 0, 1, 2))
+            )
+            if rng.random() < 0.6:
+                second = at if crowd > SORTED_BY_INSERTION else rng.randint(0, 3)
+                pod["status"]["startTime"] = f"2026-01-01T00:00:{second:02}Z"
+            if rng.random() < 0.08:
+                pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:00Z", "deletionGracePeriodSeconds": 30}
+                if rng.random() < 0.5:
+                    why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+                    pod["status"]["conditions"] = [why]
+            placed.append(pod)
+    pending = [_pod(rng, f"q{at}", rng.choice(("1", "2", "4", "7")), priority=rng.choice((1, 5, 10))) for at in range(5)]
+    for pod in pending:
+        if rng.random() < 0.15:
+            pod["spec"]["preemptionPolicy"] = "Never"
+        if rng.random() < 0.2:
+            pod["status"]["nominatedNodeName"] = rng.choice(nodes)["metadata"]["name"]
+        if rng.random() < 0.25:
+            pod["spec"] |= _apart(rng)
+    return {"objects": [*_spaces(), *nodes, *(_budget(rng, at) for at in range(rng.randint(0, 4))), *placed, *pending]}
+
+
+def _budget(rng: random.Random, at: int) -> Document:
+    selector = rng.choice((_selector(rng), {}, _selector(rng)))
+    status: Document = {"disruptionsAllowed": rng.randint(0, 3), "currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3}
+    if rng.random() < 0.2:
+        status["disruptedPods"] = {f"n0-{rng.randint(0, 9):02}": "2026-01-01T00:00:00Z"}
+    return _thing(
+        "policy/v1", "PodDisruptionBudget", f"b{at}", metadata={"namespace": rng.choice(("default", "shop"))},
+        spec={"selector": selector}, status=status,
+    )  # fmt: skip
+
+
+def nominations(rng: random.Random, release: str) -> Document:
+    """Pods that are nominated to nodes, which count for others of lower or equal priority."""
+    made = racks(rng, release)
+    names = [one["metadata"]["name"] for one in made["objects"] if one["kind"] == "Node"]
+    for pod in (one for one in made["objects"] if one["kind"] == "Pod" and not one["spec"].get("nodeName")):
+        pod["spec"]["priority"] = rng.choice((0, 0, 5, 10))
+        if rng.random() < 0.6:
+            pod["status"]["nominatedNodeName"] = rng.choice([*names, "gone"])
+        if rng.random() < 0.15:
+            pod["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    return made
+
+
+def resizes(rng: random.Random, release: str) -> Document:
+    """Placed pods that are being resized: what they request, what is allocated, and what the kubelet reports."""
+    del release
+    nodes = [_node(rng, at) for at in range(rng.randint(2, 5))]
+    names = [one["metadata"]["name"] for one in nodes]
+    placed = []
+    for at in range(rng.randint(3, 12)):
+        pod = _pod(rng, f"p{at:02}", node=rng.choice(names), priority=rng.choice((0, 1)))
+        sizes = ("200m", "500m", "1", "1500m", "2")
+        containers = [
+            {"name": f"c{i}", "image": "i", "resources": {"requests": {"cpu": rng.choice(sizes), "memory": "256Mi"}}}
+            for i in range(rng.randint(1, 3))
+        ]
+        pod["spec"]["containers"] = containers
+        if rng.random() < 0.8:
+            pod["status"]["containerStatuses"] = [_reported(rng, one["name"], sizes) for one in containers]
+        if "containerStatuses" in pod["status"] and rng.random() < 0.5:
+            reason = rng.choice(("Deferred", "Infeasible"))
+            condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+            pod["status"]["conditions"] = [rng.choice((condition, {"type": "PodResizeInProgress", "status": "True"}))]
+        placed.append(pod)
+    pending = [_pod(rng, f"q{at}", rng.choice(("500m", "1", "2", "3")), priority=5) for at in range(6)]
+    return {"objects": [*_spaces(), *nodes, *placed, *pending]}
+
+
+def _reported(rng: random.Random, name: Any, sizes: tuple[str, ...]) -> Document:
+    made: Document = {"name": name, "image": "i", "imageID": "", "ready": True, "restartCount": 0, "started": True}
+    made["resources"] = {"requests": {"cpu": rng.choice(sizes), "memory": "256Mi"}}
+    if rng.random() < 0.7:
+        made["allocatedResources"] = {"cpu": rng.choice(sizes), "memory": "256Mi"}
+    return made
+
+
+def volumes(rng: random.Random, release: str) -> Document:
+    """Claims that are bound, wait for their first consumer, or are provisioned; limits of drivers, and free storage."""
+    del release
+    nodes = [_node(rng, at) for at in range(rng.randint(2, 7))]
+    names = [one["metadata"]["name"] for one in nodes]
+    objects: list[Document] = []
+    driver = "disk.example.com"
+    for name, mode, provisioner in (("now", "Immediate", driver), ("late", "WaitForFirstConsumer", driver),
+                                    ("hand", "WaitForFirstConsumer", "kubernetes.io/no-provisioner")):  # fmt: skip
+        more: Document = {}
+        if name == "late" and rng.random() < 0.4:
+            terms = [{"key": ZONE, "values": rng.sample(list(ZONES), 2)}]
+            more["allowedTopologies"] = [{"matchLabelExpressions": terms}]
+        objects.append(
+            _thing("storage.k8s.io/v1", "StorageClass", name, provisioner=provisioner, volumeBindingMode=mode, **more)
+        )
+    if rng.random() < 0.6:
+        objects.append(_thing("storage.k8s.io/v1", "CSIDriver", driver, spec={"storageCapacity": rng.random() < 0.7}))
+    for name in names:
+        if rng.random() < 0.7:
+            drivers = [{"name": driver, "nodeID": name, "allocatable": {"count": rng.randint(1, 3)}, "topologyKeys": [ZONE]}]
+            objects.append(_thing("storage.k8s.io/v1", "CSINode", name, spec={"drivers": drivers}))
+    objects += [_room(rng, at) for at in range(rng.randint(0, 4))]
+    claims = rng.randint(2, 8)
+    for at in range(claims):
+        objects += _claim(rng, at, driver, names)
+    for at in range(rng.randint(0, 3)):
+        objects.append(_volume(rng, f"free{at}", "hand", driver, names, claim=None))
+    placed = [_pod(rng, f"p{at:02}", "100m", rng.choice(names)) for at in range(rng.randint(1, 8))]
+    pending = [_pod(rng, f"q{at}", "100m") for at in range(6)]
+    for pod in (*placed, *pending):
+        pod["metadata"]["namespace"] = "default"
+        wanted = rng.sample(range(claims), rng.choice((0, 1, 1, 2)) if claims > 1 else 0)
+        pod["spec"]["volumes"] = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": f"claim{at}"}} for at in wanted]
+        if rng.random() < 0.08:
+            pod["spec"]["volumes"].append({"name": "gone", "persistentVolumeClaim": {"claimName": "gone"}})
+    return {"objects": [*_spaces(), *nodes, *objects, *placed, *pending]}
+
+
+def _room(rng: random.Random, at: int) -> Document:
+    return _thing(
+        "storage.k8s.io/v1", "CSIStorageCapacity", f"room{at}", metadata={"namespace": "default"}, storageClassName="late",
+        capacity=rng.choice(("1Gi", "5Gi", "50Gi")), nodeTopology={"matchLabels": {ZONE: rng.choice(ZONES)}},
+    )  # fmt: skip
+
+
+def _volume(rng: random.Random, name: str, of: str, driver: str, names: list[str], claim: str | None) -> Document:
+    mode = rng.choice(("ReadWriteOnce", "ReadWriteMany"))
+    spec: Document = {
+        "capacity": {"storage": rng.choice(("1Gi", "5Gi", "10Gi"))}, "accessModes": [mode], "storageClassName": of,
+        "csi": {"driver": driver, "volumeHandle": name},
+    }  # fmt: skip
+    if claim is not None:
+        spec["claimRef"] = {"namespace": "default", "name": claim, "uid": f"persistentvolumeclaim-{claim}"}
+    if rng.random() < 0.5:
+        key, values = rng.choice(((HOST, rng.sample(names, 1)), (ZONE, rng.sample(list(ZONES), rng.randint(1, 2)))))
+        terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    return _thing("v1", "PersistentVolume", name, spec=spec, status={"phase": "Available" if claim is None else "Bound"})
+
+
+def _claim(rng: random.Random, at: int, driver: str, names: list[str]) -> Iterator[Document]:
+    name, of = f"claim{at}", rng.choice(("now", "late", "hand"))
+    spec: Document = {
+        "accessModes": [rng.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"))], "storageClassName": of,
+        "resources": {"requests": {"storage": rng.choice(("1Gi", "5Gi", "20Gi"))}},
+    }  # fmt: skip
+    annotations: Document = {}
+    status: Document = {"phase": "Pending"}
+    if rng.random() < 0.5:
+        yield _volume(rng, f"pv{at}", of, driver, names, claim=name)
+        spec["volumeName"], status = f"pv{at}", {"phase": "Bound"}
+        annotations["pv.kubernetes.io/bind-completed"] = "yes"
+    metadata = {"namespace": "default", "annotations": annotations}
+    yield _thing("v1", "PersistentVolumeClaim", name, metadata=metadata, spec=spec, status=status)
+
+
+def devices(rng: random.Random, release: str) -> Document:
+    """Devices with attributes, capacities and taints; claims with selectors, constraints and alternatives; gates at random."""
+    nodes = [_node(rng, at) for at in range(rng.randint(2, 5))]
+    api, driver = "resource.k8s.io/v1", "gpu.example.com"
+    objects: list[Document] = [
+        _thing(api, "DeviceClass", "gpu", spec={"selectors": [_matches(f'device.driver == "{driver}"')]})
+    ]
+    slices: list[tuple[str, list[Document]]] = []
+    for at, node in enumerate(nodes):
+        if rng.random() < 0.8:
+            name, held = node["metadata"]["name"], [_device(rng, f"d{i}") for i in range(rng.randint(1, 4))]
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": driver, "nodeName": name, "pool": pool, "devices": held}
+            objects.append(_thing(api, "ResourceSlice", f"s{at}", spec=spec))
+            slices.append((name, held))
+    free = [(name, one["name"]) for name, held in slices for one in held]
+    rng.shuffle(free)
+    pods = []
+    for at in range(7):
+        pod = _pod(rng, f"q{at}", "100m")
+        pod["metadata"]["namespace"] = "default"
+        refs = []
+        for number in range(rng.choice((1, 1, 2))):
+            claim = f"c{at}-{number}"
+            made = _thing(
+                api, "ResourceClaim", claim, metadata={"namespace": "default"}, spec={"devices": _requests(rng)}, status={}
+            )
+            if free and rng.random() < 0.25:
+                made["status"] = _allocated(driver, free.pop(), rng, pod)
+            objects.append(made)
+            refs.append({"name": f"r{number}", "resourceClaimName": claim})
+        pod["spec"]["resourceClaims"] = refs
+        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": one["name"]} for one in refs]
+        pods.append(pod)
+    found: Document = {"objects": [*_spaces(), *nodes, *objects, *pods]}
+    if rng.random() < 0.5:
+        found["featureGates"] = gates_of_devices(rng, release)
+    return found
+
+
+def _matches(expression: str) -> Document:
+    return {"cel": {"expression": expression}}
+
+
+def _device(rng: random.Random, name: str) -> Document:
+    made: Document = {
+        "name": name,
+        "attributes": {"model": {"string": rng.choice(("a", "b"))}, "index": {"int": rng.randint(0, 3)}},
+        "capacity": {"memory": {"value": rng.choice(("8Gi", "16Gi"))}},
+    }
+    if rng.random() < 0.2:
+        made["taints"] = [
+            {"key": "worn", "effect": rng.choice(("NoSchedule", "NoExecute")), "timeAdded": "2026-01-01T00:00:00Z"}
+        ]
+    return made
+
+
+def _requests(rng: random.Random) -> Document:
+    def one() -> Document:
+        made: Document = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": rng.choice((1, 1, 2))}
+        if rng.random() < 0.12:
+            made = {"deviceClassName": "gpu", "allocationMode": "All"}
+        if rng.random() < 0.4:
+            attribute = 'device.attributes["gpu.example.com"]'
+            capacity = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("10Gi")) > 0'
+            choices = (f'{attribute}.model == "a"', f"{attribute}.index > 1", capacity)
+            made["selectors"] = [_matches(rng.choice(choices))]
+        if rng.random() < 0.3:
+            made["tolerations"] = [{"key": "worn", "operator": "Exists"}]
+        return made
+
+    requests: list[Document] = []
+    for at in range(rng.choice((1, 1, 2))):
+        if rng.random() < 0.25:
+            requests.append({"name": f"r{at}", "firstAvailable": [{"name": f"s{i}", **one()} for i in range(2)]})
+        else:
+            requests.append({"name": f"r{at}", "exactly": one()})
+    found: Document = {"requests": requests}
+    if rng.random() < 0.25:
+        found["constraints"] = [{"matchAttribute": "gpu.example.com/model"}]
+    return found
+
+
+def _allocated(driver: str, device: tuple[str, str], rng: random.Random, pod: Document) -> Document:
+    pool, name = device
+    result = {"request": "r0", "driver": driver, "pool": pool, "device": name}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [pool]}]}]
+    status: Document = {"allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}}
+    if rng.random() < 0.5:
+        user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        status["reservedFor"] = [rng.choice((user, {"resource": "pods", "name": "other", "uid": "other"}))]
+    return status
+
+
+#: The kinds, by name.
+SHAPES: Final[Mapping[str, Callable[[random.Random, str], Document]]] = {
+    "racks": racks, "crowds": crowds, "nominations": nominations, "volumes": volumes, "devices": devices, "resizes": resizes,
+}  # fmt: skip
+
+
+def cluster_of(shape: str, seed: int, release: str) -> Document:
+    """Return the scenario of a kind and a seed; one in four places its pods one after the other."""
+    rng = random.Random(f"{shape} {release} {seed}")  # noqa: S311  draws no secrets
+    made = SHAPES[shape](rng, release)
+    # API servers and the real program list pods by name, which decides ties of preemption.
+    pods = sorted((one for one in made["objects"] if one["kind"] == "Pod"), key=listed)
+    objects = [*(one for one in made["objects"] if one["kind"] != "Pod"), *pods]
+    found: Document = {"name": f"{shape}-{seed}", "family": shape, "release": release, **made, "objects": objects}
+    if shape != "crowds" and rng.random() < 0.25:
+        found["mode"] = "sequence"
+    return found

@@ -26,6 +26,8 @@ pytestmark = [
 ]
 #: How long a project's Deployments may take until they are ready.
 READY_S = 120
+#: How long the cluster may take until it is up.
+START_S = 180
 
 
 class Install(NamedTuple):
@@ -108,12 +110,12 @@ def kubectl(tmp_path):
     home = tmp_path / "home"
     command = [sys.executable, "-m", "moorage", "up", "--nodes", "6", "--node-cpu", "16", "--home", str(home)]
     with open(tmp_path / "log", "w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        ends = time.monotonic() + 60
-        while "is up on" not in (tmp_path / "log").read_text():
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < ends, (tmp_path / "log").read_text()
-            time.sleep(0.1)
         try:
+            ends = time.monotonic() + START_S
+            while "is up on" not in (tmp_path / "log").read_text():
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                assert time.monotonic() < ends, (tmp_path / "log").read_text()
+                time.sleep(0.1)
             yield lambda *words: run("kubectl", "--kubeconfig", home / "kubeconfig", *words)
         finally:
             process.terminate()

@@ -30,7 +30,7 @@ def with_a_group(test):
     """Run a test with a client of a server that has the group ``g``, and the runtime's cluster on that server."""
 
     async def main():
-        store = Store(time.time, random.Random(5), b"k", gates=FeatureGates.parse("GenericWorkload=true"))
+        store = Store(time.time, random.Random(5), b"k", gates=FeatureGates.parse("GenericWorkload=true", "1.36"))
         guard, made = Authenticator({"t": User("admin", ("system:masters",))}), {"apiVersion": VERSION, "kind": "PodGroup"}
         made |= {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
         async with (

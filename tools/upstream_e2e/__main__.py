@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes, one a line")
     parser.add_argument("--from", dest="earlier", type=Path, action="append", default=[], metavar="FILE",
-        help="take the outcomes of a file that --json wrote in place of running; can be repeated")  # fmt: skip
+        help="take the last outcome of each test from a file of --json instead of running; can be repeated")  # fmt: skip
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     return parser
 
@@ -83,7 +83,7 @@ def _area(program: Path, area: str, given: argparse.Namespace) -> list[dict[str,
     focus, skip, clusters, alone = AREAS[area]
     workers = 1 if alone else given.workers  # tests of scheduling change what nodes have
     kept = [json.loads(line) for file in given.earlier for line in file.read_text().splitlines()]
-    found = [one for one in kept if one["area"] == area]
+    found = list({(one["cluster"], one["name"]): one for one in kept if one["area"] == area}.values())
     if given.earlier:
         return found
     names = [name for name in chosen(program, focus, skip) if not given.focus or _matches(given.focus, name)]

@@ -27,6 +27,9 @@ def page(results: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
             states = Counter(_word(one) for one in results if (one["area"], one["cluster"]) == (area, cluster))
             counts = " | ".join(str(states[word]) for word in ("passed", "failed", "skipped", "not run"))
             lines.append(f"| {title} | {cluster} | {states.total()} | {counts} |")
+    names = sorted({_plain(one["name"]) for one in results if _word(one) == "failed" and not _reason(one, known)})
+    if names:
+        lines += ["", "Failed without a known reason:", "", *(f"* {name}" for name in names)]
     for area, title in _AREAS.items():
         lines += _table(title, [one for one in results if one["area"] == area], known)
     return "\n".join(lines) + "\n", faults

@@ -6,13 +6,16 @@ The design's table of changes names what exists, too.
 import asyncio
 import importlib
 import inspect
+import random
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from moorage.api.core import Pod
-from tools.simtest.stage import on_stage
+from moorage.cluster.apiserver.storage.store import Store
+from tests.live.server.test_on_embedded_server import get, live_on, make_node, make_pod, until
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "tour.md"
 STEP = re.compile(r"^## (\d+)\. .+\n\n`src/(\S+)\.py` · `(\w+)\.(\w+)`$", re.MULTILINE)
@@ -29,6 +32,7 @@ def test_the_tour_has_ten_steps():
     assert [int(number) for number, *_ in STEPS] == list(range(1, 11))
 
 
+@pytest.mark.slow
 def test_a_bind_calls_the_functions_of_the_tour_in_their_order(monkeypatch):
     called = []
 
@@ -45,13 +49,18 @@ def test_a_bind_calls_the_functions_of_the_tour_in_their_order(monkeypatch):
         owner = owner_of(path, name)
         monkeypatch.setattr(owner, method, traced(step, inspect.getattr_static(owner, method)))
 
-    async def main(stage):
-        stage.world.node("n1")
-        await asyncio.sleep(1.0)
-        stage.world.pod("tourist")
-        assert await stage.placed("tourist") == "n1"
+    async def main():
+        async with live_on(Store(time.time, random.Random(5), b"k"), leads=False) as rest:
+            await make_node(rest, "n1")
+            await asyncio.sleep(0.5)
+            await make_pod(rest, "tourist")
 
-    on_stage(main)
+            async def placed():
+                return (await get(rest, "tourist"))["spec"].get("nodeName")
+
+            assert await until(placed, rest.reports) == "n1"
+
+    asyncio.run(main())
     assert called == list(range(10))
 
 

@@ -142,7 +142,10 @@ UNUSED = {  # apiVersion, kind → the report's line
     "a kind that moved to another group": (
         "extensions/v1beta1",
         "Deployment",
-        "2 Deployment extensions/v1beta1: unknown kind; Deployment is read as apps/v1",
+        (
+            "2 Deployment extensions/v1beta1: no release since 1.16 serves this version; give it apiVersion: apps/v1 and a "
+            "spec.selector with the labels of its template"
+        ),
     ),
     "a configuration": (
         "kubescheduler.config.k8s.io/v1",

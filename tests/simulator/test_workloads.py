@@ -18,7 +18,7 @@ from moorage.basis.inputs.files import InputFile
 from moorage.cluster.controllers.machinery.object_fields import SAFE_ALPHABET
 from moorage.cluster.controllers.workloads.missing_pods import Indexes, parse_indexes
 from moorage.errors import InputError
-from moorage.simulator import workloads as templates
+from moorage.simulator import pod_factory as templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.owners import controller_of

@@ -15,9 +15,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.oracles", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="the folders of oracles/ to build [all]")
     parser.add_argument("--limit", type=float, default=1800.0, metavar="SECONDS", help="how long one may take [1800]")
+    parser.add_argument("--default", action="store_true", help="only the default release of each")
     given = parser.parse_args()
     failed = False
     for program in programs(*given.names):
+        if given.default and program.release:
+            continue
         begin = time.monotonic()
         try:
             path = program.build(given.limit)

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodSpec
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Done, Gone, News, Work
-from moorage.core.engine.placement import Found
+from moorage.core.engine.placer import Found
 from moorage.core.engine.pod_run import PodRun
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import CopyError
@@ -356,7 +356,7 @@ class PodBooks:
         if bound is None:
             self._place_attempted(found)
             return None
-        self.scheduler.state.placement.place(found, bound)
+        self.scheduler.state.placer.place(found, bound)
         if self.on_result is not None:
             self.on_result(found.decision)
         return found
@@ -365,10 +365,10 @@ class PodBooks:
         """Place a pod, and call ``on_attempt`` while it is assumed."""
         state, pod = self.scheduler.state, found.pod.pod
         facts = state.facts
-        state.placement.assume(found)
+        state.placer.assume(found)
         self._note(found.decision)
         if facts == state.facts or self._pods.get(found.pod.uid) is pod:  # otherwise on_attempt changed the pod
-            state.placement.confirm(found, self._bound(pod, found.node))
+            state.placer.confirm(found, self._bound(pod, found.node))
 
     def _bind_now(self, pod: Pod, node: str) -> Pod | None:
         """Record a pod's attempt and that it is bound, before the engine places it.

@@ -19,7 +19,7 @@ from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Gone, Phase, Seen, Work
 from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Decided, Revoked
-from moorage.core.engine.placement import Placement
+from moorage.core.engine.placer import Placer
 from moorage.core.engine.pod_run import PodRun
 from moorage.errors import MoorageError
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
@@ -362,9 +362,9 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
     monkeypatch.setattr(column, "_MANY_ROWS", 8)
     monkeypatch.setattr(sheets, "_SOON", 2)
     taken = []
-    confirm, place = Placement.confirm, Placement.place
-    monkeypatch.setattr(Placement, "confirm", lambda *args: (taken.append(1), confirm(*args)))
-    monkeypatch.setattr(Placement, "place", lambda *args: (taken.append(1), place(*args)))
+    confirm, place = Placer.confirm, Placer.place
+    monkeypatch.setattr(Placer, "confirm", lambda *args: (taken.append(1), confirm(*args)))
+    monkeypatch.setattr(Placer, "place", lambda *args: (taken.append(1), place(*args)))
     for seed in range(SEEDS):
         Twins(seed, options).run(40)
     assert len(taken) > 5 * SEEDS
@@ -374,10 +374,8 @@ def test_a_simulation_runs_the_same_with_and_without_the_lane(options, monkeypat
 @pytest.mark.parametrize("options", ["default", "packed"])
 def test_pods_with_bound_claims_take_the_lane_and_go_where_the_full_path_puts_them(options, monkeypatch):
     monkeypatch.setattr(sheets, "_SOON", 2)
-    placed, place = [], Placement.place
-    monkeypatch.setattr(
-        Placement, "place", lambda writer, found, *rest: (placed.append(found.pod), place(writer, found, *rest))
-    )
+    placed, place = [], Placer.place
+    monkeypatch.setattr(Placer, "place", lambda writer, found, *rest: (placed.append(found.pod), place(writer, found, *rest)))
     for seed in range(SEEDS):
         twins = Twins(seed, OPTIONS[options], course=ClaimsCourse)
         twins.other.scheduler.cycle.by_class = False

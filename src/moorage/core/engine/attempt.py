@@ -102,7 +102,7 @@ def let_go(queued: QueuedPod, fault: PluginError, state: EngineState, failure_ha
     binding = state.bindings.by_uid.get(uid)
     if binding is not None:
         state.bindings.drop(binding)
-    state.placement.undo(uid)
+    state.placer.undo(uid)
     decision = Decision(queued.pod, error=fault)
     state.outbox.retract(lambda output: isinstance(output, Decided) and output.decision.pod.uid == uid)
     state.outbox.put(Decided(decision))

@@ -57,7 +57,7 @@ class BindingCycle:
         assert node is not None
         state = self._state
         binding = Binding.begin(queued, profile, decision, node, state.note_answer)
-        state.placement.assume_popped(binding)
+        state.placer.assume_popped(binding)
         status = reserve(binding) or permit(binding, state.now)
         if status is not None:
             failed = replace(decision, node=None, refused_after=status)
@@ -196,7 +196,7 @@ class BindingCycle:
         """
         state = self._state
         effects = unreserve(binding, self._outbox.fault)
-        state.placement.undo(binding.pod.uid)
+        state.placer.undo(binding.pod.uid)
         if effects:
             binding.failed = failed
             self._bindings.by_uid[binding.pod.uid] = binding

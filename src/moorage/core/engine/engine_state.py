@@ -11,7 +11,7 @@ from moorage.core.cycle.decision import Decision
 from moorage.core.engine.bindings import Bindings
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Outbox
-from moorage.core.engine.placement import Placement
+from moorage.core.engine.placer import Placer
 from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue
 from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
@@ -49,7 +49,7 @@ class EngineState:
         self.cluster = cluster(keep_groups=gates["GenericWorkload"])
         self.profiles: Mapping[str, Profile] = {}
         self.bindings = Bindings()
-        self.placement = Placement(self)
+        self.placer = Placer(self)
         self.outbox = Outbox()
         self.now = 0.0
         self.unix_offset_s = 0.0
@@ -76,7 +76,7 @@ class EngineState:
         """Forget an assumed pod and wake the pods that may use its room. Does nothing for a pod that is confirmed."""
         if not self.cluster.is_assumed(binding.pod.uid):
             return
-        pod = self.placement.undo(binding.pod.uid)
+        pod = self.placer.undo(binding.pod.uid)
         if pod is not None:
             self.queue.event(ASSIGNED_POD_DELETE, pod.on(binding.node), None, self.now)
 

@@ -15,7 +15,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Phase, Work
 from moorage.core.engine.outbox import Decided
-from moorage.core.engine.placement import Found
+from moorage.core.engine.placer import Found
 from moorage.core.engine.pod_run import PodRun, is_copy
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import QueuedPod, SchedulingQueue
@@ -104,7 +104,7 @@ class FastLane:
 
     def begin_bind(self, found: Found) -> Binding:
         """Assume the pod and return its binding, whose ``ticket`` is the bind. The caller reports the decision and binds."""
-        self._state.placement.assume(found)
+        self._state.placer.assume(found)
         return self._state.order_usual_bind(found.queued, found.profile, found.decision, found.node)
 
 

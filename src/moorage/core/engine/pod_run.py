@@ -13,7 +13,7 @@ from moorage.core.binding.binding import Binding
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.sheet import ShapeRoute
 from moorage.core.engine.engine_state import EngineState
-from moorage.core.engine.placement import Found
+from moorage.core.engine.placer import Found
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import RAISED
 from moorage.framework.post_filter import PreFiltered
@@ -67,7 +67,7 @@ class PodRun:
         bound = bind(pod.pod, node)
         if bound is None:
             return None
-        state.placement.place_copy(self._route.known.bound(pod, bound), quick, self._copies, self.cycle)
+        state.placer.place_copy(self._route.known.bound(pod, bound), quick, self._copies, self.cycle)
         self.revision, self.facts = state.revision, state.facts
         return quick.decision(pod, node, len(self._nodes))
 
@@ -86,7 +86,7 @@ class PodRun:
 
     def begin_bind(self, queued: QueuedPod, quick: Quick) -> Binding:
         """Assume the pod that ``find_next`` has returned, and begin its bind as ``FastLane.begin_bind`` does."""
-        node = self._state.placement.assume_copy(queued, quick, self._copies, self.cycle)
+        node = self._state.placer.assume_copy(queued, quick, self._copies, self.cycle)
         decision = quick.decision(queued.pod, node, len(self._nodes))
         return self._state.order_usual_bind(queued, self._profile, decision, node)
 

@@ -27,7 +27,7 @@ from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, G
 from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
 from moorage.core.engine.fast_lane import FastLane
 from moorage.core.engine.outbox import Output, Skipped
-from moorage.core.engine.placement import Found
+from moorage.core.engine.placer import Found
 from moorage.core.engine.pod_groups import GroupScheduler
 from moorage.core.engine.pod_run import PodRun
 from moorage.core.queue import QueuedPod, SchedulingQueue

@@ -18,7 +18,7 @@ from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.search import SearchScope
 from moorage.core.cycle.sheets import Sheets
 from moorage.core.engine.facts import Seen
-from moorage.core.engine.placement import Found
+from moorage.core.engine.placer import Found
 from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
@@ -395,10 +395,10 @@ class ChosenPlacements(SimulatedCluster):
             found = scheduler.lane.find(self._chooser, self.now)
             if isinstance(found, Found) and found.pod is pod:
                 facts = scheduler.state.facts
-                scheduler.state.placement.assume(found)
+                scheduler.state.placer.assume(found)
                 self._note(found.decision)
                 quiet = scheduler.state.facts == facts
-                scheduler.state.placement.confirm(found, self._bound(pod.pod, found.node))
+                scheduler.state.placer.confirm(found, self._bound(pod.pod, found.node))
                 self._facts = facts + 1 if quiet else -1
                 return True
         self._facts = -1

@@ -20,8 +20,8 @@ def writes(path):
             yield f"{owner}.{node.func.attr}"
 
 
-def test_only_placement_writes_placements():
+def test_only_the_placer_writes_placements():
     found = {path.stem: {*writes(path)} - OTHERS for path in ENGINE.glob("*.py")}
-    assert {"cluster.assume", "cluster.assume_on", "cluster.forget", "queue.take_first", "order.advance"} <= found["placement"]
-    beyond = {name: sorted(one for one in calls if not one.startswith("placement.")) for name, calls in found.items()}
-    assert {name: calls for name, calls in beyond.items() if calls and name != "placement"} == {}
+    assert {"cluster.assume", "cluster.assume_on", "cluster.forget", "queue.take_first", "order.advance"} <= found["placer"]
+    beyond = {name: sorted(one for one in calls if not one.startswith("placer.")) for name, calls in found.items()}
+    assert {name: calls for name, calls in beyond.items() if calls and name != "placer"} == {}

@@ -1,4 +1,4 @@
-"""Placement: the one place where a pod leaves the queue for a node, and where that is confirmed or undone.
+"""The placer: the one place where a pod leaves the queue for a node, and where that is confirmed or undone.
 
 An attempt, the fast lane and runs of copies decide; each then calls a method here, which takes the pod out of the queue, counts
 it on its node, advances the order of nodes, numbers the bind, and tells the queue of the event. A driver on a cluster assumes a
@@ -40,7 +40,7 @@ class Found(Struct):
     among: int
 
 
-class Placement:
+class Placer:
     """The writer of placements of one scheduler."""
 
     def __init__(self, state: EngineState) -> None:

@@ -68,7 +68,8 @@ def test_pods_that_need_no_placement_are_reported(moorage, node, pod):
     assert ran.status == 0
     assert ran.out.startswith("no pods to place on 1 node ")
     assert "  1 pod not scheduled (ended, or being deleted): default/done\n" in ran.out
-    assert '  1 pod not scheduled (no profile has the scheduler name "volcano"): default/theirs\n' in ran.out
+    noted = '  1 pod not scheduled (no profile has the scheduler name "volcano"): default/theirs; --as-default volcano places'
+    assert noted in ran.out
 
 
 def test_a_name_of_a_scheduler_cannot_steer_the_terminal(moorage, node, pod):

@@ -243,6 +243,14 @@ def writes_pods(plugin: Plugin) -> bool:
     return bool(getattr(plugin, "writes_pods", False))
 
 
+def binds_alone(plugin: Plugin, call: object) -> bool:
+    """Return whether ``call`` is the plugin's own ``bind``, and its class says ``binds_alone``: one effect, and nothing read.
+
+    A subclass says it itself, since it may bind otherwise.
+    """
+    return bool(vars(type(plugin)).get("binds_alone", False)) and call == getattr(plugin, "bind", None)
+
+
 def reuse_of(plugin: Plugin) -> Reuse:
     """Return what a plugin promises. A subclass that overrides a method must repeat ``reuse``, or it promises nothing.
 

@@ -21,7 +21,7 @@ from moorage.core.preemption.what_if import Nominated
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.errors import RAISED
 from moorage.framework.effects import BindPod
-from moorage.framework.profile import Profile
+from moorage.framework.profile import Profile, binds_alone
 from moorage.state.cluster import ClusterState
 
 #: Extension points of the binding cycle, except bind: a pod may take the lane only if no plugin has work there.
@@ -110,6 +110,6 @@ class FastLane:
 
 def _suits(profile: Profile) -> bool:
     binders = profile.at("bind")
-    plugin = binders[0].plugin if len(binders) == 1 else None
-    binds_alone = vars(type(plugin)).get("binds_alone", False) and binders[0].call == getattr(plugin, "bind", None)
-    return binds_alone and not any(profile.restless_at(point) for point in _QUIET_POINTS)
+    if len(binders) != 1 or not binds_alone(binders[0].plugin, binders[0].call):
+        return False
+    return not any(profile.restless_at(point) for point in _QUIET_POINTS)

@@ -7,7 +7,7 @@ pod, and confirms it when the API server has answered; a simulation may do both 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -16,14 +16,23 @@ from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.sheets import Sheets
-from moorage.core.queue import ASSIGNED_POD_ADD
+from moorage.core.engine.outbox import Outbox
+from moorage.core.queue import ASSIGNED_POD_ADD, SchedulingQueue
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.framework.profile import Profile
-from moorage.state.cluster import PodCopies
+from moorage.state.cluster import ClusterState, PodCopies
 from moorage.state.pod_info import PodInfo
 
-if TYPE_CHECKING:
-    from moorage.core.engine.engine_state import EngineState
+
+class _Shared(Protocol):
+    """What a placement changes of ``EngineState``."""
+
+    cluster: ClusterState
+    queue: SchedulingQueue
+    outbox: Outbox
+    now: float
+    revision: int
+    facts: int
 
 
 class Found(Struct):
@@ -43,7 +52,7 @@ class Found(Struct):
 class Placer:
     """The writer of placements of one scheduler."""
 
-    def __init__(self, state: EngineState) -> None:
+    def __init__(self, state: _Shared) -> None:
         self._state = state
 
     # -- the first pod of the queue --------------------------------------------------------------------------------------

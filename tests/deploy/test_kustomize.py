@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage import __version__
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_objects
 from moorage.interfaces.cli.main import _run
 
@@ -180,4 +181,4 @@ def test_the_example_s_plugin_is_mounted_where_python_looks(render, pick):
         "PYTHONPATH": "/etc/moorage-plugins", "TMPDIR": "/var/tmp",
     }  # fmt: skip
     assert list(mounted(pick, objects, "/etc/moorage-plugins")) == ["team_nodes.py"]
-    assert container["image"] == "name-your-moorage-image:0.1.0"
+    assert container["image"] == f"name-your-moorage-image:{__version__}"

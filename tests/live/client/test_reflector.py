@@ -993,7 +993,7 @@ def test_earlier_releases_watch_what_their_role_permits(gates, more):
         "persistentvolumes", "persistentvolumeclaims", "storageclasses", "csinodes",
     }  # fmt: skip
     assert {one.plural for one in watched(FeatureGates.parse(gates, "1.21"))} == always | more
-    assert len(watched(FeatureGates())) == len(WATCHED) - 3, "all but pod groups, their trees, and rules of device taints"
+    assert len(watched(FeatureGates())) == len(WATCHED) - 2, "all but pod groups and their trees"
 
 
 STEPS = st.lists(

@@ -154,7 +154,7 @@ def test_scheduled_pods_are_logged_and_counted():
     assert found["pending_pods"] == {("active",): 0, ("backoff",): 0, ("unschedulable",): 1, ("gated",): 0}
     assert found["unschedulable_pods"] == {("NodeResourcesFit", profile): 1}
     assert found["cache_size"] == {("nodes",): 1, ("pods",): 2, ("assumed_pods",): 0}
-    assert found["queue_incoming_pods_total"][("active", "UnschedulablePodAdd")] == 3
+    assert found["queue_incoming_pods_total"][("active", "UnscheduledPodAdd")] == 3
     assert found["preemption_attempts_total"] == {(): 1}
     assert found["goroutines"] == {("binding",): 0, ("preemption",): 0}
     assert found["inflight_events"] == {("PodPopped",): 0}
@@ -223,7 +223,7 @@ def test_an_empty_cluster_is_logged():
 
 def test_a_failed_bind_counts_as_an_error_of_its_attempt():
     cluster = MemoryCluster([node("n1"), pod("a")])
-    cluster.faults.append(Trouble("bind", ClusterError("refused", 409, "Conflict")))
+    cluster.faults.append(Trouble("bind", ClusterError("refused", 409, "Conflict"), times=4))
     loop, found = run(cluster, 5)
     profile = "default-scheduler"
     assert found["schedule_attempts_total"] == {("error", profile): 1, ("scheduled", profile): 1}
@@ -349,7 +349,7 @@ def test_pod_group_attempts_are_counted_and_logged():
     assert told == {"podGroup": "default/waits", "unschedulablePods": "3"}
     conditions = [cluster.get(PodGroup, f"default/{name}").status.conditions for name in ("fits", "waits")]
     assert [(one.type, one.status, one.reason) for (one,) in conditions] == [
-        ("PodGroupScheduled", "True", "Scheduled"), ("PodGroupScheduled", "False", "Unschedulable"),
+        ("PodGroupInitiallyScheduled", "True", "Scheduled"), ("PodGroupInitiallyScheduled", "False", "Unschedulable"),
     ]  # fmt: skip
 
 

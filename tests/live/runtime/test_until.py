@@ -13,7 +13,7 @@ def test_a_pod_is_bound_once_the_awaited_condition_holds():
             looks.append(asyncio.get_running_loop().time())
             return len(looks) == 3
 
-        cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0)
+        cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0, latency_s=0)  # the node is written before the first look
         async with running(cluster, plugins=[preparing(Until(is_met, 60, "waiting for the volume"))]):
             await asyncio.sleep(10)
             return placed(cluster), [round(at, 3) for at in looks]

@@ -52,7 +52,10 @@ async def outcome(store):
             await asyncio.sleep(0.05)
 
 
-FULL = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate"
+FULL = (
+    "0/1 nodes are available: 1 Insufficient cpu. "
+    "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ __all__ = ["production_objects", "write_production_dump"]
 _Object: TypeAlias = dict[str, Any]
 
 _CREATED: Final = "2026-03-01T08:00:00Z"
+_RENEWED: Final = "2026-03-01T08:00:00.000000Z"
 _HOST: Final = "kubernetes.io/hostname"
 _ZONE: Final = "topology.kubernetes.io/zone"
 _POOL: Final = "example.com/pool"
@@ -512,7 +513,7 @@ def _unread_objects(nodes: int, pods: int, draw: random.Random) -> Iterator[_Obj
         }
     for at in range(nodes):
         lease = _head("coordination.k8s.io/v1", "Lease", f"lease-{at}", "kube-node-lease")
-        yield lease | {"spec": {"holderIdentity": f"lease-{at}", "leaseDurationSeconds": 40, "renewTime": _CREATED}}
+        yield lease | {"spec": {"holderIdentity": f"lease-{at}", "leaseDurationSeconds": 40, "renewTime": _RENEWED}}
 
 
 def _head(version: str, kind: str, name: str, namespace: str = "", *, labels: dict[str, str] | None = None) -> _Object:

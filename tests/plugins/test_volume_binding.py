@@ -102,7 +102,7 @@ def test_pods_without_claims_are_skipped():
     for volume in ({"emptyDir": {}}, {"gcePersistentDisk": {"pdName": "d"}}):
         pod = a_pod(volumes=[{"name": "v", **volume}])
         assert VolumeBinding().pre_filter(pod, snapshot) is SKIP
-        assert final_scores(VolumeBinding(), pod, snapshot) is None
+        assert final_scores(VolumeBinding(), pod, snapshot) == {"n0": 0, "n1": 0, "n2": 0}, "PreScore does not skip"
     assert VolumeBinding().reuse.signature(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
     assert VolumeBinding().reuse.signature(a_pod(volumes=standing_on("data"))) is None
 

@@ -8,8 +8,8 @@ from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.volume_binding import VolumeBindingArgs
 
-CLOSED = FeatureGates()
-SCORING = FeatureGates({"StorageCapacityScoring": True})
+CLOSED = FeatureGates({"StorageCapacityScoring": False})
+SCORING = FeatureGates()
 RISING = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
 
 

@@ -35,6 +35,12 @@ def scoring(*points):
     return plugin
 
 
+def without_its_gate():
+    plugin = VolumeBinding()
+    plugin.attach(Bench(FeatureGates({"StorageCapacityScoring": False})))
+    return plugin
+
+
 def cluster_of(*objects):
     nodes = [a_node(f"n{at}", {HOST: f"n{at}"}) for at in range(3)]
     return with_objects(a_cluster(nodes), LOCAL, a_class("made"), a_class("also"), DRIVER, *objects)
@@ -59,7 +65,8 @@ def scores(plugin, cluster, *claims):
 
 def test_does_not_score_without_its_gate():
     cluster = cluster_of(a_claim("data", storageClassName="local"), local("pv", "n0", "1Gi"))
-    assert scores(VolumeBinding(), cluster, "data") is None
+    assert scores(without_its_gate(), cluster, "data") is None
+    assert final_scores(without_its_gate(), a_pod(), cluster.snapshot) is None
 
 
 def test_lower_utilization_scores_higher_by_default():

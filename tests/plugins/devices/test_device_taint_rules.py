@@ -75,7 +75,7 @@ def test_rules_add_to_the_taints_of_the_slice():
 
 def test_rules_do_not_count_while_the_gate_is_closed():
     cluster = two_nodes(a_rule())
-    assert refusing(cluster, gates="") == ""
+    assert refusing(cluster, gates="DRADeviceTaintRules=false") == ""
     assert refusing(cluster) == "ab"
     assert refusing(cluster, gates="DRADeviceTaints=false,DRADeviceTaintRules=false") == ""
 

@@ -316,7 +316,8 @@ CHANGES = {
         "field is immutable",
     ),
     "a stateful set's service": (
-        "statefulsets.apps", {"spec": {"serviceName": "a"}}, {"spec": {"serviceName": "b"}}, "updates to statefulset spec",
+        "statefulsets.apps", {"spec": {"serviceName": "a"}}, {"spec": {"serviceName": "b"}},
+        'spec.serviceName: Invalid value: "b": field is immutable',
     ),
     "a stateful set's copies": ("statefulsets.apps", {"spec": {"replicas": 1}}, {"spec": {"replicas": 2}}, ""),
     "a class's value": ("priorityclasses.scheduling.k8s.io", {"value": 1}, {"value": 2}, "may not be changed in an update."),
@@ -348,7 +349,15 @@ CHANGES = {
         "jobs.batch", {**PAUSED, "spec": asking("1")}, {**PAUSED, "spec": asking("2", image="j")},
         "spec.template.spec: Invalid value",
     ),
-    "a node's provider": ("nodes", {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}}, "spec.providerID: Forbidden"),
+    "a node's provider": (
+        "nodes", {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}},
+        "spec.providerID: Invalid value: null: field cannot be modified once set",
+    ),
+    "a node's provider that is taken off": (
+        "nodes", {"spec": {"providerID": "a"}}, {"spec": {}},
+        "spec.providerID: Invalid value: null: field cannot be cleared once set",
+    ),
+    "a node's first provider": ("nodes", {"spec": {}}, {"spec": {"providerID": "a"}}, ""),
     "a claim's devices": (
         "resourceclaims.resource.k8s.io", {"spec": {}}, {"spec": {"devices": {}}}, "spec: Invalid value",
     ),

@@ -2,7 +2,8 @@
 
 ``recorded_*.json`` hold requests with the answers of kube-apiserver v1.36.2 (with a distribution's patches, and with
 etcd 3.5 or 3.6; its admission plugin ServiceAccount off): the code, and the object or the Status. What differs from run to run
-is taken out: uids, times, versions, and who manages fields. Each story begins with an empty cluster.
+is taken out: uids, times, versions, and who manages fields. Each story begins with an empty cluster. The status of CSINodes,
+which the types of 1.37 have whatever the release, is added to the recorded answers.
 """
 
 import json
@@ -21,6 +22,7 @@ from moorage.cluster.apiserver.http.requests import HTTPRequest, serve
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.vocabulary.http_messages import User, find_target
 from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.framework.feature_gates import FeatureGates
 
 STORIES = {
     name: steps
@@ -48,8 +50,8 @@ def plain(value):
 
 
 class Server:
-    def __init__(self):
-        self.store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k")
+    def __init__(self, release="1.36"):
+        self.store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k", gates=FeatureGates(release=release))
         bootstrap_cluster(self.store)
         self.store.empties_namespaces = False
         self.guard = Authenticator({})
@@ -77,3 +79,15 @@ def test_responses_equal_those_of_kube_apiserver(steps):
     server = Server()
     for step in steps:
         assert server.ask(*step["asked"]) == step["answered"], step["asked"][:2]
+
+
+def test_what_1_37_answers_otherwise():
+    server = Server("1.37")
+    meta = {"metadata": {"name": "s"}}
+    code, driver = server.ask("POST", "/apis/storage.k8s.io/v1/csidrivers", {**meta, "spec": None})
+    assert (code, driver["spec"]["preventPodSchedulingIfMissing"]) == (201, False)
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    assert server.ask("POST", path, {**meta, "provisioner": "p"})[0] == 201
+    code, refused = server.ask("PATCH", f"{path}/s", {"provisioner": "q"}, "application/merge-patch+json")
+    assert code == 422
+    assert "provisioner: Invalid value: null: field is immutable" in refused["message"]

@@ -293,6 +293,9 @@ def _definition(definition: Document) -> None:
         names["listKind"] = names.get("listKind") or f"{kind}List"
 
 
+_NEEDED_DRIVER: Final = "preventPodSchedulingIfMissing"
+
+
 def set_release_defaults(kind: ServedKind, document: Document, gates: FeatureGates) -> None:
     """Set the defaults that came with a release, in place."""
     if kind.native == "StatefulSet" and gates.emulated.groups_as_one:  # 1.37 and later
@@ -301,6 +304,11 @@ def set_release_defaults(kind: ServedKind, document: Document, gates: FeatureGat
             rolling = strategy.setdefault("rollingUpdate", {}) if not strategy.get("type") else strategy.get("rollingUpdate")
             if isinstance(rolling, dict):
                 rolling.setdefault("maxUnavailable", 1)
+    if kind.native == "CSIDriver" and gates["VolumeLimitScaling"]:
+        if document.get("spec") is None:
+            document["spec"] = {}
+        if isinstance(driver := document["spec"], dict) and driver.get(_NEEDED_DRIVER) is None:
+            driver[_NEEDED_DRIVER] = False
 
 
 #: Defaulting functions that run before the defaults of each nested type.

@@ -66,11 +66,17 @@ _STRUCTS: Final[Mapping[tuple[str, str], str]] = {
 }
 
 
+#: The kinds whose fixed fields messages show with their values up to 1.36.
+_SHOWN_BEFORE: Final = frozenset(["StorageClass"])
+
+
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Yield the faults of an update that changes immutable fields."""
     for fault in _change_faults(kind, old, new, gates):
         if fault.detail == _FIXED_ROLE and gates.emulated.groups_as_one:
             fault = replace(fault, detail=_FIXED_FIELD)  # noqa: PLW2901 - the text since 1.37
+        if kind.native in _SHOWN_BEFORE and fault.detail == _FIXED_FIELD and not gates.emulated.groups_as_one:
+            fault = replace(fault, value=field_of(new, fault.field))  # noqa: PLW2901 - null since 1.37
         struct = _STRUCTS.get((kind.native, fault.field))
         is_shown = struct is not None and fault.kind == "Invalid value" and isinstance(fault.value, dict | list)
         yield replace(fault, value=go_value(struct, fault.value)) if struct is not None and is_shown else fault

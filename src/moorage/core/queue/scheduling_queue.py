@@ -116,9 +116,12 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     def add_new(self, pods: Iterable[PodInfo], now: float) -> None:
         """Add pods that are not in the queue, and whose scheduler names have profiles, with the result of ``add`` for each."""
         known, active, hold, nominated = self._pods, self._active, self._gates.hold, self._nominator.node_by_uid
+        keeps = self._features.emulated.nominates_gated_pods
         count = 0
         for pod in pods:
             queued = known[pod.uid] = QueuedPod(pod, now, self._next_order())
+            if keeps and pod.status.nominated_node_name:
+                self._nominator.nominate(pod, None)
             if hold(queued):
                 self._park(queued, _POD_ADDED)
                 continue

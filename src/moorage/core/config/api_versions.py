@@ -140,7 +140,10 @@ def _v1beta2(
 def _defaults_of_v1beta2(gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[PluginRef, ...]]:
     """Return the plugins of each point: those of 1.22, and those that gates, 1.27 or a release that does not read it add."""
     if gates.emulated.name not in V1BETA2.emulated:
-        return _with_plugins_of_release(release_plugins.V1BETA2_DEFAULTS, release_plugins.default_plugins(gates), catalogue)
+        plugins = release_plugins.default_plugins(gates)
+        sets = release_plugins.V1BETA2_DEFAULTS
+        filters = release_plugins.in_order_of_names(sets["filter"], gates)
+        return _with_plugins_of_release({**sets, "filter": filters}, plugins, catalogue)
     defaults, spreading = release_plugins.V1BETA2_DEFAULTS, _spreading(gates)
     added = {
         point: tuple(PluginRef(name=name) for name in names if point in catalogue.get(name, ()))

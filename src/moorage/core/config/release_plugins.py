@@ -79,12 +79,19 @@ ADDED_BY_1_27: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+def in_order_of_names(plugins: tuple[PluginRef, ...], gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return default plugins with NodeName before NodeUnschedulable if it runs first in the gates' release."""
+    if not gates.emulated.filters_names_first:
+        return plugins
+    found = list(plugins)
+    at = next(i for i, plugin in enumerate(found) if plugin.name == "NodeName")
+    found[at - 1 : at + 1] = found[at], found[at - 1]
+    return tuple(found)
+
+
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
     """Return the default plugins of the gates' release, 1.29 or later, as entries of ``multiPoint``."""
-    found = list(_WITH_DISK_LIMITS if gates.emulated.limits_in_tree_disks else _DEFAULTS)
-    if gates.emulated.filters_names_first:
-        at = next(i for i, plugin in enumerate(found) if plugin.name == "NodeName")
-        found[at - 1 : at + 1] = found[at], found[at - 1]
+    found = list(in_order_of_names(_WITH_DISK_LIMITS if gates.emulated.limits_in_tree_disks else _DEFAULTS, gates))
     if "PodSchedulingReadiness" in gates.emulated.gates and not gates["PodSchedulingReadiness"]:
         del found[0]
     if gates["NodeDeclaredFeatures"]:

@@ -11,7 +11,7 @@ import click
 
 from moorage.basis.files import without_content
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
-from moorage.basis.printable import escape_json
+from moorage.basis.printable import escape_json, one_line
 from moorage.core.config.convert import convert as to_v1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, as_table
@@ -104,7 +104,7 @@ def _or_refuse(file: str | None, given: Mapping[str, Any]) -> Loaded:
         return load_source(source)
     except ConfigError as error:
         place = "" if file is None else f"{_where(file)}: "
-        lines = [f"{place}{fault}" for fault in error.faults] or str(error).split("\n")
+        lines = [one_line(f"{place}{fault}") for fault in error.faults] or str(error).split("\n")
     except MoorageError as error:
         lines = str(error).split("\n")
     for line in without_content("\n".join(lines)).split("\n"):

@@ -12,9 +12,11 @@ from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.api.decode import decode
 from moorage.api.kinds import KINDS
+from moorage.api.pod_decoding import without_token_name
 from moorage.basis.recording.log_reader import ClusterLog
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.cluster.apiserver.storage.store import Store
@@ -76,6 +78,8 @@ class Truth:
         if found is None:
             return
         obj = decode(change.after.body, found, "the store")
+        if kind.kind == "Pod":
+            obj = replace(obj, spec=without_token_name(obj.spec))  # as watches read it
         key = kind.kind, obj.key
         over = change.gone or (kind.kind == "Pod" and obj.status.phase in {"Succeeded", "Failed"})
         now = 0 if over else hash((obj.key, obj.metadata.resource_version, self.encoder.json(obj)))

@@ -397,6 +397,7 @@ def _by_row(rows: Iterable[Mapping[str, PodInfo]], listed: Mapping[str, Pod]) ->
 @saving(
     lambda queue, _: queue.touch(),
     "add", "add_new", "update", "pop", "pop_this", "done", "pass_over", "requeue", "activate", "nominate",
+    "regroup", "end_without", "end_group",
 )  # fmt: skip
 class RecordedQueue(SchedulingQueue):
     """A queue that saves its state before changes in a transaction. Calls that cannot change the queue save nothing."""

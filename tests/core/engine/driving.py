@@ -87,8 +87,8 @@ def release_of(gates):
 class Driven:
     """The engine with default plugins and these, which are enabled at every extension point they have."""
 
-    def __init__(self, *plugins, config=None, gates=""):
-        gates = FeatureGates.parse(gates, release_of(gates))
+    def __init__(self, *plugins, config=None, gates="", release=None):
+        gates = FeatureGates.parse(gates, release or release_of(gates))
         registry = registry_with(plugins, release=gates.release)
         names = ", ".join(f"{{name: {p.name}}}" for p in plugins)
         text = config or HEAD + f"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{names}]\n"

@@ -191,9 +191,17 @@ def test_1_36_looks_for_other_pods_on_the_node():
     assert told == ("node allocatable resource claim c is already used by another pod", True)
 
 
-def a_run(cpu="4"):
-    run = Driven(gates=GATE)
-    run.see(node("a", cpu), a_class(), a_slice("a", [a_mapped("3")]), a_claim("c", exactly()))
+#: A release → a device that takes 3 CPUs there, and what the status of the pod says of them.
+OF_RELEASES = {
+    "1.36": (a_mapped("3"), {"cpu": "3"}, ()),
+    "1.37": (a_device(cpu=("3", "", "")), {}, ({"name": "cpu", "quantity": "3"},)),
+}
+of_releases = pytest.mark.parametrize("release", OF_RELEASES)
+
+
+def a_run(release, cpu="4"):
+    run = Driven(gates=GATE, release=release)
+    run.see(node("a", cpu), a_class(), a_slice("a", [OF_RELEASES[release][0]]), a_claim("c", exactly()))
     uses = {"claims": [{"name": "use"}], "requests": {"cpu": "500m"}}
     user = a_pod(
         "p", containers=[{"name": "c1", "resources": uses}], resourceClaims=[{"name": "use", "resourceClaimName": "c"}]
@@ -202,17 +210,20 @@ def a_run(cpu="4"):
     return run
 
 
-def test_a_pod_takes_it_from_when_it_is_assumed_and_its_status_says_so():
-    run = a_run()
+@of_releases
+def test_a_pod_takes_it_from_when_it_is_assumed_and_its_status_says_so(release):
+    run = a_run(release)
     assert run.steps() == [("p", "a"), ("q", None)], "500m and 3 CPUs are taken"
     amend = run.only_work(Phase.PRE_BIND).effects[-1]
     (status,) = amend.change(amend.obj).status.node_allocatable_resource_claim_statuses
-    assert (status.resource_claim_name, status.containers, status.resources) == ("c", ("c1",), {"cpu": "3"})
+    assert (status.resource_claim_name, status.containers) == ("c", ("c1",))
+    assert (status.resources, tuple(status.mapping)) == OF_RELEASES[release][1:]
     assert PodInfo(amend.change(amend.obj)).requests == {"cpu": 3500}
 
 
-def test_a_failed_binding_gives_it_back():
-    run = a_run()
+@of_releases
+def test_a_failed_binding_gives_it_back(release):
+    run = a_run(release)
     run.steps()
     run.done(run.only_work(Phase.PRE_BIND), error="no")
     (work,) = run.work(Phase.UNRESERVE)
@@ -222,5 +233,6 @@ def test_a_failed_binding_gives_it_back():
     assert run.engine.snapshot.node("a").requested("cpu") == 0
 
 
-def test_a_node_with_too_little_is_refused():
-    assert a_run(cpu="3").steps() == [("p", None), ("q", "a")]
+@of_releases
+def test_a_node_with_too_little_is_refused(release):
+    assert a_run(release, cpu="3").steps() == [("p", None), ("q", "a")]

@@ -222,7 +222,7 @@ def _readers(gates: FeatureGates) -> Iterator[_Reader]:
     """Yield a reader for each set of fields that the release does not count."""
     if not gates["PodLevelResources"]:
         yield _dropping("spec.resources")
-    elif not gates["InPlacePodLevelResourcesVerticalScaling"]:
+    if not gates["InPlacePodLevelResourcesVerticalScaling"]:
         yield _dropping("status.resources")
     if not gates["InPlacePodVerticalScaling"]:
         yield _dropping(*_TABLE["resizes"])  # what the kubelet reports in the status

@@ -189,7 +189,8 @@ def _reported_sums(pod: Pod, options: RequestOptions) -> Iterator[_Sum]:
 def with_greatest_of_each_container(pod: Pod) -> Pod:
     """Return a pod that is being resized, so that its sums are those of 1.36: of the greatest amounts of each container.
 
-    Only statuses with the resources of a container count there, and those of init containers only if they are sidecars.
+    Only statuses with the resources of a container count there, and those of init containers only if they are sidecars. What is
+    reported of the pod as a whole raises its own requests, and never stands for the sum of its containers.
     """
     if not reports_resources(pod):
         return pod
@@ -212,10 +213,15 @@ def with_greatest_of_each_container(pod: Pod) -> Pod:
         return tuple(merged(one) for one in (*held, *unsaid))
 
     status = pod.status
+    whole = status.resources
+    if whole is not None:
+        whole = ResourceRequirements(requests=_effective({}, whole, status.allocated_resources, infeasible=True))
     return replace(
         pod,
         status=replace(
             status,
+            resources=whole,
+            allocated_resources={},
             container_statuses=all_of(status.container_statuses, pod.spec.containers),
             init_container_statuses=all_of(status.init_container_statuses, pod.spec.init_containers),
         ),

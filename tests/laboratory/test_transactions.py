@@ -117,6 +117,26 @@ def test_an_inner_transaction_belongs_to_the_outer_one(cluster):
     assert played(cluster).digest() == kept
 
 
+def test_a_removed_group_comes_back_with_its_pods_where_they_waited():
+    a_node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": 1, "pods": 9}}}
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }  # fmt: skip
+    spec = {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}], "schedulingGroup": {"podGroupName": "g"},
+    }  # fmt: skip
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec} for name in "ab"]
+    cluster = moorage.Cluster.from_objects(a_node, group, pods, feature_gates="GenericWorkload=true", release="1.37")
+    cluster.schedule()
+    with cluster.transaction():
+        cluster.remove("podgroup/g")
+    assert played(cluster).digest() == cluster.fork().digest()
+    cluster.add({**a_node, "metadata": {"name": "n2"}})
+    cluster.run()
+    assert {row["node"] for row in cluster.pods} == {"n1", "n2"}
+
+
 def test_a_transaction_is_used_once(cluster):
     with cluster.transaction() as t:
         pass

@@ -53,9 +53,12 @@ _ANY_CASE: Final = (
 
 
 @check("driver name in any case")
-def _driver(path: str, name: str) -> Faults:
+def _driver(path: str, name: Any) -> Faults:
     if not name:
         yield required(path)
+        return
+    if not isinstance(name, str):
+        yield invalid(path, name, "must be a string")
         return
     if len(name) > 63:
         yield too_long(path, 63)

@@ -92,9 +92,10 @@ class Plain:
 
 
 class PlainQueue:
-    def __init__(self, closed, early):
+    def __init__(self, closed, early, nominates_gated):
         self.closed = closed
         self.early = early
+        self.nominates_gated = nominates_gated
         self.pods = {}
         self.nominated = {}
         self.order = 0
@@ -103,7 +104,7 @@ class PlainQueue:
     def enter(self, pod, now, label):
         self.order += 1
         plain = self.pods[pod.uid] = Plain(pod, now, self.order)
-        if not self.gate(plain):
+        if not self.gate(plain) or self.nominates_gated:
             self.nominate_as_said(plain.pod)
 
     def nominate_as_said(self, pod):
@@ -277,8 +278,8 @@ class Both(RuleBasedStateMachine):
 
     names = st.sampled_from(NAMES)
 
-    @initialize(early=st.booleans())
-    def begin(self, early):
+    @initialize(early=st.booleans(), release=st.sampled_from(["1.36", "1.37"]))
+    def begin(self, early, release):
         self.now = 0.0
         self.closed = set()
         self.faults = []
@@ -293,9 +294,9 @@ class Both(RuleBasedStateMachine):
             lambda queued: (-queued.pod.priority, queued.timestamp),
             {"default-scheduler": QueueProfile((("Gate", gate),), WAKES)},
             on_fault=self.faults.append,
-            gates=FeatureGates({"SchedulerPopFromBackoffQ": early}),
+            gates=FeatureGates({"SchedulerPopFromBackoffQ": early}, release),
         )
-        self.plain = PlainQueue(self.closed, early)
+        self.plain = PlainQueue(self.closed, early, nominates_gated=release == "1.37")
 
     @rule(
         name=names, priority=st.integers(0, 2), nominated=st.sampled_from(["", "", "n1"]), label=st.sampled_from(["", "x", "y"])

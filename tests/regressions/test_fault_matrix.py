@@ -240,7 +240,9 @@ def test_f14_an_applied_bind_with_a_lost_reply(error, watch):
     on_stage(main)
 
 
-def test_f15_a_pod_bound_first_by_another_is_released():
+# 1.37 sends a bind again after a conflict, three times.
+@pytest.mark.parametrize(("release", "most"), [("1.36", 2), ("1.37", 4)])
+def test_f15_a_pod_bound_first_by_another_is_released(release, most):
     async def main(stage):
         for name in ("n1", "n2"):
             stage.world.node(name)
@@ -253,9 +255,9 @@ def test_f15_a_pod_bound_first_by_another_is_released():
         stage.world.bind("p", "n2")
         await asyncio.sleep(60)
         assert stage.node_of("p") == "n2"
-        assert len(stage.binds("p")) <= 2
+        assert len(stage.binds("p")) <= most
 
-    on_stage(main)
+    on_stage(main, release=release)
 
 
 def test_f16_a_pod_recreated_during_its_bind():

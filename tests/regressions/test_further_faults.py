@@ -73,7 +73,7 @@ def test_f17_temporarily_revoked_permissions(what, code):
         told = [*stage.recording.reports, *conditions, *(how for _, _, how in stage.recording.exits)]
         assert any(f"{code} no longer" in line or "lost its lease" in line for line in told)
 
-    on_stage(main)
+    on_stage(main, settle_s=65.0)  # a watch that was refused for a minute is tried again within another one
 
 
 @pytest.mark.parametrize("how", [{"error": ClusterError("500", 500)}, {"hold_s": 20.0}], ids=["failing", "slow"])

@@ -1,4 +1,5 @@
-"""Pod groups, end to end: kube-scheduler's integration tests of gangs, of preemption for them, and of racks they keep to."""
+"""Pod groups of 1.36, end to end: kube-scheduler's integration tests of gangs, of preemption for them, and of racks they keep
+to."""
 
 import asyncio
 
@@ -20,7 +21,7 @@ UNJUDGED = Terms(settled=False)
 def play(main, *opened, judged=True, **how):
     terms = Terms() if judged else UNJUDGED
     settle_s = 30.0 if judged else 3.0
-    on_stage(main, opened={**GATES, **dict.fromkeys(opened, True)}, terms=terms, settle_s=settle_s, **how)
+    on_stage(main, opened={**GATES, **dict.fromkeys(opened, True)}, terms=terms, settle_s=settle_s, release="1.36", **how)
 
 
 def of(stage, group):
@@ -463,7 +464,7 @@ def test_post_filter_runs_once_for_each_pod_of_a_preempting_group():
         assert all(note.startswith(f"Preempted by podgroup {uid} on node ") for note in told())
 
     order = "profiles:\n- plugins: {postFilter: {enabled: [{name: Asked}], disabled: []}}\n"
-    on_stage(main, mine, opened={**GATES, PREEMPTION: True}, profiles=order, terms=UNJUDGED, settle_s=3.0)
+    on_stage(main, mine, opened={**GATES, PREEMPTION: True}, profiles=order, release="1.36", terms=UNJUDGED, settle_s=3.0)
 
 
 WAKES = {  # pods of the group that are there; what happens

@@ -335,7 +335,7 @@ def test_a_nomination_ends_when_a_higher_priority_pod_needs_more_victims(at_once
         await stage.placed(*(f"low{number}" for number in range(4)))
         stage.world.pod("medium", cpu="4", priorityClassName="middle")
         await stage.until(lambda: nominated(stage, "medium"))
-        stage.world.pod("high", cpu="3", priorityClassName="high")
+        stage.world.pod("high", cpu="5", priorityClassName="high")
         await stage.until(lambda: nominated(stage, "high") and not nominated(stage, "medium"))
 
     on_stage(main, opened=asynchronous(at_once), terms=Terms(settled=False), settle_s=2.0)

@@ -233,7 +233,7 @@ class Link:
 
         A connection that delivers nothing any more is found dead sooner, as TCP does by asking the peer.
         """
-        silent_since = self._clock()
+        silent_since, is_dead = self._clock(), False
         while True:
             if self._cut is not None:
                 line = self._end()
@@ -251,10 +251,11 @@ class Link:
             if None in ready:
                 return
             if ready:
-                silent_since = self._clock()
+                silent_since, is_dead = self._clock(), False
                 continue
-            left_s = silent_since + (min(idle_s, _DEAD_S) if self.stalled else idle_s) - self._clock()
-            if left_s <= 0 and self.stalled:
+            is_dead = is_dead or self.stalled
+            left_s = silent_since + (min(idle_s, _DEAD_S) if is_dead else idle_s) - self._clock()
+            if left_s <= 0 and is_dead:
                 raise ClusterError("watch: the connection is dead")
             if left_s <= 0:
                 return

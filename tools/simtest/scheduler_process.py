@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
+from moorage.api.releases import TODAY
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.binding.binding import Binding
 from moorage.core.building.builder import build_profiles
@@ -167,16 +168,17 @@ class WatchedScheduler(Scheduler):
 
 def watched_scheduler(
     actor: str, recording: Recording, plugins: Iterable[type[Any]] = (), *, seed: int = 0, profiles: str = "",
-    opened: Mapping[str, bool] = {},
+    opened: Mapping[str, bool] = {}, release: str = TODAY,
 ) -> WatchedScheduler:  # fmt: skip
     """Return an engine with the default plugins and the given ones.
 
     ``profiles``  the profiles of the configuration, in YAML, instead of one that enables these plugins
     ``opened``    feature gates that differ from their defaults
+    ``release``   the release to emulate
     """
-    gates = FeatureGates(opened)
+    gates = FeatureGates(opened, release)
     given = list(plugins)
-    registry = registry_with(given)
+    registry = registry_with(given, release=release)
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in given)
     text = _HEAD + (profiles or f"profiles:\n- plugins: {{multiPoint: {{enabled: [{names}]}}}}\n")
     configuration = load(text.encode(), "simtest", registry, gates)

@@ -17,6 +17,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from moorage.api.releases import TODAY
 from moorage.errors import ClusterError
 from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.leader_election import Timing
@@ -45,9 +46,10 @@ class SimtestStage:
     """A world and its schedulers, which run as processes would. ``members[0]`` is the first leader."""
 
     def __init__(
-        self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool, opened: Mapping[str, bool]
-    ) -> None:
-        self.api = VirtualApi(seed, gates=FeatureGates(opened))
+        self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool, opened: Mapping[str, bool],
+        release: str = TODAY,
+    ) -> None:  # fmt: skip
+        self.api = VirtualApi(seed, gates=FeatureGates(opened, release))
         self.network, self.recording = self.api.network, self.api.recording
         self.world = World(self.api, random.Random(seed), end_after_s=1.0)  # noqa: S311
         self.mood = Mood(random.Random(seed), self.recording)  # noqa: S311
@@ -57,7 +59,9 @@ class SimtestStage:
         def make(actor: str) -> WatchedScheduler:
             mine = [unruly("Unruly", actor, self.mood), unruly("Unrulier", actor, self.mood), *given]
             plugins = given if profiles else mine
-            return watched_scheduler(actor, self.recording, plugins, seed=seed, profiles=profiles, opened=opened)
+            return watched_scheduler(
+                actor, self.recording, plugins, seed=seed, profiles=profiles, opened=opened, release=release
+            )
 
         settings = LeaderSettings(timing=Timing() if members > 1 else _ALONE) if leader else None
         self.members = [
@@ -163,19 +167,20 @@ class SimtestStage:
 def on_stage(
     main: Callable[[SimtestStage], Awaitable[Any]], *plugins: type[Any], members: int = 1, seed: int = 1, profiles: str = "",
     leader: bool = True, terms: Terms | None = _TERMS, settle_s: float = _SETTLE_S, begun: bool = True,
-    opened: Mapping[str, bool] = {},
+    opened: Mapping[str, bool] = {}, release: str = TODAY,
 ) -> Any:  # fmt: skip
     """Run ``main`` on a stage in virtual time, remove its faults, and check all invariants. Return its result.
 
     ``plugins``   plugins to enable in addition to the defaults; ``profiles`` overrides which are enabled
     ``profiles``  the profiles of the configuration, in YAML
     ``opened``    feature gates that differ from their defaults, of schedulers and of the API server
+    ``release``   the release that they emulate
     ``terms``     the conditions for the oracle; None if it does not know the rules in use
     ``begun``     start the schedulers before ``main``; otherwise it calls ``stage.start()``
     """
 
     async def play() -> Any:
-        stage = SimtestStage(plugins, members, seed, profiles, leader, opened)
+        stage = SimtestStage(plugins, members, seed, profiles, leader, opened, release)
         if begun:
             stage.start()
             await asyncio.sleep(1.0)

@@ -15,7 +15,7 @@ __all__ = ["World"]
 Document = dict[str, Any]
 
 PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 _CLASSES = {"low": 0, "middle": 100, "high": 1000, "polite": 500}
 _APPS = ("web", "db", "batch")
 
@@ -197,7 +197,7 @@ class World:
         self._serial += 1
         name = f"g{self._serial}"
         policy = {"schedulingPolicy": {"gang": {"minCount": least}}}
-        body = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": policy}
+        body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name}, "spec": policy}
         self.api.do("POST", GROUPS, body)
         for number in range(size):
             self.pod(f"{name}-{number}", cpu, schedulingGroup={"podGroupName": name}, **spec)

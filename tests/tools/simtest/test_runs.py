@@ -22,6 +22,7 @@ from moorage.plugins import volume_binding
 from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.binding import Binder
 from moorage.plugins.gang_scheduling import GangScheduling
+from moorage.plugins.later.gang_scheduling import GangSchedulingV137
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.volume_binding import BoundVolumes
@@ -75,7 +76,8 @@ def test_holdings_invariants_hold(holding, faults):
 
 @pytest.mark.slow
 def test_a_partially_bound_gang_is_detected():
-    with mock.patch.object(GangScheduling, "permit", return_value=None):
+    feasible = mock.patch.object(GangSchedulingV137, "placement_feasible", return_value=None)
+    with feasible, mock.patch.object(GangScheduling, "permit", return_value=None):
         assert any("S13" in line for seed in range(6) for line in run(seed, ["pods deleted"], gangs=True, chaos_s=30.0).broken)
 
 

@@ -38,6 +38,17 @@ def test_fields_of_a_disabled_gate_are_dropped(closed, whole, reported, counts):
     assert PodInfo(read(a_pod_with(whole, reported).pod)).needs.requests["cpu"] == counts
 
 
+@pytest.mark.parametrize(("closed", "counts"), [((), 3000), ((RESIZED,), 500), ((LEVEL, RESIZED), 500)])
+def test_what_the_kubelet_reports_of_a_whole_pod_is_hidden_too(closed, counts):
+    status = {
+        "resources": {"requests": {"cpu": "3"}},
+        "allocatedResources": {"cpu": "3"},
+        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
+    }
+    pod = a_pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "500m"}}}], status=status).pod
+    assert PodInfo(pod_reader(FeatureGates(dict.fromkeys(closed, False)))(pod)).needs.requests["cpu"] == counts
+
+
 def test_pod_level_requests_of_placed_pods_are_ignored_without_the_gate():
     """kube-scheduler 1.36.2 answers as follows: one node fits, and has all but the pods' own words left."""
 

@@ -194,6 +194,26 @@ def test_two_containers_that_are_resized_in_opposite_directions():
     assert pod_requests(with_greatest_of_each_container(pod)).requests == {"cpu": 6000}
 
 
+def test_what_a_whole_pod_has_stands_for_its_containers_since_1_37():
+    whole = {"resources": {"requests": {"cpu": 5}}, "allocatedResources": {"cpu": 4}}
+    pod = resized({"containerStatuses": [reported({"cpu": 1}, {"cpu": 1})], "conditions": [INFEASIBLE], **whole})
+    assert pod_requests(pod).requests["cpu"] == 5000
+    assert pod_requests(with_greatest_of_each_container(pod)).requests["cpu"] == 1000
+
+
+def test_up_to_1_36_no_default_counts_for_what_a_status_says():
+    """Of a container whose spec requests no CPU."""
+    pod = msgspec.convert(
+        {
+            "spec": {"containers": [asks({"memory": 1})]},
+            "status": {"containerStatuses": [reported({"cpu": "1m", "memory": 1})]},
+        },
+        Pod,
+    )
+    assert pod_requests(pod).nonzero_cpu == 100
+    assert pod_requests(with_greatest_of_each_container(pod)).nonzero_cpu == 1
+
+
 # status, options → requested cpu of a pod that asks for 3 as a whole, its container for 2
 OWN = {
     "nothing reported": ({}, PLACED, 3000),

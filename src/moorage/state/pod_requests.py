@@ -163,7 +163,7 @@ def _reported_sums(pod: Pod, options: RequestOptions) -> Iterator[_Sum]:
     status, infeasible = pod.status, resize_is_infeasible(pod)
     statuses: dict[str, ContainerStatus] = {one.name: one for one in status.init_container_statuses}
     statuses.update((one.name, one) for one in status.container_statuses)
-    if not infeasible:
+    if not infeasible and not any(isinstance(one, _Greatest) for one in status.container_statuses):
         yield _of_spec(pod)
     whole = status.resources if options.pod_level_status and status.allocated_resources else None
     if whole is not None and whole.requests:
@@ -186,6 +186,10 @@ def _reported_sums(pod: Pod, options: RequestOptions) -> Iterator[_Sum]:
         yield _Sum(containers, init, devices)
 
 
+class _Greatest(ContainerStatus, frozen=True, gc=False):
+    """The status of a container whose spec counts in it already, so that no sum of the spec counts beside it."""
+
+
 def with_greatest_of_each_container(pod: Pod) -> Pod:
     """Return a pod that is being resized, so that its sums are those of 1.36: of the greatest amounts of each container.
 
@@ -205,7 +209,8 @@ def with_greatest_of_each_container(pod: Pod) -> Pod:
         requests = container.resources.requests
         if one.resources is not None and one.name not in plain:
             requests = _effective(requests, one.resources, one.allocated_resources, infeasible)
-        return replace(one, resources=ResourceRequirements(requests=requests), allocated_resources=requests)
+        settled = replace(one, resources=ResourceRequirements(requests=requests), allocated_resources=requests)
+        return _Greatest(**{name: getattr(settled, name) for name in ContainerStatus.__struct_fields__})
 
     def all_of(held: tuple[ContainerStatus, ...], containers: tuple[Container, ...]) -> tuple[ContainerStatus, ...]:
         named = {one.name for one in held}

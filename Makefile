@@ -40,11 +40,11 @@ quick: $(VENV)/.ready-to-test  ## run the tests that a change can reach by impor
 	@found=$$($(BIN)/python -m tools.reach --base $(BASE)) || { echo "nothing differs from $(BASE)"; exit 0; }; \
 	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS) $$found
 
-COUNT ?= 40
+FAULTS ?= 40
 SEED ?= 0
 .PHONY: mutants
-mutants: $(VENV)/.ready-to-test  ## put faults into FILES='src/moorage/state/table.py', one at a time, and see which the tests find; COUNT=40 of them, SEED=0
-	@$(BIN)/python -m tools.mutants $(FILES) --count $(COUNT) --seed $(SEED) $(ARGS)
+mutants: $(VENV)/.ready-to-test  ## put faults into FILES='src/moorage/state/table.py', one at a time, and see which the tests find; FAULTS=40 of them, SEED=0
+	@$(BIN)/python -m tools.mutants $(FILES) --count $(FAULTS) --seed $(SEED) $(ARGS)
 
 ROUNDS ?= 10
 CLUSTERS ?= 200

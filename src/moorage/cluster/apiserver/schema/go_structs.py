@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -68,10 +69,36 @@ def _struct(kind: str, value: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+#: How many lines are compared with each other: comparing takes up to the square of their number.
+_MOST_LINES: Final = 1000
+
+
 def changed_lines(kind: str, old: Any, new: Any) -> str:
-    """Return the lines in which two values of a type differ, each with three lines around it."""
+    """Return the lines in which two values of a type differ, each with three lines around it.
+
+    Of values with very many lines, all from the first to the last that differs are shown as changed.
+    """
     before, after = (
         [f"{line}\n" for line in json.dumps(go_value(kind, one), indent=1, ensure_ascii=False).translate(_HTML).split("\n")]
         for one in (old, new)
     )
+    if max(len(before), len(after)) > _MOST_LINES:
+        return "".join(_lines_at_once(before, after))
     return "".join([*difflib.unified_diff(before, after)][2:])
+
+
+def _lines_at_once(before: list[str], after: list[str]) -> Iterator[str]:
+    """Yield one hunk that replaces all lines from the first to the last that differs."""
+    shorter = min(len(before), len(after))
+    first = next((i for i in range(shorter) if before[i] != after[i]), shorter)
+    last = next((i for i in range(shorter - first) if before[-1 - i] != after[-1 - i]), shorter - first)
+    if first == len(before) == len(after):
+        return
+    begin, ends = max(first - 3, 0), [len(lines) - last for lines in (before, after)]
+    tail = min(last, 3)
+    counts = [end + tail - begin for end in ends]
+    yield f"@@ -{begin + 1},{counts[0]} +{begin + 1},{counts[1]} @@\n"
+    yield from (f" {line}" for line in before[begin:first])
+    yield from (f"-{line}" for line in before[first : ends[0]])
+    yield from (f"+{line}" for line in after[first : ends[1]])
+    yield from (f" {line}" for line in before[ends[0] : ends[0] + tail])

@@ -36,7 +36,7 @@ ASPECTS: Final = (
 #: Fields of metadata and statuses that each server fills in by itself.
 _OWN: Final = frozenset(["uid", "resourceVersion", "creationTimestamp", "continue", "time", "token", "expirationTimestamp"])
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_GENERATED: Final = re.compile(r"\b(g-|x-|g{58}|seeded-|made-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_GENERATED: Final = re.compile(r"\b(g-|x-|g{58}|seeded-|made-|kube-api-access-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _ADDRESS: Final = re.compile(r"\b10\.(9[6-9]|1[01]\d)\.\d+\.\d+\b")
 _NODE_PORT: Final = re.compile(r"\b3[0-2]\d{3}\b")
 _RECENT: Final = re.compile(r"\b20(2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b")

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
+from moorage.cluster.apiserver.vocabulary.served_kinds import set_or_drop
 from tools.attacks.differences import (
     AnswerDifference,
     IsOwn,
@@ -77,17 +78,26 @@ def _body(exchange: Exchange) -> Any:
 
 
 def _sorted(value: Any) -> Any:
-    """Return a document with its managed fields in one order; that of entries in the same second depends on chance."""
+    """Return a document with its managed fields in one order; that of entries in the same second depends on chance. The token
+    of a service account is left out, which a kube-apiserver without the admission plugin ServiceAccount does not give.
+    """
     if isinstance(value, list):
         return [_sorted(one) for one in value]
     if not isinstance(value, dict):
         return value
     made = {name: _sorted(inner) for name, inner in value.items()}
+    for name in _MOUNTS & made.keys():
+        kept = [one for one in made[name] or () if not one.get("name", "").startswith(_MOUNTED)]
+        if len(kept) < len(made[name] or ()):
+            set_or_drop(made, name, kept or None)
     if isinstance(entries := made.get("managedFields"), list):
         made["managedFields"] = sorted(entries, key=lambda one: [str(one.get(name)) for name in _ENTRY])
     return made
 
 
+#: The fields that hold the token of a service account, and how it is named.
+_MOUNTS: Final = frozenset(["volumes", "volumeMounts"])
+_MOUNTED: Final = "kube-api-access-"
 _ENTRY: Final = ("manager", "operation", "subresource", "apiVersion")
 
 

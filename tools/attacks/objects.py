@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -206,6 +207,8 @@ _OBJECTS: Final[Mapping[str, Document]] = {
         "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}
     },
     "mutatingadmissionpolicybindings.admissionregistration.k8s.io": {"spec": {"policyName": "seeded"}},
+    "storageversionmigrations.storagemigration.k8s.io": {"spec": {"resource": {"group": "", "resource": "configmaps"}}},
+    "devicetaintrules.resource.k8s.io": {"spec": {"taint": {"key": "a", "effect": "NoSchedule"}}},
     "csidrivers.storage.k8s.io": {"spec": {"attachRequired": True}},
     "csinodes.storage.k8s.io": {"spec": {"drivers": [{"name": "a.b", "nodeID": "n"}]}},
     "csistoragecapacities.storage.k8s.io": {"storageClassName": "s", "capacity": "1Gi"},
@@ -242,9 +245,13 @@ _SPECS: Final[Mapping[str, Document]] = {
 
 
 def object_name(kind: ServedKind, name: str) -> str:
-    """Return the name of an object. Definitions of kinds (the plural and the group) and API services need another form."""
+    """Return the name of an object. Definitions of kinds (the plural and the group), API services and addresses need another
+    form.
+    """
     if "." in name:
         return name
+    if kind.kind == "IPAddress":
+        return f"198.51.{zlib.crc32(name.encode()) % 256}.{len(name)}"
     if kind.kind == "APIService":
         return f"v1.{name}.example.com"
     return f"{name}.{_CUSTOM_GROUP}" if kind.kind == "CustomResourceDefinition" else name

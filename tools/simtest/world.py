@@ -196,7 +196,9 @@ class World:
         """Create a gang: a pod group of ``size`` pods with minCount ``least``. Return its name."""
         self._serial += 1
         name = f"g{self._serial}"
-        policy = {"schedulingPolicy": {"gang": {"minCount": least}}}
+        policy: Document = {"schedulingPolicy": {"gang": {"minCount": least}}}
+        if "priorityClassName" in spec:  # 1.37 refuses a group whose pods have another priority than it
+            policy["priorityClassName"] = spec["priorityClassName"]
         body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name}, "spec": policy}
         self.api.do("POST", GROUPS, body)
         for number in range(size):

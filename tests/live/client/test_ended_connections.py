@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
+import warnings
 from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from pathlib import Path
@@ -93,3 +94,31 @@ def test_a_thousand_renewed_watches_leave_nothing(secured, tmp_path):
 
     before, after = asyncio.run(main())
     assert sum(after.values()) <= sum(before.values()) + 8, after - before
+
+
+FAILING = {"nobody listens": "nowhere", "an unknown authority": "unknown", "given up during the handshake": "silent"}
+
+
+@pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)
+def test_a_connection_that_fails_leaves_no_open_transport(how, tmp_path):
+    async def main():
+        loop = asyncio.get_running_loop()
+        theirs, ours = contexts(tmp_path)
+        secured = None if how == "silent" else theirs  # a server without TLS never answers a handshake
+        server = await loop.create_server(asyncio.Protocol if how == "silent" else Server, "127.0.0.1", 0, ssl=secured)
+        port = server.sockets[0].getsockname()[1]
+        if how == "nowhere":
+            server.close()
+            await server.wait_closed()
+        trusted = ssl.create_default_context() if how == "unknown" else ours
+        to = ServerAddress("127.0.0.1", port, trusted, "127.0.0.1")
+        with pytest.raises((ClusterError, OSError, TimeoutError)):
+            async with asyncio.timeout(0.2 if how == "silent" else 5.0), open_stream(to, b"GET / HTTP/1.1\r\n\r\n", 5.0):
+                pass
+        server.close()
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert [str(one.message) for one in found if "unclosed" in str(one.message)] == []

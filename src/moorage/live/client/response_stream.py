@@ -153,7 +153,11 @@ async def connect(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple
         return await loop.create_connection(protocol, to.host, to.port, happy_eyeballs_delay=to.race_s)
     if to.proxy is None:
         made, secured, tls = _secured(to, protocol)
-        plain, _ = await loop.create_connection(lambda: tls, to.host, to.port, happy_eyeballs_delay=to.race_s)
+        try:
+            plain, _ = await loop.create_connection(lambda: tls, to.host, to.port, happy_eyeballs_delay=to.race_s)
+        except BaseException:
+            tls.end()
+            raise
         return await _handshaken(plain, tls, secured), made
     if to.tls is None:
         return await connect(to.proxy, protocol)
@@ -178,6 +182,16 @@ class _Tls(SSLProtocol):
 
     max_size = _TLS_BUFFER
 
+    @property
+    def inner(self) -> Any:
+        """The transport of what is encrypted; None once the connection has ended."""
+        return self._app_transport
+
+    def end(self) -> None:
+        """Close the inner transport of a connection that was never secured: asyncio warns of one that is left open."""
+        if self.inner is not None:
+            self.inner.close()
+
 
 def _secured(to: ServerAddress, protocol: Callable[[], _Protocol]) -> tuple[_Protocol, asyncio.Future[None], _Tls]:
     """Return a protocol, what completes with its handshake, and the TLS between it and a plain connection."""
@@ -193,10 +207,11 @@ async def _handshaken(plain: asyncio.Transport, tls: _Tls, secured: asyncio.Futu
 
     Raises  ssl.SSLError; OSError
     """
-    transport: Any = tls._app_transport
+    transport = tls.inner
     try:
         await secured
     except BaseException:
+        tls.end()
         plain.abort()
         raise
     found: asyncio.Transport = transport

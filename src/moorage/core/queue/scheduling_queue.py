@@ -78,6 +78,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     ) -> None:
         self._max_unschedulable_s, self._on_fault = max_unschedulable_s, on_fault
         self._features = gates
+        self._nominates_gated = self._features.emulated.nominates_gated_pods
         self._pop_from_backoff = gates["SchedulerPopFromBackoffQ"]
         self._grouping = gates["GenericWorkload"]
         self._groups = {} if self._grouping and gates.emulated.groups_as_one else None
@@ -116,7 +117,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     def add_new(self, pods: Iterable[PodInfo], now: float) -> None:
         """Add pods that are not in the queue, and whose scheduler names have profiles, with the result of ``add`` for each."""
         known, active, hold, nominated = self._pods, self._active, self._gates.hold, self._nominator.node_by_uid
-        keeps = self._features.emulated.nominates_gated_pods
+        keeps = self._nominates_gated
         count = 0
         for pod in pods:
             queued = known[pod.uid] = QueuedPod(pod, now, self._next_order())
@@ -513,7 +514,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         if not self._gates.serve(pod.spec.scheduler_name):
             raise StateError(f"pod {pod.key} names scheduler {pod.spec.scheduler_name}, which no profile has")
         queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order())
-        if pod.status.nominated_node_name and self._features.emulated.nominates_gated_pods:
+        if pod.status.nominated_node_name and self._nominates_gated:
             self._nominator.nominate(pod, None)
         return queued
 

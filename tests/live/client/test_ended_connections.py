@@ -96,7 +96,7 @@ def test_a_thousand_renewed_watches_leave_nothing(secured, tmp_path):
     assert sum(after.values()) <= sum(before.values()) + 8, after - before
 
 
-FAILING = {"nobody listens": "nowhere", "an unknown authority": "unknown", "given up during the handshake": "silent"}
+FAILING = {"no server listens": "nowhere", "an unknown authority": "unknown", "given up during the handshake": "silent"}
 
 
 @pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)

@@ -55,8 +55,6 @@ class Placer:
     def __init__(self, state: _Shared) -> None:
         self._state = state
 
-    # -- the first pod of the queue --------------------------------------------------------------------------------------
-
     def assume(self, found: Found) -> None:
         """Take the pod out of the queue and count it on its node."""
         self._state.queue.take_first(found.queued)
@@ -77,8 +75,6 @@ class Placer:
         self._state.cluster.confirm(info, found.row)
         self._bound(info)
 
-    # -- copies of a pod, whose counts are known -------------------------------------------------------------------------
-
     def assume_copy(self, queued: QueuedPod, quick: Quick, copies: PodCopies, cycle: Cycle) -> str:
         """Do the same as ``assume`` for a copy; return its node."""
         node = self._state.cluster.table.nodes[quick.row].name
@@ -95,8 +91,6 @@ class Placer:
         self._moved_on(cycle, quick.among)
         self._bound(info)
 
-    # -- a pod that an attempt has popped --------------------------------------------------------------------------------
-
     def assume_popped(self, binding: Binding) -> None:
         """Count the pod of a binding on its node. The search has advanced the order of nodes already.
 
@@ -111,8 +105,6 @@ class Placer:
         """Forget an assumed pod. Return it, or None if it was confirmed or deleted meanwhile."""
         self._state.revision += 1
         return self._state.cluster.forget(uid)
-
-    # -- what every placement changes ------------------------------------------------------------------------------------
 
     def _moved_on(self, cycle: Cycle, among: int) -> None:
         """The next search starts where this one ended, and later attempts see another cluster."""

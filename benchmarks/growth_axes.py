@@ -18,10 +18,10 @@ from benchmarks.shapes import HOSTNAME, ZONE, namespace, node, pod, requests, te
 from benchmarks.waiting_axes import waiting_allowed, waiting_beside, waiting_late
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Node, NodeCondition, Pod, Service
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup
 from moorage.core.engine.facts import Gone, Seen
-from moorage.framework.feature_gates import FeatureGates
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo

@@ -17,9 +17,9 @@ from time import monotonic, monotonic_ns, process_time
 from typing import Any, Final
 
 from benchmarks.live_world import EVENTS, PODS, Scheduler, World, world
-from moorage.cluster.apiserver.storage.deletion import DeleteOptions
-from moorage.cluster.apiserver.storage.watches import CAPACITY
-from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.api.documents.records import Record
+from moorage.rules.store.deletion import DeleteOptions
+from moorage.rules.store.watches import CAPACITY
 
 __all__ = ["LIVE", "LiveSizes", "measure"]
 

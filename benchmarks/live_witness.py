@@ -23,12 +23,12 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Pod
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.basis.client.rest import Rest
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.engine.facts import Fact, Seen
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live_scheduler import Live, LiveSettings
 from moorage.live.server.scheduler_metrics import SchedulerMetrics

@@ -24,14 +24,14 @@ import msgspec
 from benchmarks import shapes
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Namespace, Node, Pod
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import KINDS, Document, ServedKind, served
+from moorage.basis.serving.certificate_authority import Authority, make_authority
 from moorage.cluster.apiserver.access.authentication import make_authenticator
-from moorage.cluster.apiserver.access.certificate_authority import Authority, make_authority
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import StoreChange
 
 __all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
 

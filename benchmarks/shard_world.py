@@ -17,12 +17,12 @@ from zlib import crc32
 import msgspec
 
 from moorage.api.core import Pod
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.subresources import bind
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import Document, ServedKind, served
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.store.store import Store
+from moorage.rules.store.subresources import bind
+from moorage.rules.store.watches import StoreChange
 
 __all__ = ["HOPS", "SHARD", "Agenda", "Ask", "Change", "Limits", "Room", "SharedCluster"]
 

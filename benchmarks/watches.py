@@ -20,12 +20,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import served
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["measure_watches", "serve"]
 

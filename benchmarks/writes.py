@@ -13,8 +13,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
+from moorage.api.documents.served_kinds import served
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["Rate", "measure_writes"]
 

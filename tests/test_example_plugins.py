@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.interfaces.cli.live.store_loader import fill
 from moorage.interfaces.cli.main import main
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.live.client.rest import Rest
+from moorage.rules.store.store import Store
 from tests.interfaces.cli.test_run import running
 
 ROOT = Path(__file__).resolve().parents[1]

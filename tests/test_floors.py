@@ -7,12 +7,10 @@ import pytest
 from tools.house import FOREIGN, loaded
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Floors that still load others; scripts/house says how many of their modules.
-NOT_YET = {"simulator", "live", "laboratory"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("floor", sorted(FOREIGN.keys() - NOT_YET))
+@pytest.mark.parametrize("floor", sorted(FOREIGN))
 def test_a_floor_loads_nothing_foreign(floor):
     names = loaded(ROOT, floor)
     assert len([name for name in names if name.startswith(f"moorage.{floor}")]) > 5

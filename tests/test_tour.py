@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from moorage.api.core import Pod
-from moorage.cluster.apiserver.storage.store import Store
+from moorage.rules.store.store import Store
 from tests.live.server.test_on_embedded_server import get, live_on, make_node, make_pod, until
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "tour.md"

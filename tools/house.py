@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PARAMETERS = 5
 #: What each floor must not load.
 FOREIGN = {
+    "rules": ("state", "framework", "plugins", "core", "simulator", "cluster", "live", "laboratory", "report", "interfaces"),
     "framework": ("plugins", "core", "simulator", "cluster", "live", "laboratory", "report", "interfaces"),
     "core": ("plugins", "simulator", "cluster", "live", "laboratory", "report", "interfaces"),
     "simulator": ("cluster", "live", "laboratory", "interfaces"),

@@ -10,8 +10,8 @@ import pytest
 from moorage.api import kinds
 from moorage.api.kinds import KIND_OF_TYPE, KINDS, Kind, Reader, find_kind
 from moorage.api.meta import Object
+from moorage.basis.client.watched_resources import WATCHED
 from moorage.framework.events import Resource
-from moorage.live.client.watched_resources import WATCHED
 from moorage.simulator.cluster_input import SLOTS
 
 NEW_KIND = """
@@ -24,8 +24,8 @@ class Gadget(Object):
 kinds.KINDS = (*kinds.KINDS, kinds.Kind("example.com", "Gadget", "gadgets", Gadget, readers=kinds.Reader.BOTH, gate=""))
 
 import moorage
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.live.client.watched_resources import WATCHED
+from moorage.api.documents.served_kinds import find_kind
+from moorage.basis.client.watched_resources import WATCHED
 
 served = find_kind("gadgets", "example.com")
 assert (served.kind, served.struct, served.api_version) == ("Gadget", Gadget, "example.com/v1")

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.basis import unpacking
+from moorage.basis.client.rest import _unpacked
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.recording.frames import CHANGES, OBJECTS, Put, frames_in, packed
 from moorage.basis.unpacking import FREE_SIZE, MAX_RATIO, GunzippedFile, UnpackingBound, gunzipped, unpacked_zstd, zstd
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.rest import _unpacked
 from moorage.simulator.traces.streams import open_bytes, whole_bytes
 
 #: What unpacking may take at most beside the free size, in bytes.

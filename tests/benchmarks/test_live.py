@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from benchmarks.command import main
 from benchmarks.live_world import PODS, Follower
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Record
+from moorage.api.documents.records import Record
+from moorage.rules.store.watches import StoreChange
 
 #: Arguments → what the output must contain.
 CASES = {

@@ -13,9 +13,9 @@ from unittest import mock
 
 import pytest
 
+from moorage.api import feature_gates
 from moorage.api.releases import CURRENT, EARLIER, RELEASES, WHOLE
 from moorage.core.cycle.cycle import Cycle
-from moorage.framework import feature_gates
 from moorage.plugins.shared.releases import VARIANTS
 from tests.conformance.test_recorded import BUNDLED, disagreements, shared_recordings
 from tools.recordings.answers import answer

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.cluster.apiserver.schema.normalization import conform
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import UNGATED_KINDS
+from moorage.api.documents.served_kinds import UNGATED_KINDS
+from moorage.api.schema.normalization import conform
+from moorage.api.schema.schemas import kind_schema
 
 CHARTS = {path.stem: path for path in sorted((Path(__file__).parent / "charts").glob("*.yaml"))}
 PATIENCE_S = 120

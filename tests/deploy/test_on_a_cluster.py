@@ -31,7 +31,7 @@ MAIN = "from moorage.interfaces.cli.main import main; main()"
 # The folder that a pod's account is mounted at cannot be made on a machine that is no pod.
 IN_POD = forkable(f"""
 import pathlib, sys
-from moorage.live.client import kubeconfig
+from moorage.basis.client import kubeconfig
 kubeconfig.in_cluster.__defaults__ = (pathlib.Path(sys.argv.pop(1)),)
 {MAIN}
 """)

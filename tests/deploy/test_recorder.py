@@ -9,8 +9,8 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from moorage.basis.client.watched_resources import WATCHED
 from moorage.interfaces.cli.live.record import record
-from moorage.live.client.watched_resources import WATCHED
 from moorage.live.recording.decision_comparison import ComparedDecision, Match
 from moorage.live.recording.status import _Metrics
 from tests.live.recording.test_status import recording

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.framework.dropped_fields import ignored_fields_note, pod_reader
-from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
 from tools.recordings.answers import answer

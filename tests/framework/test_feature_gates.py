@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import GATES, FeatureGates
 from moorage.api.releases import RELEASES
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import GATES, FeatureGates
 
 
 def faults_of(text):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.profile import points_of
 from moorage.plugins import BUILTIN
 from moorage.state.view import NodeView

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.dropped_fields import pod_reader
-from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
 

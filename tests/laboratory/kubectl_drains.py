@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import moorage
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.interfaces.cli.live.store_loader import fill
+from moorage.rules.store.store import Store
 from tests.kubeconfigs import write_kubeconfig
 
 __all__ = ["Drained", "agree", "by_cluster", "by_kubectl", "random_dump", "random_flags"]

@@ -174,7 +174,7 @@ def plain_count(objects, template):
 
 def found_uid(name):
     """Return the UID that instances have: it breaks ties."""
-    from moorage.cluster.controllers.machinery.object_fields import stable_uid
+    from moorage.api.documents.object_fields import stable_uid
 
     return stable_uid("Pod", "default", f"{name}/capacity")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from moorage.basis.client.credentials import Endpoint
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
 from moorage.laboratory.dump import live_cache
 from moorage.laboratory.dump.live_cache import CachedReading, LiveCache, cache_folder
-from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_reader import read_sources
 
 PODS = "/api/v1/pods"

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from moorage.basis import folder_of
+from moorage.basis.change_recorder import ObjectEncoder
 from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, json_decoder
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.kept_fields import digest
@@ -16,7 +17,6 @@ from moorage.laboratory.dump.live_dump import DumpWriter
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.redaction import redact_cluster
 from moorage.laboratory.redact.redaction_tokens import RULES
-from moorage.live.recording.recorder import ObjectEncoder
 from tests.planted import Planted
 
 TABLE = tomllib.loads((folder_of("moorage.basis.inputs") / "kept_fields.toml").read_text())

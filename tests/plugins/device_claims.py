@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.effects import Amend, Call, Delete, Write
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import refusals

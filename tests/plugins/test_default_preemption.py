@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.cycle import Cycle
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Hold, Reject

@@ -8,7 +8,7 @@ import pytest
 from moorage.api.core import Node
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.plugins.devices.device_counts import count_devices
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.plugins.dynamic_resources import DynamicResourcesArgs
 
 OPEN = FeatureGates()

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Namespace
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import ObjectMeta
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Skip, Status
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod

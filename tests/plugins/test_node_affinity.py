@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Status
 from moorage.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod

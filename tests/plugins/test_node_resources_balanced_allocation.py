@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

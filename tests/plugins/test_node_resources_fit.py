@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.state.cluster import ClusterState

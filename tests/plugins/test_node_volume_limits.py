@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSIDriver, VolumeAttachment
 from moorage.core.preemption.what_if import OneNode
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import run_pre_filter
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Status

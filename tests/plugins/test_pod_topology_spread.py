@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import TopologySpreadConstraint
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import LabelSelector
 from moorage.errors import Fault, PluginError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Skip, Status
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.state.view import NodeView

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Service, ServiceSpec, TopologySpreadConstraint
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import ObjectMeta
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import refusals, wakes

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import ReplicationController, ReplicationControllerSpec, Service, ServiceSpec, TopologySpreadConstraint
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from moorage.api.workloads import ReplicaSet, ReplicaSetSpec, StatefulSet, StatefulSetSpec
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.plugins.spread.spread_counts import default_selector
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -8,7 +8,7 @@ from moorage.errors import AttemptError
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volumes.pod_claims import SELECTED_NODE
+from moorage.rules.volumes.bindings import SELECTED_NODE
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals, wakes

@@ -12,7 +12,7 @@ from moorage.errors import AttemptError
 from moorage.framework.effects import Until, Write
 from moorage.plugins.volume_binding import VolumeBinding, VolumeBindingArgs
 from moorage.plugins.volumes.assume_cache import Assumptions
-from moorage.plugins.volumes.pod_claims import BIND_COMPLETED, SELECTED_NODE
+from moorage.rules.volumes.bindings import BIND_COMPLETED, SELECTED_NODE
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import refusals
 from moorage.testing.storage import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moorage.framework.events import Action
 from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volumes.pod_claims import SELECTED_NODE
+from moorage.rules.volumes.bindings import SELECTED_NODE
 from moorage.testing.builders import a_pod
 from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSIDriver, CSIStorageCapacity
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.volume_binding import VolumeBinding, VolumeBindingArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod

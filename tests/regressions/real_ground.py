@@ -18,15 +18,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import Response
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.http_messages import Response
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import KINDS
+from moorage.api.documents.statuses import ApiError
+from moorage.basis.client.credentials import tls_context
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.basis.client.rest import Rest
 from moorage.errors import ClusterError
-from moorage.live.client.credentials import tls_context
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.live.client.rest import Rest
+from moorage.rules.store.watches import StoreChange
 from tools.simtest.network import Sent
 from tools.simtest.virtual_api import VirtualApi
 

@@ -371,7 +371,7 @@ def test_f41_a_storm_of_updates_while_pods_are_in_flight():
 
 
 def node_kind(stage, number):
-    from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
+    from moorage.api.documents.served_kinds import find_kind
 
     return find_kind("nodes"), "", f"n{number}"
 

@@ -21,16 +21,16 @@ from moorage import Cluster
 from moorage.api import packing
 from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass, ResourceClaim
+from moorage.api.documents.served_kinds import KINDS as SERVED
+from moorage.api.documents.statuses import ApiError
 from moorage.api.reading import json_tree
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.basis.client.listwatch import ObjectDecoder
+from moorage.basis.client.watched_resources import WATCHED
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.metrics import sums
-from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.watched_resources import WATCHED
+from moorage.rules.store.store import Store
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options
 from tests.hostile_numbers import NUMBERS, document, every

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
+from moorage.api.documents.served_kinds import find_kind
 from tests.ports import reserve_port
 from tests.regressions.processes import FAST, FASTER, LEASE_S, SLACK_S, START_S, Proxy, in_place
 

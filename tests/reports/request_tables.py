@@ -13,13 +13,13 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from moorage.api.documents.served_kinds import parse_runtime_config
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.server_objects import publish_server
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.served_kinds import parse_runtime_config
-from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["FOLDER", "load", "play"]
 

@@ -8,14 +8,14 @@ import random
 
 import pytest
 
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 from moorage.basis.inputs.objects import FoundObject
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.edit.object_edits import replaced
+from moorage.rules.store.store import Store
 from moorage.simulator.cluster_reader import ReadRules, read_objects
 from moorage.simulator.pod_creation import create_pods
 

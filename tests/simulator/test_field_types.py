@@ -5,10 +5,10 @@ import random
 
 import pytest
 
+from moorage.api.documents.served_kinds import KINDS
+from moorage.api.schema.normalization import FieldTypeError, conform
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.basis.inputs.files import InputFile
-from moorage.cluster.apiserver.schema.normalization import FieldTypeError, conform
-from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.field_types import wrong_values

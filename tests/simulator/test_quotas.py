@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.laboratory.cluster_objects import read_given
+from moorage.rules.store.store import Store
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.quotas import QuotaLedger, QuotaRoom, without_usage
 

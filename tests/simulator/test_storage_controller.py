@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.effects import Until, Write
-from moorage.plugins.volumes.pod_claims import BIND_COMPLETED
+from moorage.rules.volumes.bindings import BIND_COMPLETED
 from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.framework.verdicts import Hold
-from moorage.plugins.volumes.pod_claims import SELECTED_NODE
+from moorage.rules.volumes.bindings import SELECTED_NODE
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.storage import a_claim, a_class, a_volume, on_hosts, standing_on

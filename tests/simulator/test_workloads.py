@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
+from moorage.api.documents.object_fields import SAFE_ALPHABET
 from moorage.basis.inputs.files import InputFile
-from moorage.cluster.controllers.machinery.object_fields import SAFE_ALPHABET
-from moorage.cluster.controllers.workloads.missing_pods import Indexes, parse_indexes
 from moorage.errors import InputError
+from moorage.rules.workloads.missing_pods import Indexes, parse_indexes
 from moorage.simulator import pod_factory as templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources

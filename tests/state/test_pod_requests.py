@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.api.quantity import QuantityError
-from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import (
+from moorage.api.pod_requests import (
     PLACED,
     PodRequests,
     RequestOptions,
@@ -19,6 +17,8 @@ from moorage.state.pod_requests import (
     pod_requests,
     with_greatest_of_each_container,
 )
+from moorage.api.quantity import QuantityError
+from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 MI = 1024 * 1024

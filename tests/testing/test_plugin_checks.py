@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import NOTHING_TO_DO, Domains, Idle, PostFilterResult, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject
 from moorage.plugins import BUILTIN

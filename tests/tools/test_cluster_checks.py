@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.rules.store.store import Store
 from tools.cluster_checks.checks import CHECKS, check_cluster
 from tools.cluster_checks.wires import HttpWire, StoreWire
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, ServedKind, served
+from moorage.api.documents.served_kinds import MEASURED, ServedKind, served
 from tools.attacks.differences import ASPECTS, AnswerDifference, differences_of_answers, differences_of_objects
 from tools.attacks.known_differences import UNCHANGED_RIGHTS, known_difference
 from tools.attacks.making import Attack, make

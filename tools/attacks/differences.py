@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, read_protobuf
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
+from moorage.api.documents.served_kinds import Document
+from moorage.api.schema.protobuf import PROTOBUF, read_protobuf
 from tools.attacks.judging import read_answer
 from tools.attacks.wire import AttackResponse
 

@@ -11,6 +11,10 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.served_kinds import KINDS, RUNTIME_CONFIG, Document, Review, ServedKind, served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.rbac import Authorizer
@@ -18,12 +22,8 @@ from moorage.cluster.apiserver.access.service_account_tokens import AccountToken
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.write_requests import create
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, RUNTIME_CONFIG, Document, Review, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import StoreChange
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from tools.attacks.routes import CLOSED, OPEN, SEEDED
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import set_or_drop
+from moorage.api.documents.served_kinds import set_or_drop
 from tools.attacks.differences import (
     AnswerDifference,
     IsOwn,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
+from moorage.api.documents.served_kinds import KINDS, Document, ServedKind, served
+from moorage.api.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.request_bodies import APPLY, JSON, PATCH_TYPES, YAML
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 from tools.attacks.differences import read_body
 from tools.attacks.objects import ATTACKED, valid_object
 from tools.attacks.routes import object_path

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
+from moorage.api.schema.protobuf import PROTOBUF
 from tools.attacks.making import Attack
 from tools.attacks.wire import AttackResponse
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
+from moorage.api.documents.served_kinds import ServedKind
+from moorage.api.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.request_bodies import APPLY, PATCH_TYPES
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from tools.attacks.differences import AnswerDifference
 from tools.attacks.making import Attack
 from tools.attacks.routes import METHODS

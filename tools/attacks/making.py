@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
+from moorage.api.documents.served_kinds import Document, Review, ServedKind
+from moorage.api.schema.protobuf import PROTOBUF
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, PATCH_TYPES
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
 from tools.attacks.objects import valid_object, valid_part, valid_review
 from tools.attacks.routes import CLOSED, MADE, OPEN, SEEDED, Combination
 from tools.attacks.spoiling import HOSTILE, distorted, hostile, operations, protobuf_of, spoil, text_of

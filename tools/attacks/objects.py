@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.cluster.apiserver.schema.custom_kinds import custom_kinds
-from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
+from moorage.api.documents.served_kinds import Document, Review, ServedKind
+from moorage.api.schema.custom_kinds import custom_kinds
+from moorage.api.schema.versions import convert
 
 __all__ = ["ATTACKED", "ATTACKED_DEFINITION", "BUNDLE", "object_name", "valid_object", "valid_part", "valid_review"]
 

@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from moorage.api.documents.served_kinds import KINDS, ServedKind
 from moorage.cluster.apiserver.access.rbac import Attributes
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind
+from moorage.rules.store.watches import StoreChange
 from tools.attacks.ground import PLANTED, Ground
 from tools.attacks.making import Attack
 from tools.attacks.objects import ATTACKED

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from moorage.cluster.apiserver.http.server_documents import check_route
-from moorage.cluster.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
-from moorage.cluster.apiserver.vocabulary.http_messages import find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import (
+from moorage.api.documents.http_messages import find_target
+from moorage.api.documents.served_kinds import (
     ALL_GATES,
     KINDS,
     MEASURED,
@@ -20,7 +18,9 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
     Review,
     ServedKind,
 )
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.statuses import ApiError
+from moorage.cluster.apiserver.http.server_documents import check_route
+from moorage.cluster.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
 from tools.attacks.objects import ATTACKED, object_name
 
 __all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import Document, ServedKind
+from moorage.api.schema.protobuf import PROTOBUF
+from moorage.rules.store.watches import StoreChange
 from tools.attacks.ground import Ground
 from tools.attacks.judging import read_answer
 from tools.attacks.routes import object_path

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from moorage.api.documents.served_kinds import KINDS, Document, ServedKind, served
+from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind, served
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import FeatureGates
 from tools.attacks.ground import ADMIN, ROBOT_NAME, USER, granted_rights, signing_key
 from tools.attacks.objects import ATTACKED, ATTACKED_DEFINITION, valid_object
 from tools.attacks.routes import CLOSED, OPEN, SEEDED, object_path

@@ -11,15 +11,15 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
+from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.statuses import ApiError
+from moorage.basis.client.credentials import Endpoint, tls_context
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.server_documents import check_route
 from moorage.cluster.apiserver.http.watch_stream import open_stream
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, User, find_target
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.live.client.credentials import Endpoint, tls_context
+from moorage.rules.store.store import Store
 
 __all__ = ["ClusterWire", "HttpWire", "StoreWire", "WireAnswer"]
 

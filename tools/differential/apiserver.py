@@ -39,12 +39,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from moorage.api.documents.http_messages import User
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.framework.feature_gates import FeatureGates
 from tools.differential.api_answers import Answer, Difference, Request, differences, masked
 from tools.differential.api_known import known
 from tools.differential.api_mutations import Document, Mutator, Schemas

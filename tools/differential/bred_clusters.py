@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import ALPHA, Release, find_release
-from moorage.framework.feature_gates import FeatureGates
 from tools.differential.random_configurations import configuration
 from tools.recordings.comparing import documents
 

@@ -31,7 +31,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 
-from moorage.cluster.apiserver.access.certificate_authority import CONTROLLERS, SCHEDULER, Authority, make_authority
+from moorage.basis.serving.certificate_authority import CONTROLLERS, SCHEDULER, Authority, make_authority
 from tools.oracles import built
 
 __all__ = ["NONE", "THEIRS", "ClusterError", "ControlPlane", "Wanted", "real_cluster"]

@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.errors import MoorageError, PluginError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status

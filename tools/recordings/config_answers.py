@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.show import listed
 from moorage.errors import ConfigError, MoorageError
-from moorage.framework.feature_gates import FeatureGates
 
 __all__ = ["answer"]
 

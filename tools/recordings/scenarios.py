@@ -13,6 +13,7 @@ from moorage.api import core, storage, workloads
 from moorage.api import devices as dra
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import Object
 from moorage.api.releases import find_release, why_unknown
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
@@ -20,7 +21,6 @@ from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
 from moorage.errors import InputError
 from moorage.framework.dropped_fields import pod_reader
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
 from moorage.state.cluster import ClusterState, Snapshot

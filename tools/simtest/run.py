@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.runtime.loop import USUAL, LoopLimits
 from moorage.live.server.live_scheduler import LeaderSettings

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.core import Pod
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.binding.binding import Binding
@@ -27,7 +28,6 @@ from moorage.core.engine.outbox import Decided, Output
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Evict
-from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.loop import USUAL, LoopLimits

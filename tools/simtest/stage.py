@@ -17,9 +17,9 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY
 from moorage.errors import ClusterError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.live_scheduler import LeaderSettings
 from moorage.testing.virtual_time import run_virtually

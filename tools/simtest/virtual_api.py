@@ -18,19 +18,19 @@ from urllib.parse import unquote
 
 import msgspec
 
+from moorage.api.documents.http_messages import HTTPRequest, Response, User, find_target
+from moorage.api.documents.served_kinds import KINDS, ServedKind, served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.rest import BINDING, OTHER, Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.watch_stream import Stream, open_stream
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, User, find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ClusterError, MoorageError
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.rest import BINDING, OTHER, Rest
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import StoreChange
 from tools.simtest.arriving import Arrivals
 from tools.simtest.network import Link, Network, Sent
 from tools.simtest.recording import HELD, Lost, Recording, RequestRecord, WriteRecord

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from moorage.basis.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.interfaces.cli.live.run_serving import endpoint_of_file
-from moorage.live.client.rest import Rest
 
 _PODS = "/api/v1/namespaces/default/pods"
 _ALIVE_S = 60.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.api.core import Quantity, ResourceList, ResourceRequirements
+from moorage.api.pod_requests import amount
 from moorage.api.quantity import shown_amount
-from moorage.state.pod_requests import amount
 
 #: The least amount of bytes for each step to which amounts are rounded.
 _ROUND: Final = (

@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from moorage.api.core import Namespace, Node, Object, Pod
 from moorage.api.custom_objects import CustomObject
+from moorage.api.documents.served_kinds import KINDS as SERVED
+from moorage.api.documents.served_kinds import ServedKind
 from moorage.api.kinds import Kind
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import FoundObject, find_objects
 from moorage.basis.printable import close_to
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import USUAL_RULES, ReadRules, read_objects

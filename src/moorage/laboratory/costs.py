@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
+from moorage.api.pod_requests import amount
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.basis import table_of
 from moorage.errors import InputError
@@ -23,7 +24,6 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change.corrections import closest
 from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.plan.node_types import NodeType, nodes_by_volumes, nodes_to_buy
-from moorage.state.pod_requests import amount
 
 #: What changes cost, in which order people make them, and which are left out.
 CHANGES: Final[Mapping[str, Any]] = table_of("moorage.laboratory.change", "changes.toml")

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moorage.api.core import Node
+from moorage.api.pod_requests import amount
 from moorage.framework.changes import taint_text
 from moorage.laboratory.metrics import PODS, NodeUse
 from moorage.report.outcome import PodOutcome, Run
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.node_orders import zone_of
-from moorage.state.pod_requests import amount
 from moorage.state.table import NodeTable
 
 #: Labels by which providers and autoscalers name the pool of a node.

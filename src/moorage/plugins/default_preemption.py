@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.pod_groups import PodGroup
 from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
@@ -28,7 +29,6 @@ from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Code, Hold, Status, Verdicts, fit_error

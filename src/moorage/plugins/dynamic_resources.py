@@ -23,14 +23,15 @@ from msgspec import structs
 from moorage.api.core import Node
 from moorage.api.devices import AllocationResult, DeviceClass, ResourceClaim
 from moorage.api.durations import format_duration
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
+from moorage.api.pod_requests import RequestOptions
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
@@ -45,7 +46,6 @@ from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevice
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
-from moorage.state.pod_requests import RequestOptions
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 # -- dynamic resources args --------------------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from moorage.api.core import Namespace, Node
+from moorage.api.feature_gates import FeatureGates
 from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import FollowedScores
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity import affinity_counts

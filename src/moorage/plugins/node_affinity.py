@@ -19,13 +19,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from moorage.api import core
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.affinity.node_affinity_reasons import (
     explained,

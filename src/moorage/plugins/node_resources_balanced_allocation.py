@@ -18,11 +18,12 @@ import numpy.typing as npt
 from msgspec.structs import force_setattr
 
 from moorage.api.devices import DeviceClass
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.resources.device_backed_scores import (
@@ -35,7 +36,6 @@ from moorage.plugins.resources.device_backed_scores import (
 from moorage.plugins.resources.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, are_usual, demands, sub_path
 from moorage.plugins.resources.single_node_scores import balance_of
 from moorage.plugins.resources.whole_scores import Kind, UsageRuleMaker, Weighs
-from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeInfo, NodeView, PodInfo, Snapshot
 

@@ -24,14 +24,15 @@ import numpy.typing as npt
 
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.names import check_qualified_name, is_extended_resource_name
+from moorage.api.pod_requests import PodRequests, RequestOptions, amount
 from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.answer_forms import Share
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies, ShortfallPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
@@ -52,7 +53,6 @@ from moorage.plugins.resources.fit_reasons import (
     why_short,
 )
 from moorage.plugins.resources.whole_scores import UsageRuleMaker, Wants, Weighs
-from moorage.state.pod_requests import PodRequests, RequestOptions, amount
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, Domains, PreFilterPlugin, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.volumes.csi_migration import in_tree_plugins, may_be_of
 from moorage.plugins.volumes.csi_volumes import (
     AttachedVolumes,
     CountedVolumes,
@@ -32,6 +31,7 @@ from moorage.plugins.volumes.csi_volumes import (
 )
 from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
+from moorage.rules.volumes.csi_migration import in_tree_plugins, may_be_of
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.

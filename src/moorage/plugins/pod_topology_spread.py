@@ -24,6 +24,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 from moorage.api.core import Node, TopologySpreadConstraint
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.names import check_qualified_name
 from moorage.api.selectors import Selector, SelectorError
 from moorage.errors import Fault, PluginError
@@ -31,7 +32,6 @@ from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies, ShortfallPlugin, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.shared.default_normalize import NoPreScoreError

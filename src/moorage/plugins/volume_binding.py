@@ -18,6 +18,7 @@ from typing import Final, Self
 import numpy as np
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.errors import AttemptError, Fault
 from moorage.framework import points
@@ -25,25 +26,18 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.effects import Effect, Until, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.volumes import pod_claims
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.plugins.volumes.csi_volumes import migrated_plugins
-from moorage.plugins.volumes.provisioning import (
-    PlannedBinding,
-    VolumeBindingError,
-    are_bound,
-    volume_limit,
-    with_claim_ref,
-    with_selected_node,
-)
+from moorage.plugins.volumes.provisioning import PlannedBinding, VolumeBindingError, are_bound, volume_limit
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, closed_domains, find, remedies_of_volumes, why_unbound
+from moorage.rules.volumes.bindings import SELECTED_NODE, with_claim_ref, with_selected_node
+from moorage.rules.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 # -- volume binding args -----------------------------------------------------------------------------------------------
@@ -139,8 +133,8 @@ class BoundVolumes(
         """Return the pod's claims in the form Filter needs; ``fault`` says why they cannot be matched with volumes."""
         volumes = snapshot.index(Assumptions).volumes
         bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
-        selected = tuple(claim for claim in claims.delayed if pod_claims.SELECTED_NODE in claim.metadata.annotations)
-        free = [claim for claim in claims.delayed if pod_claims.SELECTED_NODE not in claim.metadata.annotations]
+        selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
+        free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
         search, fault = None, ""
         try:
             search = snapshot.index(VolumeIndex).search(free) if free else None

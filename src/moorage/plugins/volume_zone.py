@@ -20,15 +20,9 @@ from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import PreFilterPlugin, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.volumes.pod_claims import (
-    claim_not_found,
-    class_not_found,
-    class_of_claim,
-    names_claim,
-    volume_not_found,
-    volume_signature,
-)
+from moorage.plugins.volumes.pod_claims import claim_not_found, class_not_found, names_claim, volume_not_found, volume_signature
 from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
+from moorage.rules.volumes.bindings import class_of_claim
 from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.

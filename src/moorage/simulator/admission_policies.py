@@ -19,17 +19,17 @@ from msgspec.structs import replace
 from moorage.api.core import ObjectMeta, Pod, PodSpec
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import ServedKind
+from moorage.api.documents.statuses import ApiError
 from moorage.api.kinds import Kind
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import counted, one_line, some
-from moorage.cluster.apiserver.admission.strategy import set_defaults_and_decode
-from moorage.cluster.apiserver.storage.admission_policies import AdmissionPolicies
-from moorage.cluster.apiserver.storage.policy_requests import requested_by
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
+from moorage.rules.admission.strategy import set_defaults_and_decode
+from moorage.rules.store.admission_policies import AdmissionPolicies
+from moorage.rules.store.policy_requests import requested_by
+from moorage.rules.store.store import Store
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenKey, WrittenObjects
 from moorage.simulator.owners import controller_of, is_made_for
 from moorage.simulator.quotas import Refused, is_new

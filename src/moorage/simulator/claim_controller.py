@@ -18,17 +18,25 @@ from msgspec.structs import replace
 from moorage.api.core import Object, ObjectMeta, Pod, PodResourceClaimStatus, Volume
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
+from moorage.api.documents.object_fields import POD_GROUPS, generated_name, stable_uid
 from moorage.api.pod_groups import PodGroup, PodGroupResourceClaimStatus
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimTemplate, StorageClass
-from moorage.cluster.controllers.machinery.object_fields import POD_GROUPS, generated_name, stable_uid
-from moorage.cluster.controllers.storage.pod_claims import made_ready
-from moorage.cluster.controllers.storage.volumes import made_for, makes_volumes
 from moorage.core.engine.facts import Done, Gone, News, Seen
 from moorage.plugins.devices.binding import is_done, is_orphaned, owner_of, without_stale_consumers
 from moorage.plugins.devices.group_claims import requests_same
-from moorage.plugins.volumes.pod_claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
-from moorage.plugins.volumes.provisioning import BOUND_BY_CONTROLLER, with_claim_ref
-from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex, is_bound_to, suits
+from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
+from moorage.rules.volumes.bindings import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    class_of_claim,
+    is_bound_to,
+    is_fully_bound,
+    suits,
+    with_claim_ref,
+)
+from moorage.rules.volumes.pod_claims import made_ready
+from moorage.rules.volumes.volumes import made_for, makes_volumes
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, owner_reference
 from moorage.state.view import Snapshot

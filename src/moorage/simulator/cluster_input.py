@@ -15,6 +15,7 @@ from moorage.api.core import LimitRange, Namespace, Node, Object, Pod, Replicati
 from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.documents.object_fields import generated_name, stable_uid
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import (
     CSIDriver,
@@ -37,7 +38,6 @@ from moorage.api.workloads import (
 )
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import one_line
-from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 
 

@@ -21,6 +21,7 @@ from moorage.api import defaults
 from moorage.api.core import Namespace, Object, ObjectMeta, Pod, PodSpec
 from moorage.api.custom_objects import CustomObject, guess_plural
 from moorage.api.decode import decode
+from moorage.api.documents.object_fields import generated_name, stable_uid
 from moorage.api.gc_pause import collector_paused
 from moorage.api.kinds import Kind
 from moorage.api.pod_decoding import PodDecoder, without_token_name
@@ -32,7 +33,6 @@ from moorage.basis.inputs.cleaned_objects import KINDS, UNKNOWN_KIND, find_kind,
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
 from moorage.basis.printable import counted, some
-from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
 from moorage.simulator.job_kinds import PLACES

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from moorage.api.core import Object, ObjectMeta, OwnerReference, Pod, PodSchedulingGroup
 from moorage.api.decode import decode
+from moorage.api.documents.object_fields import stable_uid
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import Job
 from moorage.basis.printable import counted, some
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.cluster.controllers.workloads.job import group_name, group_template, workload_name
-from moorage.cluster.controllers.workloads.missing_pods import is_ours_to_run
 from moorage.framework.dropped_fields import ignored_fields_note
-from moorage.framework.feature_gates import FeatureGates
 from moorage.report.outcome import InputNote, Run
+from moorage.rules.workloads.job import group_name, group_template, workload_name
+from moorage.rules.workloads.missing_pods import is_ours_to_run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.missing_references import find_missing
 from moorage.simulator.owners import Claimed, controller_of, controller_title, owner_reference

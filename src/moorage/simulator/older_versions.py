@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
+from moorage.api.documents.served_kinds import VERSIONS, ServedKind
+from moorage.api.documents.statuses import ApiError
 from moorage.api.reading.json_tree import UNREADABLE
+from moorage.api.schema.schemas import kind_schema
+from moorage.api.schema.versions import convert
 from moorage.basis.inputs.cleaned_objects import KINDS, find_kind
 from moorage.basis.inputs.objects import FoundObject, plain_object
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.vocabulary.served_kinds import VERSIONS, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.simulator.field_types import wrong_values
 

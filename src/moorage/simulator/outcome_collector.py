@@ -11,6 +11,7 @@ from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED, PodGroup, find_condition
+from moorage.api.pod_requests import is_plain, pod_requests
 from moorage.basis.printable import counted
 from moorage.core.extenders.wire import ExtenderError
 from moorage.core.groups.group_cycle import GroupReport
@@ -23,7 +24,6 @@ from moorage.simulator.pod_records import PodRecord
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import is_plain, pod_requests
 from moorage.state.pod_volumes import claims_used
 from moorage.state.table import NodeTable
 

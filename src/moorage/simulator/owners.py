@@ -15,12 +15,12 @@ from typing import Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, LabelSelector, Object, ObjectMeta, OwnerReference, Pod
+from moorage.api.documents.object_fields import stable_uid
 from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import DaemonSet, Job, ReplicaSet
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.errors import InputError
+from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 
 T = TypeVar("T", Pod, ReplicaSet, Job, PodGroup)
 _MIRROR: Final = "kubernetes.io/config.mirror"

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodStatus, PodTemplateSpec
 from moorage.api.defaults import default_pod
+from moorage.api.documents.object_fields import generated_name, stable_uid
 from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.cluster.controllers.machinery.object_fields import generated_name, stable_uid
 from moorage.errors import InputError
 
 #: Several times the size that Kubernetes supports; a typing error in ``replicas`` exceeds it easily.

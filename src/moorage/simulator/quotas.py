@@ -17,14 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Object, Pod, ResourceQuota
+from moorage.api.documents.served_kinds import Document, ServedKind, served
+from moorage.api.documents.statuses import forbidden
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.quantity import exact
 from moorage.basis.inputs.cleaned_objects import KINDS
-from moorage.cluster.apiserver.admission import quota_usage
-from moorage.cluster.apiserver.admission.quota_admission import QuotaRefusal, charged_or_refused
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import forbidden
 from moorage.report.outcome import QuotaAmount
+from moorage.rules.admission import quota_usage
+from moorage.rules.admission.quota_admission import QuotaRefusal, charged_or_refused
 from moorage.simulator.cluster_input import ClusterInput
 
 _PODS: Final = served("pods")

@@ -11,6 +11,7 @@ from dataclasses import replace as with_fields
 from typing import Any
 
 from moorage.api.core import Object, Pod
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.pod_groups import PodGroup
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted, some
@@ -24,7 +25,6 @@ from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Timer
 from moorage.plugins import builtin_registry
 from moorage.report.obstacles import ScoreLog, scoring_of

@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Object, Pod, PodCondition
+from moorage.api.documents.object_fields import stable_uid
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import with_condition
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work

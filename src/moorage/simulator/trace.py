@@ -17,8 +17,8 @@ from msgspec.structs import force_setattr
 
 from moorage.api import quantity
 from moorage.api.core import Node, ObjectMeta, Pod, PodSpec, PodStatus
+from moorage.api.documents.object_fields import stable_uid
 from moorage.basis.inputs.objects import FoundObject
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run

@@ -19,11 +19,11 @@ from itertools import islice
 from typing import Any, Final
 
 from moorage.api.kinds import Kind
+from moorage.api.schema.protobuf import message_of, messages
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import FoundObject, line_of, plain_object
 from moorage.basis.printable import counted, some
-from moorage.cluster.apiserver.schema.protobuf import message_of, messages
-from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
 from moorage.simulator.field_types import MapKey, wrong_values
 
 #: Objects of one kind that an API server printed are alike; this many of them are checked.

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from moorage.api.core import ClaimSource, Pod, PodTemplateSpec, ReplicationController, Volume
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
+from moorage.api.documents.object_fields import stable_suffix, stable_uid
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.basis.printable import some
-from moorage.cluster.controllers.machinery.object_fields import stable_suffix, stable_uid
-from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
-from moorage.cluster.controllers.workloads.missing_pods import (
+from moorage.rules.workloads import daemon_set as daemon_nodes
+from moorage.rules.workloads.missing_pods import (
     COMPLETION_INDEX,
     POD_TEMPLATE_HASH,
     Indexes,

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import astuple, force_setattr, replace
 
 from moorage.api.core import ClaimSource, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
+from moorage.api.pod_requests import PodRequests, RequestOptions, pod_requests, resize_is_infeasible
 from moorage.state.affinity_terms import (
     AffinityTerm,
     AffinityTerms,
@@ -23,7 +24,6 @@ from moorage.state.affinity_terms import (
     compile_spread_constraint,
 )
 from moorage.state.columns import lazy
-from moorage.state.pod_requests import PodRequests, RequestOptions, pod_requests, resize_is_infeasible
 from moorage.state.pod_volumes import PodVolumes, pod_volumes
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm", "infos_of", "parts_of"]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Node, Quantity, Taint
+from moorage.api.pod_requests import PodRequests, amount
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, add_at
 from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, NotCounted, PodCounts
@@ -22,7 +23,6 @@ from moorage.state.distinct_rooms import DistinctRooms, Rooms
 from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns, NodeImages
 from moorage.state.node_orders import NodeTree, Ring, is_heartbeat, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
-from moorage.state.pod_requests import PodRequests, amount
 from moorage.state.usage import DivisorColumns, Divisors, Usage
 from moorage.state.volume_use import VolumeUse
 

@@ -15,7 +15,7 @@ import msgspec
 
 from moorage.api.meta import Object
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.plugins.volumes.pod_claims import BIND_COMPLETED
+from moorage.rules.volumes.bindings import BIND_COMPLETED
 from moorage.state.cluster import ClusterState
 
 

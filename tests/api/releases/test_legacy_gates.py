@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import GATES, TODAY, FeatureGates
 from moorage.api.releases import LEGACY
 from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, gates_of
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import GATES, TODAY, FeatureGates
 
 GATE = "CloudControllerManagerWebhook"
 OLD_RELEASES = [one.name for one in LEGACY]

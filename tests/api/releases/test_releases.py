@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODAY, find_release, why_unknown
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import API_VERSIONS
 from moorage.errors import InputError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins import builtin_registry
 
 SRC = Path(__file__).parents[3] / "src" / "moorage"

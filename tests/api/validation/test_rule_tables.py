@@ -9,10 +9,10 @@ import pytest
 
 from moorage.api.validation.rule_tables import RuleBook
 from moorage.api.validation.values import VALUES
-from moorage.cluster.apiserver.admission import kind_checks, status_validation, update_validation, workload_checks  # noqa: F401  they register checks
-from moorage.cluster.apiserver.admission.pod_checks import RULES
+from moorage.rules.admission import kind_checks, status_validation, update_validation, workload_checks  # noqa: F401  they register checks
+from moorage.rules.admission.pod_checks import RULES
 
-PACKAGES = {"moorage.api.validation": VALUES, "moorage.cluster.apiserver.admission": RULES}
+PACKAGES = {"moorage.api.validation": VALUES, "moorage.rules.admission": RULES}
 OTHER = "[Part]\nrules = [['name', 'required']]\n[Strict]\nrules = [['name', 'required', {'^strict' = true}]]\n"
 CASES = {  # the rule, the object, the faults
     "required": ("['name', 'required', 'why']", {"name": ""}, ["name: Required value: why"]),

@@ -12,11 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from moorage.api.documents.served_kinds import find_kind
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
+from moorage.rules.store.store import Store
 
 TOKEN = "a-token-for-tests"
 ADMIN = User("admin", ("system:masters",))

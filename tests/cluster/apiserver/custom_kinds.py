@@ -3,12 +3,12 @@
 import copy
 import json
 
+from moorage.api.documents.http_messages import HTTPRequest, find_target
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.responses import encode_response
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"

@@ -13,7 +13,7 @@ import json
 import struct
 from urllib.parse import urlencode
 
-from moorage.cluster.apiserver.schema.protobuf import FieldFlag, messages, read_protobuf
+from moorage.api.schema.protobuf import FieldFlag, messages, read_protobuf
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 #: What kube-scheduler accepts, whose content type is said by its configuration, and what other typed clients of 1.36 do.

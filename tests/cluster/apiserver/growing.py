@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from moorage.cluster.apiserver.admission.strategy import set_defaults_and_decode
+from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import KINDS, Document, ServedKind
+from moorage.api.documents.statuses import ApiError
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.cluster.apiserver.http import write_requests
-from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, Document, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.admission.strategy import set_defaults_and_decode
+from moorage.rules.store.store import Store
 
 ADMIN = User("admin", ("system:masters",))
 _LABELS = {"matchLabels": {"app": "x"}}

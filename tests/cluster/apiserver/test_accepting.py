@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from moorage.basis.serving import connections
+from moorage.basis.serving import connections as accepting
+from moorage.basis.serving.certificate_authority import make_authority
+from moorage.basis.serving.connections import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, Tally, connections_for
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
-from moorage.cluster.apiserver.http import connections
-from moorage.cluster.apiserver.http import connections as accepting
-from moorage.cluster.apiserver.http.connections import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, Tally, connections_for
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving
 

@@ -6,15 +6,15 @@ import string
 
 import pytest
 
+from moorage.api.documents.http_messages import User, find_target
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.access.service_account_tokens import ISSUER, AccountTokens
 from moorage.cluster.apiserver.http.requests import HTTPRequest, serve
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.cluster.apiserver.vocabulary.http_messages import User, find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError
 
 ACCOUNTS, PODS = served("serviceaccounts"), served("pods")

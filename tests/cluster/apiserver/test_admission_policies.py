@@ -7,10 +7,10 @@ from types import MappingProxyType
 import pytest
 
 from moorage.api.cel.values import RightsDecision
-from moorage.cluster.apiserver.storage.policy_requests import requested_by
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import ALL_KINDS, served
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.store.policy_requests import requested_by
 
 PODS = served("pods")
 CONFIG_MAPS = served("configmaps")

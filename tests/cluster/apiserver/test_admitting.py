@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
 
 CLAIMS = find_kind("persistentvolumeclaims")
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from moorage.api.documents.http_messages import HTTPRequest, find_target
+from moorage.api.documents.statuses import ApiError
 from moorage.api.durations import DurationError, parse_duration
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import serve
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from tests.cluster.apiserver.custom_kinds import ADMIN, WIDGETS, define, definition
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"

@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from moorage.cluster.apiserver.http.connections import Connection
-from moorage.cluster.apiserver.storage.event_apis import mirror_events
+from moorage.basis.serving.connections import Connection
+from moorage.rules.store.event_apis import mirror_events
 
 LISTED = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

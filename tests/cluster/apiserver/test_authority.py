@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.cluster.apiserver.access.certificate_authority import ADMIN, SCHEDULER, make_authority
-from moorage.cluster.apiserver.vocabulary.http_messages import User
+from moorage.api.documents.http_messages import User
+from moorage.basis.serving.certificate_authority import ADMIN, SCHEDULER, make_authority
 from moorage.errors import ConfigError
 
 

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from moorage.api.documents.http_messages import Target, User
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 from moorage.api.rbac import PolicyRule
 from moorage.cluster.apiserver.access.authentication import Authenticator, impersonated
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, allows, denied, merged, missing, shown
 from moorage.cluster.apiserver.access.write_rights import check_escalation
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.http_messages import Target, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES, CLUSTER_ROLES = served("roles", RBAC), served("clusterroles", RBAC)

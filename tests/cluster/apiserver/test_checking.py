@@ -4,13 +4,13 @@ import copy
 
 import pytest
 
-from moorage.cluster.apiserver.admission.quota_usage import qos_class
-from moorage.cluster.apiserver.admission.update_validation import change_faults, resize_faults
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.schema.request_bodies import Body, form_of_kind, normalized_body, object_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.admission.quota_usage import qos_class
+from moorage.rules.admission.update_validation import change_faults, resize_faults
 
 
 def pod(container=None, meta=None, **spec):

@@ -1,6 +1,6 @@
 import pytest
 
-from moorage.cluster.apiserver.admission import update_validation
+from moorage.rules.admission import update_validation
 
 
 @pytest.mark.parametrize(("phase", "faults"), [("Bound", 0), ("Pending", 1)])

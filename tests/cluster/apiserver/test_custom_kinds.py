@@ -4,12 +4,12 @@ import copy
 
 import pytest
 
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import built_in_kinds
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.schema import discovery, openapi
-from moorage.cluster.apiserver.storage.list_selection import ALL
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import built_in_kinds
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.list_selection import ALL
 from tests.cluster.apiserver.custom_kinds import APPLY, DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
 
 SPEC = {

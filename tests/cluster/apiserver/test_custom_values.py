@@ -4,12 +4,12 @@ from time import process_time
 
 import pytest
 
-from moorage.cluster.apiserver.admission import custom_resource_rules, schema_validation
-from moorage.cluster.apiserver.admission.custom_resource_strategy import _list_faults
-from moorage.cluster.apiserver.admission.schema_validation import SchemaCheck
-from moorage.cluster.apiserver.admission.string_formats import is_of_format
-from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.statuses import ApiError
+from moorage.api.schema.custom_kinds import apply_defaults
+from moorage.rules.admission import custom_resource_rules, schema_validation
+from moorage.rules.admission.custom_resource_strategy import _list_faults
+from moorage.rules.admission.schema_validation import SchemaCheck
+from moorage.rules.admission.string_formats import is_of_format
 from tests.cluster.apiserver.custom_kinds import DEFINITIONS, MERGE, WIDGETS, ask, define, definition, message, widget
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}

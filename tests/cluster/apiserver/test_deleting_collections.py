@@ -5,13 +5,13 @@ import time
 
 import pytest
 
+from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.served_kinds import served
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.limits import OBJECTS
 from moorage.cluster.apiserver.http.requests import serve
-from moorage.cluster.apiserver.storage.detached_store import DetachedStore
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, User, find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.rules.store.detached_store import DetachedStore
 
 CONFIG_MAPS = served("configmaps")
 PATH = "/api/v1/namespaces/default/configmaps"

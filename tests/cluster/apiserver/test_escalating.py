@@ -9,13 +9,13 @@ import time
 import aiohttp
 import pytest
 
+from moorage.api.documents.http_messages import Target, User
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.access.write_rights import check_escalation
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.http_messages import Target, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 RBAC = "rbac.authorization.k8s.io"
 KINDS = {name: served(name, RBAC) for name in ("roles", "clusterroles", "rolebindings", "clusterrolebindings")}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.cluster.apiserver.storage.event_apis import delete_expired_events, mirror_events
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
+from moorage.api.documents.served_kinds import find_kind
+from moorage.rules.store.event_apis import delete_expired_events, mirror_events
 
 OLD, NEW = find_kind("events"), find_kind("events", "events.k8s.io")
 POD = {"kind": "Pod", "name": "web", "namespace": "default"}

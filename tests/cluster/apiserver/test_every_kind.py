@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.cluster.apiserver.schema.normalization import FieldTypeError, conform
-from moorage.cluster.apiserver.schema.schemas import kind_schema
+from moorage.api.documents.served_kinds import ALL_KINDS, KINDS, REVIEWS, UNGATED_KINDS
+from moorage.api.documents.statuses import ApiError
+from moorage.api.schema.normalization import FieldTypeError, conform
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.tables.tables import table
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS, UNGATED_KINDS
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "every_kind.yaml").read_text("utf-8"))
 BY_KIND = {one["object"]["kind"]: one for one in EXAMPLES}

@@ -10,7 +10,7 @@ from aiohttp import web
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, TLS_BUFFER, AcceptLimits, Connection
+from moorage.basis.serving.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, TLS_BUFFER, AcceptLimits, Connection
 from moorage.cluster.apiserver.schema.request_bodies import MAX_BODY
 
 READ = 256 << 10  # what asyncio reads at once

@@ -1,6 +1,6 @@
 """Which lines of two values differ, in values of few and of very many lines."""
 
-from moorage.cluster.apiserver.schema import go_structs
+from moorage.api.schema import go_structs
 
 
 def spec(count, image="i"):

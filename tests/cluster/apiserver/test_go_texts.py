@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.vocabulary.statuses import go_quoted, go_value, syntax_fault
+from moorage.api.documents.statuses import go_quoted, go_value, syntax_fault
 
 FAULTS = {
     b"": "unexpected end of JSON input",

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from moorage.api.documents.served_kinds import KINDS, REVIEWS
+from moorage.basis.serving.certificate_authority import make_authority
+from moorage.basis.serving.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
 from moorage.cluster.apiserver.access.authentication import Authenticator, User, make_authenticator
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
-from moorage.cluster.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.server import MAX_PARAMETERS
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, REVIEWS
 
 TOKEN = "a-token-for-tests"
 HOST, MINE = "Host: localhost", f"Authorization: Bearer {TOKEN}"

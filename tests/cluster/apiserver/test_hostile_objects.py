@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.served_kinds import KINDS, find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.api.schema.normalization import FieldTypeError, conform
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.cluster.apiserver.http import write_requests
-from moorage.cluster.apiserver.schema.normalization import FieldTypeError, conform
-from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.store import Store
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "x"}},

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.apiserver.admission.custom_resource_rules import _compile, custom_rule_faults
-from moorage.cluster.apiserver.admission.custom_resource_strategy import _list_faults
-from moorage.cluster.apiserver.admission.rule_costs import declared_type
-from moorage.cluster.apiserver.admission.schema_validation import ABSENT, SchemaCheck
-from moorage.cluster.apiserver.admission.structural_schemas import open_schema_faults, structural_faults
-from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults, drop_unknown_fields
-from moorage.cluster.apiserver.schema.schemas import MAX_VALUES, schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bounded
+from moorage.api.documents.served_kinds import CustomVersion
+from moorage.api.documents.statuses import ApiError, bounded
+from moorage.api.schema.custom_kinds import apply_defaults, drop_unknown_fields
+from moorage.api.schema.schemas import MAX_VALUES, schema
+from moorage.rules.admission.custom_resource_rules import _compile, custom_rule_faults
+from moorage.rules.admission.custom_resource_strategy import _list_faults
+from moorage.rules.admission.rule_costs import declared_type
+from moorage.rules.admission.schema_validation import ABSENT, SchemaCheck
+from moorage.rules.admission.structural_schemas import open_schema_faults, structural_faults
 from tests.api.cel.hostile_macros import expression
 from tests.api.cel.hostile_values import MOST_BYTES, MOST_S, QUICK_S, TRIES, scale, text
 

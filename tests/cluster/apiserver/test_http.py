@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.documents.served_kinds import KINDS, MEASURED, REVIEWS, enabled_kinds
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, enabled_kinds
 from moorage.errors import ConfigError
+from moorage.rules.store.store import Store
 
 TOKEN = "a-token-for-tests"
 PODS = "/api/v1/namespaces/default/pods"

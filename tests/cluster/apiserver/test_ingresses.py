@@ -2,9 +2,9 @@
 
 import pytest
 
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.tables.tables import table
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 INGRESSES = served("ingresses", "networking.k8s.io")
 SERVICE = {"service": {"name": "svc", "port": {"number": 80}}}

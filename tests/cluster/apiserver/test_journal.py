@@ -16,12 +16,12 @@ import threading
 import aiohttp
 import pytest
 
+from moorage.api.documents.served_kinds import KINDS, find_kind
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.storage.list_selection import ALL
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError
+from moorage.rules.store.list_selection import ALL
 from tests.fork_server import forkable
 
 CONFIGS = find_kind("configmaps")

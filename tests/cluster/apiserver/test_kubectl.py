@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from moorage.cluster.apiserver.storage.store import Store
+from moorage.rules.store.store import Store
 from tests.kubeconfigs import write_kubeconfig
 
 pytestmark = [

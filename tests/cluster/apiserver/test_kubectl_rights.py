@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
+from moorage.api.documents.http_messages import User
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.authentication import make_authenticator
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,6 +10,10 @@ import time
 import msgspec
 import pytest
 
+from moorage.api.documents.http_messages import HTTPRequest, find_target
+from moorage.api.documents.served_kinds import ALL_KINDS, served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.schema.schemas import MAX_VALUES
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.limits import ServerLimits, carry_out, is_heavy
@@ -17,11 +21,7 @@ from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.responses import encode_response
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
-from moorage.cluster.apiserver.schema.schemas import MAX_VALUES
-from moorage.cluster.apiserver.storage.store import MAX_OBJECT, Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.store import MAX_OBJECT, Store
 
 ADMIN = User("admin", ("system:masters",))
 TOKEN = "a-token"

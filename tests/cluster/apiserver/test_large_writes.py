@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
+from moorage.api.documents.served_kinds import find_kind
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
 from tests.kubeconfigs import write_kubeconfig
 
 pytestmark = pytest.mark.slow

@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, find_kind, group_versions
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.documents.served_kinds import KindTable, find_kind, group_versions
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.schema.versions import convert
 
 OPEN = "GenericWorkload=true"
 SERVED = {"1.36": ["v1alpha2"], "1.37": ["v1alpha3", "v1beta1"]}

@@ -8,12 +8,12 @@ import socket
 import aiohttp
 import pytest
 
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.lists import PIECE
 from moorage.cluster.apiserver.http.serve import open_store, serving
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 SMALL = ServerLimits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
 

@@ -6,8 +6,8 @@ import time
 import msgspec
 import pytest
 
+from moorage.api.documents.served_kinds import served
 from moorage.api.gc_pause import collector_paused
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from tests.cluster.apiserver.growing import STRATEGIC, Asked, Bench, Place, all_places, put, requests, sound, texts
 from tests.executed import executed
 

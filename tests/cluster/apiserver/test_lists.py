@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import served
+from moorage.api.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.http.lists import PIECE, ObjectList, encoded_list, into_pieces, object_list
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.representations import JSON, YAML, encoded_as
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 
 CONFIG, PODS = served("configmaps"), served("pods")
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

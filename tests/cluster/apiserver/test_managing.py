@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.fields.field_merge import compare, field_set, merge, type_faults
-from moorage.cluster.apiserver.fields.fieldsets import (
+from moorage.api.documents.served_kinds import KINDS, find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.api.fields.field_merge import compare, field_set, merge, type_faults
+from moorage.api.fields.fieldsets import (
     difference,
     intersection,
     is_field_set,
@@ -17,10 +19,8 @@ from moorage.cluster.apiserver.fields.fieldsets import (
     union_all,
     without,
 )  # fmt: skip
-from moorage.cluster.apiserver.fields.managed_fields import LAST_APPLIED, FieldManager, apply, manager_of, track
-from moorage.cluster.apiserver.schema.schemas import Struct, kind_schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.fields.managed_fields import LAST_APPLIED, FieldManager, apply, manager_of, track
+from moorage.api.schema.schemas import Struct, kind_schema
 
 NOW = "2026-01-01T00:00:00Z"
 DEPLOYMENTS = kind_schema(find_kind("deployments", "apps"))

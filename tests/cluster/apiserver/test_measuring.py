@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from moorage.cluster.apiserver.storage.list_selection import ALL, selection
+from moorage.api.documents.served_kinds import MEASURED, served
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
-from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.list_selection import ALL, selection
 
 NODES, PODS = MEASURED
 BASE = "/apis/metrics.k8s.io/v1beta1"

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.access_reviews import selector_errors, selector_faults
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.storage.store import DeleteOptions, Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.store import DeleteOptions, Store
 from tools.attacks.objects import valid_object
 
 CLAIMS = served("resourceclaims", "resource.k8s.io")

@@ -11,10 +11,10 @@ import threading
 
 import pytest
 
+from moorage.api.documents.http_messages import User
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.authentication import make_authenticator
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
 
 kubernetes = pytest.importorskip("kubernetes", reason="the official Python client is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

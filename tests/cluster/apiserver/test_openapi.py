@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.documents.served_kinds import ALL_KINDS, KINDS, MEASURED, REVIEWS
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
+from moorage.api.schema.protobuf import _fields, messages
+from moorage.api.schema.schemas import kind_schema, schema
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.schema import openapi
 from moorage.cluster.apiserver.schema.discovery import aggregated_version
 from moorage.cluster.apiserver.schema.openapi import SWAGGER_PROTOBUF, SWAGGER_SENT, describe, descriptions, swagger_protobuf
-from moorage.cluster.apiserver.schema.protobuf import _fields, messages
-from moorage.cluster.apiserver.schema.schemas import kind_schema, schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, MEASURED, REVIEWS
-from moorage.framework.feature_gates import FeatureGates
 
 PLACES = sorted(openapi.index()["paths"])
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 ORIGINS = {
     "no origin": ("127.0.0.1:8443", {}, True),

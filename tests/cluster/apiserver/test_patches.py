@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch, strategic_merge
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.api.fields.patches import json_patch, merge_patch, strategic_merge
+from moorage.api.schema.schemas import kind_schema
 
 POD = kind_schema(find_kind("pods"))
 MERGES = {  # RFC 7386, appendix A

@@ -10,15 +10,15 @@ import time
 import msgspec
 import pytest
 
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.schema.protobuf import read_protobuf, write_protobuf
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_objects
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.schema.protobuf import read_protobuf, write_protobuf
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.tables.tables import table
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
 
 GROUPS = find_kind("podgroups", "scheduling.k8s.io", "v1alpha2")
 WORKLOADS = find_kind("workloads", "scheduling.k8s.io", "v1alpha2")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.apiserver.admission.pod_security import LEVELS, PodSecurity, SecurityLevel, SecurityPolicy, parse_version
-from moorage.cluster.apiserver.admission.pod_security_standards import violations
-from moorage.cluster.apiserver.storage.policy_requests import requested_by
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.admission.pod_security import LEVELS, PodSecurity, SecurityLevel, SecurityPolicy, parse_version
+from moorage.rules.admission.pod_security_standards import violations
+from moorage.rules.store.policy_requests import requested_by
+from moorage.rules.store.store import Store
 
 RECORDED = json.loads(Path(__file__).with_name("pod_security_answers.json").read_text("utf-8"))
 LABEL = "pod-security.kubernetes.io/"

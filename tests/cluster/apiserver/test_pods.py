@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
-from moorage.cluster.apiserver.storage.deletion import options_of
-from moorage.cluster.apiserver.storage.subresources import bind, evict
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.store.deletion import options_of
+from moorage.rules.store.subresources import bind, evict
 
 BUDGETS = find_kind("poddisruptionbudgets", "policy")
 

@@ -15,15 +15,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.schema.discovery import SUBRESOURCES
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, User, find_target
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.store import Store
 
 GROUP = "admissionregistration.k8s.io/v1"
 ADMIN = User("admin", ("system:masters",), uid="7", extra={"team": ("a",)})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cluster.apiserver.admission.policy_typing import expression_warnings
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS
+from moorage.api.documents.served_kinds import ALL_KINDS
+from moorage.rules.admission.policy_typing import expression_warnings
 
 
 def rule(group, resource, version="v1"):

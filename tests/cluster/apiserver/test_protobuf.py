@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.served_kinds import KINDS, REVIEWS, VERSIONS
+from moorage.api.documents.statuses import ApiError, not_found
 from moorage.api.reading.manifests import read_yaml
-from moorage.cluster.apiserver.schema.protobuf import (
+from moorage.api.schema.protobuf import (
     _ALTERNATIVES,
     _WRITERS,
     FieldFlag,
@@ -20,8 +22,6 @@ from moorage.cluster.apiserver.schema.protobuf import (
     write_protobuf,
 )
 from moorage.cluster.apiserver.schema.representations import accepted, encoded_as
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, REVIEWS, VERSIONS
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_found
 
 
 def varint(value):

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.served_kinds import KINDS, served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.api.quantity import exact
-from moorage.cluster.apiserver.admission.quota_usage import Facts, evaluator_for
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.admission.quota_usage import Facts, evaluator_for
+from moorage.rules.store.store import Store
 
 PODS, SERVICES, CLAIMS = served("pods"), served("services"), served("persistentvolumeclaims")
 DEVICES, CLASSES = served("resourceclaims", "resource.k8s.io"), served("deviceclasses", "resource.k8s.io")

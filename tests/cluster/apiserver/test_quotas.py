@@ -2,9 +2,9 @@
 
 import msgspec
 
-from moorage.cluster.apiserver.schema.protobuf import read_protobuf, write_protobuf
+from moorage.api.documents.served_kinds import served
+from moorage.api.schema.protobuf import read_protobuf, write_protobuf
 from moorage.cluster.apiserver.tables.tables import table
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 
 QUOTAS, TEMPLATES = served("resourcequotas"), served("podtemplates")
 PATH = "/api/v1/namespaces/default/resourcequotas"

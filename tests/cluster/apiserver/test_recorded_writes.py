@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
+from moorage.api.documents.http_messages import User, find_target
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import HTTPRequest, serve
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import User, find_target
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
 
 STORIES = {
     name: steps

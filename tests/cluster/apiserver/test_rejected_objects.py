@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.served_kinds import KINDS
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.write_requests import create
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
 from tools.attacks.differences import masked
 from tools.attacks.objects import valid_object
 

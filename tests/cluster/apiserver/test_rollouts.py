@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
 
 
 def workload(kind, spec):

@@ -48,8 +48,8 @@ def test_a_definition_is_judged_as_kube_apiserver_judges_it(store, schema, expec
 
 
 def test_a_schema_that_has_not_changed_is_only_refused_for_its_total_cost(store, monkeypatch):
-    monkeypatch.setattr("moorage.cluster.apiserver.admission.rule_costs._PER_EXPRESSION", UNBOUNDED)
-    monkeypatch.setattr("moorage.cluster.apiserver.admission.rule_costs._PER_SCHEMA", UNBOUNDED)
+    monkeypatch.setattr("moorage.rules.admission.rule_costs._PER_EXPRESSION", UNBOUNDED)
+    monkeypatch.setattr("moorage.rules.admission.rule_costs._PER_SCHEMA", UNBOUNDED)
     define(store, defined(CUBIC))
     monkeypatch.undo()
     path, labelled = f"{DEFINITIONS}/widgets.example.com", {"metadata": {"labels": {"a": "b"}}}
@@ -58,7 +58,7 @@ def test_a_schema_that_has_not_changed_is_only_refused_for_its_total_cost(store,
     what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of"
     assert [cause[0] for cause in refused] == [where, f"{where}.properties[v].x-kubernetes-validations[0].rule"]
     assert re.fullmatch(rf"Forbidden: {what} \d\.\dx {re.escape(ADVICE)}", refused[0][2])
-    monkeypatch.setattr("moorage.cluster.apiserver.admission.rule_costs._PER_SCHEMA", UNBOUNDED)
+    monkeypatch.setattr("moorage.rules.admission.rule_costs._PER_SCHEMA", UNBOUNDED)
     made = ask(store, "PATCH", path, labelled, form=MERGE)[1]
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["v"]["maxItems"] = 401
     assert "estimated rule cost exceeds budget" in str(causes(ask(store, "PUT", path, made)))

@@ -5,14 +5,14 @@ import random
 
 import pytest
 
+from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.scale_requests import answer_scale
 from moorage.cluster.apiserver.schema.request_bodies import APPLY, JSON, PATCH_TYPES
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.store import Store
 from tools.attacks.objects import valid_object
 
 DEPLOYMENTS = served("deployments", "apps")

@@ -4,8 +4,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 
 SERVICES = served("services")
 RANGE = ip_network("10.96.0.0/12")

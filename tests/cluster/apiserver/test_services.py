@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 
 SERVICES = served("services", "")
 RANGE = "must be between 1 and 65535, inclusive"

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.storage.list_selection import ALL, Selection, selection
-from moorage.cluster.apiserver.storage.store import DeleteOptions, Store
-from moorage.cluster.apiserver.storage.subresources import options_of
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.store.list_selection import ALL, Selection, selection
+from moorage.rules.store.store import DeleteOptions, Store
+from moorage.rules.store.subresources import options_of
 
 CONFIG = find_kind("configmaps")
 SPACES = find_kind("namespaces")

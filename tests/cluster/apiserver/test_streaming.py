@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.api.documents.served_kinds import served
 
 PODS = "/api/v1/namespaces/default/pods"
 PRETENDED = "is only pretended to run in this cluster"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from moorage.api.documents.served_kinds import KINDS
 from moorage.cluster.apiserver.tables.tables import table
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
 
 NOW = 1_580_000_000.0  # 2020-01-26T00:53:20Z
 MADE = "2020-01-26T00:52:20Z"  # a minute earlier

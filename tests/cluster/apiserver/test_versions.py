@@ -9,12 +9,7 @@ from functools import partial
 
 import pytest
 
-from moorage.cluster.apiserver.schema.discovery import group_list
-from moorage.cluster.apiserver.schema.openapi import document_of
-from moorage.cluster.apiserver.schema.protobuf import read_protobuf, write_protobuf
-from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import (
+from moorage.api.documents.served_kinds import (
     ALL_GATES,
     ALL_KINDS,
     REVIEWS,
@@ -25,9 +20,14 @@ from moorage.cluster.apiserver.vocabulary.served_kinds import (
     parse_runtime_config,
     served,
 )
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.schema.protobuf import read_protobuf, write_protobuf
+from moorage.api.schema.versions import convert
+from moorage.cluster.apiserver.schema.discovery import group_list
+from moorage.cluster.apiserver.schema.openapi import document_of
 from moorage.errors import InputError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
 from tools.attacks.objects import BUNDLE
 
 #: The resources of the OpenAPI documents of Kubernetes 1.37, by group and version.

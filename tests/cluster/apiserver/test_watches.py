@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.http.lists import event_parts
 from moorage.cluster.apiserver.http.watch_stream import open_stream
-from moorage.cluster.apiserver.storage.list_selection import ALL, Selection, selection
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, User, find_target
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.store.list_selection import ALL, Selection, selection
+from moorage.rules.store.store import Store
 
 CONFIG = served("configmaps")
 PATH = "/api/v1/configmaps"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from moorage.cluster.apiserver.storage.event_apis import mirror_events
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.served_kinds import served
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.store.event_apis import mirror_events
 
 EVENTS, OLD_EVENTS = served("events", "events.k8s.io"), served("events")
 LEASES, PODS = served("leases", "coordination.k8s.io"), served("pods")

@@ -7,8 +7,8 @@ import ssl
 
 import pytest
 
+from moorage.basis.serving.certificate_authority import SCHEDULER, make_authority
 from moorage.cluster.apiserver.access.authentication import make_authenticator
-from moorage.cluster.apiserver.access.certificate_authority import SCHEDULER, make_authority
 from moorage.cluster.apiserver.http.serve import open_store
 
 STRICT = getattr(ssl, "VERIFY_X509_STRICT", 0)

@@ -6,14 +6,14 @@ import random
 import pytest
 import yaml
 
+from moorage.api.documents.served_kinds import KINDS
+from moorage.api.documents.statuses import ApiError
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.subresources import bind, options_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.nodes.kubelets import Kubelets
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.store import Store
+from moorage.rules.store.subresources import bind, options_of
 
 START = 1_750_000_000.0
 _KINDS = {kind.resource: kind for kind in reversed(KINDS)}

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.cron import CronError, parse_schedule, zone_named
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.api.documents.served_kinds import served
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.cluster.controllers.workloads.cron_job import CronJobs
-from moorage.cluster.controllers.workloads.job import Jobs
+from moorage.rules.workloads.cron_job import CronJobs
+from moorage.rules.workloads.job import Jobs
 
 DUE = {  # schedule, after, next
     "every minute": ("* * * * *", "2026-03-04 05:06:07", "2026-03-04 05:07:00"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.cluster.controllers.workloads.daemon_set import DaemonSets
+from moorage.rules.workloads.daemon_set import DaemonSets
 
 AGENT = """
 apiVersion: apps/v1

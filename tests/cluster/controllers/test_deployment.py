@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS, bounds
-from moorage.cluster.controllers.workloads.deployment import Deployments
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
+from moorage.api.documents.object_fields import REPLICA_SETS, bounds
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

@@ -2,12 +2,12 @@
 
 import pytest
 
-from moorage.cluster.apiserver.storage.subresources import evict
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
-from moorage.cluster.controllers.workloads.deployment import Deployments
-from moorage.cluster.controllers.workloads.disruption import Disruption
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
+from moorage.api.documents.object_fields import REPLICA_SETS
+from moorage.api.documents.statuses import ApiError
+from moorage.rules.store.subresources import evict
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.disruption import Disruption
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

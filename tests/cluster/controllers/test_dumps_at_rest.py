@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
+from moorage.api.documents.served_kinds import KINDS
 from moorage.cluster.controllers.all_controllers import all_controllers
 from moorage.interfaces.cli.live.store_loader import fill
 

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector
-from moorage.cluster.controllers.workloads.job import Jobs
-from moorage.cluster.controllers.workloads.missing_pods import parse_indexes
+from moorage.rules.workloads.job import Jobs
+from moorage.rules.workloads.missing_pods import parse_indexes
 
 JOB = """
 apiVersion: batch/v1

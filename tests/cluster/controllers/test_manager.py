@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.object_fields import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.worker import Worker
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.cluster.controllers.all_controllers import all_controllers
-from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
-from moorage.cluster.controllers.machinery.object_index import ObjectIndex
-from moorage.cluster.controllers.machinery.steps import Create, EventStep, Later, SetStatus, Update, WorkQueue
 from moorage.cluster.controllers.manager import ControllerManager, StepExecutor
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces
+from moorage.rules.store.store import Store
+from moorage.rules.workloads.object_index import ObjectIndex
+from moorage.rules.workloads.steps import Create, EventStep, Later, SetStatus, Update, WorkQueue
 
 MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.cluster.controllers.all_controllers import all_controllers
 from moorage.cluster.controllers.nodes.kubelets import Kubelets
 

@@ -7,11 +7,11 @@ import yaml
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
+from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.basis.inputs.files import InputFile
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
-from moorage.cluster.controllers.workloads.deployment import Deployments
-from moorage.cluster.controllers.workloads.job import Jobs
-from moorage.cluster.controllers.workloads.missing_pods import (
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.job import Jobs
+from moorage.rules.workloads.missing_pods import (
     free_indexes,
     indexed_base,
     ordinal_of,
@@ -19,8 +19,8 @@ from moorage.cluster.controllers.workloads.missing_pods import (
     revision_number,
     wanted_active,
 )
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
-from moorage.cluster.controllers.workloads.stateful_set import StatefulSets
+from moorage.rules.workloads.replica_set import ReplicaSets
+from moorage.rules.workloads.stateful_set import StatefulSets
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.workloads import expand
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.controllers.all_controllers import all_controllers
 from moorage.cluster.controllers.nodes.kubelets import STANDARD_CLASS, Kubelets
 

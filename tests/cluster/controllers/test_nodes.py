@@ -2,12 +2,12 @@
 
 import pytest
 
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
+from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.nodes.kubelets import NodeShape, lease_seconds, make_nodes
 from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction, wanted_taints
 from moorage.cluster.controllers.upkeep.garbage_collector import PodGarbageCollector
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
 from moorage.errors import InputError
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 POD = """
 apiVersion: v1

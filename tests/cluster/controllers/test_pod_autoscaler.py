@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
-from moorage.cluster.controllers.workloads.deployment import Deployments
-from moorage.cluster.controllers.workloads.pod_autoscaler import PodAutoscalers
-from moorage.cluster.controllers.workloads.replica_proposals import MetricError, Tolerances, proposal_of
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
+from moorage.api.documents.object_fields import REPLICA_SETS
+from moorage.cluster.controllers.upkeep.pod_autoscaler import PodAutoscalers
+from moorage.cluster.controllers.upkeep.replica_proposals import MetricError, Tolerances, proposal_of
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 #: Usage of new pods counts after so many seconds: their containers start, and one window of metrics passes.
 STARTED_S = 60

@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
-from moorage.cluster.controllers.storage.volumes import Volumes
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGroupProtection
+from moorage.rules.volumes.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.rules.volumes.volumes import Volumes
 
 SCRATCH = """
 apiVersion: storage.k8s.io/v1

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
-from moorage.cluster.controllers.workloads.job import Jobs, group_name, workload_name
+from moorage.rules.workloads.job import Jobs, group_name, workload_name
 
 JOB = """
 apiVersion: batch/v1

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.documents.object_fields import REPLICA_SETS
+from moorage.api.documents.statuses import ApiError
 from moorage.api.quantity import parse
-from moorage.cluster.apiserver.storage.store import DeleteOptions
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
-from moorage.cluster.controllers.workloads.deployment import Deployments
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
+from moorage.rules.store.store import DeleteOptions
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 
 @pytest.fixture

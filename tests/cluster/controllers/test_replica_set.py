@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.cluster.controllers.machinery.object_fields import CONTROLLERS, REPLICA_SETS, stamp
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets, deletion_order
+from moorage.api.documents.object_fields import CONTROLLERS, REPLICA_SETS, stamp
+from moorage.rules.workloads.replica_set import ReplicaSets, deletion_order
 
 WEB = """
 apiVersion: apps/v1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.cluster.controllers.storage.volumes import Volumes
+from moorage.rules.volumes.volumes import Volumes
 
 CLASSES = """
 apiVersion: storage.k8s.io/v1

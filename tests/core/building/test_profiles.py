@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import moorage
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.errors import InputError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.simulator.simulate import Options
 
 CONFIG = b"""

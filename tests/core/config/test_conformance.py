@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from tools.recordings.config_answers import answer
 
 RECORDED = Path(__file__).parents[2] / "data" / "conformance" / "config" / "v1.36.jsonl"

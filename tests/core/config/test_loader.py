@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.config.configuration import Configuration, PluginRef
 from moorage.core.config.scheduler_document import default_configuration, load
 from moorage.errors import ConfigError, Fault, InputError, MoorageError
 from moorage.framework.args import Duration, PluginArgs
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN
 from moorage.plugins.dynamic_resources import DynamicResourcesArgs

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import TODAY, FeatureGates
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, PluginRef, Plugins, PluginSet
 from moorage.core.config.profiles import catalogue, resolve
 from moorage.core.config.release_plugins import CHECKED_WHEN_LOADED, POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import TODAY, FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN, builtin_registry

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import RELEASES, find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import v1_of
@@ -16,7 +17,6 @@ from moorage.core.config.profiles import resolve
 from moorage.core.config.scheduler_document import default_configuration, load
 from moorage.core.config.show import as_document, as_table, listed
 from moorage.errors import ConfigError, InputError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.plugins.earlier.resource_scores import NodeResourcesLeastAllocatedV122
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
@@ -15,7 +16,6 @@ from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins import builtin_registry
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

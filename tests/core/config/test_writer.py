@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load_any
 from moorage.core.config.show import as_written
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 
 V1 = "kubescheduler.config.k8s.io/v1"

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Namespace, Service
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.cycle.column import Varying
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.sheets import Sheets
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse, Scope
 from moorage.framework.profile import make_profile, points_of
 from moorage.framework.registry import Registry

@@ -7,6 +7,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from moorage.api.feature_gates import TODAY, FeatureGates
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
 from moorage.core.config.scheduler_document import load
@@ -14,7 +15,6 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.feature_gates import TODAY, FeatureGates
 from moorage.testing.builders import a_node, a_pod
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.effects import Call
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Wait
 from tests.core.engine.driving import Driven, Phase, bound, node, pod
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
 from moorage.core.config.configuration import extenders_of
@@ -15,7 +16,6 @@ from moorage.core.engine.facts import Answered, Phase
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue import QueuePlace
 from moorage.framework.effects import BindPod, BindThrough, Evict
-from moorage.framework.feature_gates import FeatureGates
 from moorage.testing.builders import a_node, a_pod
 from tests.core.engine.driving import HEAD, Driven, Outputs, bound, node, pod
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
@@ -27,7 +28,6 @@ from moorage.core.engine.outbox import Decided
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Call, Evict
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Hold, Wait
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo

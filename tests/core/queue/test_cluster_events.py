@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.core.queue.cluster_events import assigned_pod_events, node_events, object_events, own_changes, pod_changes
-from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 
 

@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue
 from moorage.core.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod

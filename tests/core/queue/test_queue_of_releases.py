@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.testing.builders import a_pod
 
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)

@@ -9,10 +9,10 @@ import sys
 import msgspec
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue, node_events
 from moorage.errors import StateError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Hold
 from moorage.plugins.node_resources_fit import NodeResourcesFit

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from moorage.basis.client import rest
 from moorage.interfaces.cli.kubectl import main
-from moorage.live.client import rest
 
 NOT_ALLOWED = 'pods is forbidden: User "dev" cannot list resource "pods" in API group "" at the cluster scope'
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.reading.manifests import read_documents
+from moorage.basis.client.kubeconfig import without_secrets
 from moorage.errors import InputError
-from moorage.live.client.kubeconfig import without_secrets
 
 CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1

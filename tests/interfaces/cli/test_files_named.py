@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from moorage.basis.files import read_file
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.errors import InputError
 from tests.interfaces.cli.hostile import check_harmless
 from tests.ports import reserve_port
@@ -150,7 +150,7 @@ ROOTS = {"unreadable"} if os.geteuid() == 0 else set()
 @pytest.mark.parametrize("name", PLACES)
 def test_every_kind_of_file_in_every_place(moorage, tmp_path, monkeypatch, name):
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setattr("moorage.live.client.kubeconfig._PIPE_S", 0.05)
+    monkeypatch.setattr("moorage.basis.client.kubeconfig._PIPE_S", 0.05)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for kind in KINDS:
         if (name, kind) in FINE or kind in ROOTS:

@@ -17,14 +17,14 @@ from pathlib import Path
 import click
 import pytest
 
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.api.documents.served_kinds import served
+from moorage.basis.client.rest import Rest
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli import live_reading, terminal
 from moorage.interfaces.cli.kubectl import complete, kubectl, main
 from moorage.interfaces.cli.man import man_pages
 from moorage.interfaces.cli.questions import explain as explain_module
 from moorage.laboratory.dump import live_cache
-from moorage.live.client.rest import Rest
 from moorage.simulator.kueue.batch_jobs import KINDS
 from tests.cluster.apiserver.custom_kinds import ask, define, definition
 from tests.live.server.test_embedded_start import NODES, PODS, a_scheduler, a_store, make_node, starting, until

@@ -20,14 +20,14 @@ import pytest
 import yaml
 from aiohttp import ClientSession, TCPConnector
 
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.interfaces.cli.live.release_flags import FLAGS
 from moorage.interfaces.cli.main import _run
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
+from moorage.rules.store.store import Store
 from tests.kubeconfigs import write_kubeconfig
 from tests.live.server.metric_specs import NEVER_MOVED, SPECS
 from tests.ports import reserve_port

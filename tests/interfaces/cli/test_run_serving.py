@@ -7,8 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from moorage.api.core import Node
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.kubeconfig import in_cluster
+from moorage.basis.client.rest import Rest
 from moorage.basis.inputs.scheduler_config import ConfigSource
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
@@ -19,9 +22,6 @@ from moorage.interfaces.cli.live.release_flags import FLAGS
 from moorage.interfaces.cli.live.run_process import closed_pages
 from moorage.interfaces.cli.live.run_serving import metric_filter, serving_rules
 from moorage.interfaces.cli.pflag import read_flags
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.kubeconfig import in_cluster
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from tests.ports import reserve_port

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.basis.client.rest import Rest
 from moorage.errors import ConfigError, InputError
 from moorage.interfaces.cli.live.up import WantedScheduler
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
-from moorage.live.client.rest import Rest
 
 LABELS = {
     "apiVersion": "v1", "kind": "Policy",

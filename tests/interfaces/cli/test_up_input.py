@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage.api.documents.object_fields import REPLICA_SETS
+from moorage.api.documents.served_kinds import find_kind
+from moorage.api.documents.statuses import ApiError
 from moorage.api.releases import find_release
-from moorage.cluster.apiserver.access.certificate_authority import Address
+from moorage.basis.serving.certificate_authority import Address
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.cluster.apiserver.vocabulary.served_kinds import find_kind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.cluster.controllers.machinery.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
 from moorage.errors import InputError
+from moorage.interfaces.cli.live.embedded_cluster import Ready
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.live.up import _print_ready, up
-from moorage.live.server.embedded_cluster import Ready
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "up.md"
 DUMP = """

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import served
 from moorage.framework.changes import Change
 from moorage.interfaces.cli.main import cli
 from moorage.laboratory.change.change_text import command_of

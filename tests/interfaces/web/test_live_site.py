@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from moorage.cluster.apiserver.vocabulary.http_messages import User
+from moorage.api.documents.http_messages import User
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.web.live_site import LiveSite
 from moorage.live.server.authentication import RequestAuthenticator

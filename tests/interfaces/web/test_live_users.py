@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import served
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.web.embedded_site import EmbeddedSite
 from tests.interfaces.web.test_site import ADMIN, NAMESPACES, NODES, PODS, a_store, bind, pod
 from tests.ports import reserve_port

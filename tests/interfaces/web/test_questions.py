@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import KINDS
+from moorage.api.documents.statuses import ApiError
 from moorage.interfaces.cli.live.up import _run_in
 from moorage.interfaces.cli.main import cli
 from moorage.interfaces.cli.question_worker import ANSWERING, limit_process

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 import pytest
 import yaml
 
+from moorage.api.documents.statuses import ApiError
 from moorage.basis import table_of
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import main

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import served
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.authentication import Authenticator, certificate_end
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.service_account_tokens import AccountTokens
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.deletion import options_of
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.web import change_stream
 from moorage.interfaces.web.embedded_site import EmbeddedSite
+from moorage.rules.store.deletion import options_of
+from moorage.rules.store.store import Store
 from tests.interfaces.web.test_site import ADMIN, NODES, PODS, Browser, node, pod
 
 ACCOUNTS, BINDINGS = served("serviceaccounts"), served("clusterrolebindings", "rbac.authorization.k8s.io")

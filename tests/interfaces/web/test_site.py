@@ -11,18 +11,18 @@ import msgspec
 import pytest
 
 from moorage.api.core import Pod
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import served
 from moorage.api.meta import ObjectMeta
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage import subresources as pod_subresources
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.interfaces.web import change_stream as hub_module
 from moorage.interfaces.web import site as site_module
 from moorage.interfaces.web.embedded_site import EmbeddedSite, StoreSource
 from moorage.interfaces.web.rows import pod_row
+from moorage.rules.store import subresources as pod_subresources
+from moorage.rules.store.store import Store
 from tests.cluster.apiserver.custom_kinds import ask, define, definition, widget
 
 NODES, PODS, NAMESPACES = served("nodes"), served("pods"), served("namespaces")

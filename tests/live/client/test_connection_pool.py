@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from moorage.basis.client.connection_pool import ConnectionPool, RequestBatch
+from moorage.basis.client.pooled_connection import UnsentError
+from moorage.basis.client.response_stream import ServerAddress, connect
 from moorage.errors import ClusterError, MoorageError
-from moorage.live.client.connection_pool import ConnectionPool, RequestBatch
-from moorage.live.client.pooled_connection import UnsentError
-from moorage.live.client.response_stream import ServerAddress, connect
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
 certificates = importlib.util.module_from_spec(_spec)
@@ -165,7 +165,7 @@ def test_data_after_a_response_is_not_the_next_response():
 
 
 def test_connections_are_limited_and_requests_served_in_order(monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 2)
     server = Server(*[[OK + b"Content-Length: 1\r\n\r\na"]] * 20)
 
     async def test(exchange):
@@ -178,7 +178,7 @@ def test_connections_are_limited_and_requests_served_in_order(monkeypatch):
 
 
 def test_a_cancelled_waiter_takes_no_turn(monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 1)
     server = Server(*[[OK + b"Content-Length: 0\r\n\r\n"]] * 3)
 
     async def test(exchange):
@@ -277,15 +277,15 @@ def test_requests_without_a_response_have_an_unknown_outcome(script):
 
 
 def test_what_waits_for_a_connection_is_sent_once_one_is_idle(monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 2)
     server = Server(*([LENGTH + b"a"] for _ in range(40)))
     assert server.run(lambda exchange: soon(exchange, 1, units=40)) == [b"a"] * 40
     assert server.connections == 2
 
 
 def test_a_connection_that_breaks_is_replaced_for_what_waits(monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 1)
-    monkeypatch.setattr("moorage.live.client.connection_pool._TOGETHER", 1)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._TOGETHER", 1)
     server = Server([LENGTH + b"a"], [None], [LENGTH + b"b"])
     first, second, third = server.run(lambda exchange: soon(exchange, 1, units=3))
     assert (first, third) == (b"a", b"b")
@@ -293,7 +293,7 @@ def test_a_connection_that_breaks_is_replaced_for_what_waits(monkeypatch):
 
 
 def test_a_check_that_raises_later_goes_to_the_answer(monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 1)
 
     def refuse():
         raise MoorageError("no")
@@ -326,11 +326,11 @@ def test_what_waits_does_not_wait_for_ever_if_the_connections_of_other_requests_
             await fail.wait()
             return await connect(*to)
 
-        monkeypatch.setattr("moorage.live.client.connection_pool.connect", late)
+        monkeypatch.setattr("moorage.basis.client.connection_pool.connect", late)
         request = asyncio.ensure_future(ask(exchange))
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # its connection is counted
-        monkeypatch.setattr("moorage.live.client.connection_pool.connect", connect)
+        monkeypatch.setattr("moorage.basis.client.connection_pool.connect", connect)
         waiting = asyncio.ensure_future(soon(exchange, 1))
         await asyncio.sleep(0.05)
         assert not waiting.done()
@@ -389,7 +389,7 @@ def test_successes_that_arrive_together_are_passed_on_together(script):
 
 
 def test_requests_apart_use_several_connections_and_a_failure_ends_only_those_behind_it(monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 3)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 3)
 
     async def test(exchange):
         answers = Brief(24)
@@ -454,7 +454,7 @@ REFUSED = {  # our side, the name wanted, what is said
 
 @pytest.mark.parametrize(("context", "name", "words"), REFUSED.values(), ids=REFUSED)
 def test_nothing_is_sent_to_an_unverified_server(context, name, words, theirs, monkeypatch):
-    monkeypatch.setattr("moorage.live.client.connection_pool._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("moorage.basis.client.connection_pool._MAX_CONNECTIONS", 1)
     server = Server([OK], [OK])
 
     async def test(exchange):

@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from moorage.basis.client.credentials import Endpoint, Identity, tls_context
 from moorage.errors import InputError
-from moorage.live.client.credentials import Endpoint, Identity, tls_context
 
 NOW = datetime.datetime.now(datetime.UTC)
 

@@ -13,7 +13,7 @@ from moorage.core.config.configuration import Extender, ExtenderTLSConfig
 from moorage.core.extenders.wire import ExtenderError
 from moorage.errors import ConfigError
 from moorage.framework.effects import Question
-from moorage.live.client.extenders import MOST_BYTES, ExtenderClient
+from moorage.live.runtime.extender_client import MOST_BYTES, ExtenderClient
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
 certificates = importlib.util.module_from_spec(_spec)

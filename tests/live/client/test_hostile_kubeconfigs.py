@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.basis.client.credentials import Endpoint, ExecCommand, ExecCredentials
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from moorage.errors import InputError
-from moorage.live.client.credentials import Endpoint, ExecCommand, ExecCredentials
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
 from tests.interfaces.cli.hostile import EVIL, check_harmless
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

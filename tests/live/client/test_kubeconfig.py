@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from moorage.basis.client.credentials import ExecCommand, ExecCredentials, Identity, TokenFile, proxy_for, run_program
+from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.errors import InputError
-from moorage.live.client.credentials import ExecCommand, ExecCredentials, Identity, TokenFile, proxy_for, run_program
-from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.testing.virtual_time import run_virtually
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
@@ -406,7 +406,7 @@ def runs(pid):
 
 @pytest.mark.slow
 def test_a_hanging_exec_plugin_is_killed_with_its_children(monkeypatch, tmp_path):
-    monkeypatch.setattr("moorage.live.client.credentials._EXEC_S", 2.0)
+    monkeypatch.setattr("moorage.basis.client.credentials._EXEC_S", 2.0)
     with pytest.raises(InputError, match="did not end within"):
         asyncio.run(run_program(["sh", "-c", f"sleep 60 & echo $! > {tmp_path / 'pid'}; wait"], os.environ))
     assert not runs((tmp_path / "pid").read_text().strip())

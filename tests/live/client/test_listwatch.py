@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from moorage.cluster.apiserver.schema.protobuf import FieldFlag, message_of, messages
-from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.watched_resources import WATCHED
+from moorage.api.schema.protobuf import FieldFlag, message_of, messages
+from moorage.basis.client.listwatch import ObjectDecoder
+from moorage.basis.client.watched_resources import WATCHED
 
 EMPTY = {"s": "", "i": 0, "b": False, "f": 0, "Q": "0", "O": 0}
 FULL = {"s": "a", "i": 1, "b": True, "f": 1.5, "y": "YQ==", "Q": "1", "O": 1, "R": {"a": 1}, "F": {}, "X": ["a"]}

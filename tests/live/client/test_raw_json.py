@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.fields.patches import merge_patch
+from moorage.api.fields.patches import merge_patch
+from moorage.basis.client.raw_json import at, change_between, fields_of, merged
 from moorage.errors import ClusterError
-from moorage.live.client.raw_json import at, change_between, fields_of, merged
 
 #: Values in forms that decoding and encoding again would change.
 TEXTS = st.sampled_from([

@@ -5,8 +5,8 @@ import json
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
-from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.watched_resources import WRITTEN, RawObjects, resource_of
+from moorage.basis.client.listwatch import ObjectDecoder
+from moorage.basis.client.watched_resources import WRITTEN, RawObjects, resource_of
 
 
 def a_document(name, uid="", on="", **spec):

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.apiserver.schema.protobuf import read_protobuf, write_protobuf
+from moorage.api.schema.protobuf import read_protobuf, write_protobuf
+from moorage.basis.client.raw_protobuf import with_finalizers
 from moorage.errors import ClusterError
-from moorage.live.client.raw_protobuf import with_finalizers
 
 NAMES = st.lists(st.text("abc/.", min_size=1, max_size=200), max_size=3)
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from moorage.api.core import Pod
+from moorage.basis.client.listwatch import ObjectDecoder
+from moorage.basis.client.watched_resources import RawObjects, resource_of
 from moorage.errors import ClusterError
-from moorage.live.client.listwatch import ObjectDecoder
-from moorage.live.client.watched_resources import RawObjects, resource_of
 
 POD = {
     "kind": "Pod",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Node
 from moorage.api.custom_objects import CustomKind
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.reflector import Reflector
+from moorage.basis.client.watched_resources import WATCHED, WatchedResource, custom_resource, resource_of, watched
 from moorage.core.engine.facts import Gone
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.reflector import Reflector
-from moorage.live.client.watched_resources import WATCHED, WatchedResource, custom_resource, resource_of, watched
 from moorage.testing.virtual_time import run_virtually
 
 NODES = WatchedResource(Node, "v1", "nodes", namespaced=False)

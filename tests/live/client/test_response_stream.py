@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.basis.client.pooled_connection import ResponseParser
+from moorage.basis.client.response_stream import ServerAddress, open_stream
 from moorage.errors import ClusterError
-from moorage.live.client.pooled_connection import ResponseParser
-from moorage.live.client.response_stream import ServerAddress, open_stream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity, load_pair
+from moorage.basis.client.rest import BINDING, OTHER, Rest, Throttle, user_agent
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity, load_pair
-from moorage.live.client.rest import BINDING, OTHER, Rest, Throttle, user_agent
 from moorage.testing.virtual_time import run_virtually
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
@@ -197,7 +197,7 @@ def test_posts_that_need_no_waiting_are_sent_together():
 
 def test_steady_posts_use_a_new_identity_without_waiting(monkeypatch):
     now, seen = [0.0], []
-    monkeypatch.setattr("moorage.live.client.rest.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("moorage.basis.client.rest.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Counted:
         asked = 0

@@ -4,9 +4,9 @@ import json
 
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
+from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.core.engine.facts import Gone, Seen
-from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 
 #: 2026-11-24T14:00:00Z
 START_S = 1_795_528_800

@@ -2,11 +2,11 @@
 
 import pytest
 
+from moorage.basis.change_recorder import LogClock
 from moorage.basis.recording.frames import Mark, Put, frames_in
 from moorage.basis.recording.log_reader import ClusterLog
 from moorage.basis.recording.log_writer import LogLimits
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
-from moorage.live.recording.recorder import LogClock
 from tests.live.recording.scripted_log import START_S, Script, a_node, write_log
 
 

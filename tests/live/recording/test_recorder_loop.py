@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from moorage.api.decode import decode
 from moorage.api.kinds import KINDS
 from moorage.api.pod_decoding import without_token_name
+from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.basis.recording.log_reader import ClusterLog
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ClusterError
 from moorage.live.recording.decision_comparison import Shadow
-from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import RecorderLoop
+from moorage.rules.store.store import Store
 from tests.live.server.test_on_embedded_server import a_scheduler, live_on, make_node, make_pod, until
 
 LONG = bool(os.environ.get("MOORAGE_LONG_TESTS"))
@@ -158,7 +158,7 @@ class Recording:
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if LONG else 300)  # a timeout ends one task of the loop, such as the scheduler
 def test_the_log_is_what_the_server_had_and_decisions_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr("moorage.live.client.reflector.Backoff.pause", lambda self, at_least_s=None: 0.02)
+    monkeypatch.setattr("moorage.basis.client.reflector.Backoff.pause", lambda self, at_least_s=None: 0.02)
 
     async def main():
         chance = random.Random(11)

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.errors import InputError
 from moorage.live.recording.decision_comparison import ComparedDecision, Match, Shadow
-from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import RecorderLoop
 from moorage.live.recording.status import agreement_of, causes, count_on, read_status, write_status
 from tests.live.server.test_on_embedded_server import a_scheduler

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
 from moorage.core.building.builder import build_profiles
@@ -13,7 +14,6 @@ from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Wait
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.inbox import Inbox

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
 from moorage.core.config.scheduler_document import load
@@ -19,7 +20,6 @@ from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import UNREACHABLE, ClusterError
 from moorage.framework.effects import Call, Until, Write
-from moorage.framework.feature_gates import FeatureGates
 from moorage.live.runtime.attempt_metrics import SILENT, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.loop import Loop, LoopLimits

@@ -13,7 +13,7 @@ import pytest
 from moorage.core.config.configuration import Extender as Configured
 from moorage.core.extenders.consultation import HTTPExtender
 from moorage.errors import ClusterError
-from moorage.live.client.extenders import ExtenderClient
+from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.server.klog import Klog
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from tests.live.runtime.malicious_extender import ANSWERS, HARMLESS, MIB, REFUSED, serving

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDict
 
-from moorage.cluster.apiserver.vocabulary.http_messages import User
+from moorage.api.documents.http_messages import User
 from moorage.errors import ClusterError, InputError
 from moorage.live.server.authentication import (
     ANONYMOUS,

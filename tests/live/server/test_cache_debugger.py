@@ -5,12 +5,12 @@ from msgspec.structs import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.building.builder import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.feature_gates import FeatureGates
 from moorage.live.server.cache_debugger import compare, dump
 from moorage.live.server.scheduler_metrics import pod_registry
 from moorage.plugins import builtin_registry

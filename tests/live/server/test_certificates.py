@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from moorage.cluster.apiserver.http import connections as accepting
+from moorage.basis.serving import connections as accepting
 from moorage.errors import InputError
 from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.server.authentication import RequestAuthenticator

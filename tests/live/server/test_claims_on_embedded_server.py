@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from moorage.api.decode import decode
 from moorage.api.devices import AllocationResult, ClaimConsumer, DeviceClass, ResourceClaim
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
+from moorage.basis.client.watched_resources import WRITTEN, RawObjects
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ClusterError
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
-from moorage.live.client.watched_resources import WRITTEN, RawObjects
 from moorage.live.server.api_cluster import ApiCluster
 from moorage.plugins.devices.group_claims import without_user
+from moorage.rules.store.store import Store
 
 PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CONFIG = {"requests": ["r"], "opaque": {"driver": "gpu.example.com", "parameters": {"kept": "as it is"}}}

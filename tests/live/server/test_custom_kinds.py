@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 import moorage
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.rest import Rest
 from moorage.core.building.builder import complete_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.registry import load
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live_scheduler import Live, LiveSettings
 from moorage.simulator.simulate import load_options

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moorage.api.custom_objects import CustomKind
+from moorage.api.documents.served_kinds import served
+from moorage.basis.serving.certificate_authority import SCHEDULER, make_authority
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.access.certificate_authority import SCHEDULER, make_authority
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
 from moorage.core.building.builder import complete_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
+from moorage.interfaces.cli.live.embedded_cluster import Embedded, grant_kinds
 from moorage.interfaces.cli.live.up import report_if_slow
 from moorage.live.server import health as patience
-from moorage.live.server.embedded_cluster import Embedded, grant_kinds
+from moorage.rules.store.store import Store
 from moorage.simulator.simulate import Options, load_options
 
 NODES, PODS, CONFIG_MAPS = served("nodes"), served("pods"), served("configmaps")

@@ -10,7 +10,7 @@ import yaml
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from moorage.cluster.apiserver.vocabulary.http_messages import User
+from moorage.api.documents.http_messages import User
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import SILENT
 from moorage.live.runtime.leader_election import Election, LeaseRecord, Timing

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
+from moorage.api.documents.served_kinds import served
+from moorage.basis.serving.certificate_authority import make_authority
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.access.certificate_authority import make_authority
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import served
-from moorage.live.server.embedded_cluster import Embedded
+from moorage.interfaces.cli.live.embedded_cluster import Embedded
+from moorage.rules.store.store import Store
 from tests.interfaces.cli.test_run import running
 from tests.live.server.test_on_embedded_server import a_scheduler
 

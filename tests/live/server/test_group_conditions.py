@@ -9,17 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.decode import decode
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import Condition, PodGroup, PodGroupStatus
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.errors import ClusterError
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.status_writer import StatusWriter
 from moorage.live.server.api_cluster import ApiCluster
+from moorage.rules.store.store import Store
 
 VERSION = "scheduling.k8s.io/v1alpha2"
 GROUPS = f"/apis/{VERSION}/namespaces/default/podgroups"

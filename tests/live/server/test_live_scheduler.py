@@ -19,12 +19,12 @@ from moorage.api.core import Pod, PodCondition
 from moorage.api.custom_objects import read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
+from moorage.api.fields.patches import merge_patch
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.cluster.apiserver.fields.patches import merge_patch
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.raw_json import change_between
+from moorage.basis.client.rest import Rest
 from moorage.errors import ClusterError
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.raw_json import change_between
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 from moorage.live.runtime.ports import EventNote, EventRecord, StatusChange
 from moorage.live.server.api_cluster import ApiCluster

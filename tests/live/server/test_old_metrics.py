@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY, find_release
 from moorage.core.engine.facts import Phase
 from moorage.core.groups.group_cycle import GroupReport
-from moorage.framework.feature_gates import FeatureGates
 from moorage.live.server.plugin_metrics import Filter, Gauge
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, registry_of, specs_of
 

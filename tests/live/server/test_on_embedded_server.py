@@ -12,24 +12,24 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.core.building.builder import build_resolved
 from moorage.core.config.configuration import Extender, extenders_of
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.extenders import ExtenderClient
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
+from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
+from moorage.rules.store.store import Store
 from moorage.simulator.simulate import Options, load_options
 from tests.interfaces.cli.test_simulate_output import violations
 

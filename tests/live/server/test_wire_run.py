@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.cluster.apiserver.http.server import Front
@@ -18,9 +21,6 @@ from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.authorization import Delegate, PathAccess
 from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings

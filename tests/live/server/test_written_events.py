@@ -7,14 +7,14 @@ import time
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.ports import EventNote, EventRecord
 from moorage.live.server.api_cluster import ApiCluster
 from moorage.live.server.election_locks import ApiLock
+from moorage.rules.store.store import Store
 
 AT, LATER = "2026-11-21T03:00:00.000000Z", "2026-11-21T03:05:00.000000Z"
 

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from moorage.live.client.credentials import tls_context
-from moorage.live.client.kubeconfig import ClientEnvironment, read_kubeconfig
+from moorage.basis.client.credentials import tls_context
+from moorage.basis.client.kubeconfig import ClientEnvironment, read_kubeconfig
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 NAMED = "MOORAGE_TEST_KUBECONFIG"

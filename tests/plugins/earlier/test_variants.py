@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import CURRENT, EARLIER, LATER, find_release
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.shared.releases import VARIANTS
 from moorage.testing.plugin_checks import check_plugin

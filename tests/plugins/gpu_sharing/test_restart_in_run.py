@@ -8,21 +8,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_any
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
+from moorage.interfaces.cli.live.embedded_cluster import grant_kinds
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.embedded_cluster import grant_kinds
 from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
 from moorage.plugins import builtin_registry
+from moorage.rules.store.store import Store
 from tests.live.server.test_on_embedded_server import create, get, until, wall
 from tests.plugins.gpu_sharing.test_plugins import COUNT, INDEX, MILLI, PLUGINS, config
 

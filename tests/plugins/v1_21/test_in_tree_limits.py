@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.events import Action, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.earlier.balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.plugins.v1_21.in_tree_limits import AzureDiskLimits, CinderLimits, EBSLimits, GCEPDLimits

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Namespace
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import ObjectMeta
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.earlier.inter_pod_affinity import InterPodAffinityArgsV121, InterPodAffinityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.node_label import NodeLabel, NodeLabelArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod

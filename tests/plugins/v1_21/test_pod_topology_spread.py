@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Service
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.earlier.pod_topology_spread import PodTopologySpreadArgsV121, PodTopologySpreadV121
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.plugins.earlier.balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocated, NodeResourcesLeastAllocatedArgs

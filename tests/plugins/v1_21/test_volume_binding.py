@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.errors import AttemptError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.earlier.volume_binding import VolumeBindingArgsV121, VolumeBindingV121
 from moorage.testing.builders import a_cluster, a_node, a_pod

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.core import Volume
-from moorage.plugins.volumes.csi_migration import (
+from moorage.rules.volumes.csi_migration import (
     MigratedVolume,
     MigrationError,
     driver_of,

@@ -17,20 +17,20 @@ from typing import Any
 import pytest
 import yaml
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.http.server import Front
-from moorage.cluster.apiserver.storage.store import Store
 from moorage.core.building.builder import build_resolved
 from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
-from moorage.framework.feature_gates import FeatureGates
-from moorage.live.client.credentials import Endpoint, FixedCredentials, Identity
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.server.live_scheduler import Live, LiveSettings
 from moorage.plugins import builtin_registry
+from moorage.rules.store.store import Store
 
 HERE = Path(__file__).parent
 OPEN = "GenericWorkload TopologyAwareWorkloadScheduling CompositePodGroup PodGroupPreemptionPolicy DRAWorkloadResourceClaims"

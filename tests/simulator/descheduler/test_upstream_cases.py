@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from moorage.api.core import Node, Pod
+from moorage.api.pod_requests import amount
 from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import PodDisruptionBudget
@@ -25,7 +26,6 @@ from moorage.errors import InputError
 from moorage.simulator.descheduler.cycle import run_plugin
 from moorage.simulator.descheduler.policy import DefaultEvictor, Evictor, PluginRun, args_of, faults_of
 from moorage.simulator.descheduler.scene import PodReport, Scene
-from moorage.state.pod_requests import amount
 
 _CASES = [
     json.loads(line) for line in gzip.decompress(Path(__file__).with_name("upstream_cases.jsonl.gz").read_bytes()).splitlines()

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import PodSpec, Taint
+from moorage.api.pod_requests import amount as amount_of
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue import Objects, PodSet, QueueAdmission, Workload, read_objects, read_workload
 from moorage.simulator.kueue.flavors import Grade, Mode, assign_flavors, most_pods
@@ -17,7 +18,6 @@ from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.preemption import Asking, Turns, find_targets
 from moorage.simulator.kueue.settings import STRATEGIES, read_settings
 from moorage.simulator.kueue.topology import FreeNode
-from moorage.state.pod_requests import amount as amount_of
 
 KINDS = {
     "flavors": "ResourceFlavor",

@@ -7,14 +7,14 @@ from unittest import mock
 
 import pytest
 
+from moorage.api.documents.served_kinds import ALL_KINDS, KINDS, REVIEWS, served
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.rbac import Authorizer
-from moorage.cluster.apiserver.admission import strategy
 from moorage.cluster.apiserver.http import requests
 from moorage.cluster.apiserver.schema import openapi
-from moorage.cluster.apiserver.storage import store as storing
-from moorage.cluster.apiserver.storage.store import DeletionResult, Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import ALL_KINDS, KINDS, REVIEWS, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.admission import strategy
+from moorage.rules.store import store as storing
+from moorage.rules.store.store import DeletionResult, Store
 from tools.attacks.attack_run import run
 from tools.attacks.ground import a_ground
 from tools.attacks.making import Attack, make

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, write_protobuf
+from moorage.api.schema.protobuf import PROTOBUF, write_protobuf
 from moorage.errors import ConfigError
 from tools.attacks.comparing import AttackComparison, compare, compare_servers, groups_of
 from tools.attacks.differences import AnswerDifference, differences_of_answers

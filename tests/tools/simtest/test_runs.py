@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
+from moorage.basis.client.reflector import Reflector
 from moorage.core.engine import binding_cycle
 from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.queue import SchedulingQueue
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.live.client.reflector import Reflector
 from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.executor import EffectExecutor
 from moorage.live.runtime.inbox import FactSource, Inbox

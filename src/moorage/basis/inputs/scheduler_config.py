@@ -9,12 +9,12 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY, find_release, why_unknown
 from moorage.core.config.algorithm import Algorithm, load_algorithm
 from moorage.core.config.config_map import taken_out
 from moorage.core.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.errors import InputError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import declared_name
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from moorage.cluster.controllers.machinery.object_fields import CONTROLLERS, REPLICA_SETS
-from moorage.cluster.controllers.machinery.steps import Controller
+from moorage.api.documents.object_fields import CONTROLLERS, REPLICA_SETS
+from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, Kubelets
 from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction
-from moorage.cluster.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
-from moorage.cluster.controllers.storage.volumes import AttributesClassProtection, Volumes
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces, RootAuthority
+from moorage.cluster.controllers.upkeep.pod_autoscaler import PodAutoscalers
 from moorage.cluster.controllers.upkeep.policy_status import PolicyStatus
 from moorage.cluster.controllers.upkeep.status_controllers import LoadBalancers, ResourceQuotas
-from moorage.cluster.controllers.workloads.cron_job import CronJobs
-from moorage.cluster.controllers.workloads.daemon_set import DaemonSets
-from moorage.cluster.controllers.workloads.deployment import Deployments
-from moorage.cluster.controllers.workloads.disruption import Disruption
-from moorage.cluster.controllers.workloads.job import Jobs
-from moorage.cluster.controllers.workloads.pod_autoscaler import PodAutoscalers
-from moorage.cluster.controllers.workloads.replica_set import ReplicaSets
-from moorage.cluster.controllers.workloads.stateful_set import StatefulSets
 from moorage.errors import InputError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.volumes.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.rules.volumes.volumes import AttributesClassProtection, Volumes
+from moorage.rules.workloads.cron_job import CronJobs
+from moorage.rules.workloads.daemon_set import DaemonSets
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.disruption import Disruption
+from moorage.rules.workloads.job import Jobs
+from moorage.rules.workloads.replica_set import ReplicaSets
+from moorage.rules.workloads.stateful_set import StatefulSets
+from moorage.rules.workloads.steps import Controller
 
 #: kube-controller-manager's names for controllers that record their events under another name.
 _CALLED: Final = {

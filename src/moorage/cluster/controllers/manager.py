@@ -17,23 +17,23 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.documents.object_fields import EVENTS, copied, is_ending, name_of, namespace_of, stamp, uid_of
+from moorage.api.documents.served_kinds import Document, ServedKind
+from moorage.api.documents.statuses import ApiError, conflict
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.basis.printable import clip
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
 from moorage.cluster.apiserver.http.limits import is_heavy
 from moorage.cluster.apiserver.http.worker import Worker
-from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.deletion import DeleteOptions
-from moorage.cluster.apiserver.storage.detached_store import DetachedStore, StaleReadError
-from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import Watch
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict
-from moorage.cluster.controllers.machinery import steps
-from moorage.cluster.controllers.machinery.object_fields import EVENTS, copied, is_ending, name_of, namespace_of, stamp, uid_of
-from moorage.cluster.controllers.machinery.object_index import ObjectIndex
 from moorage.cluster.controllers.nodes.kubelets import KUBELET
 from moorage.cluster.controllers.upkeep.namespaces import Namespaces
+from moorage.rules.store.definitions import AskOwner
+from moorage.rules.store.deletion import DeleteOptions
+from moorage.rules.store.detached_store import DetachedStore, StaleReadError
+from moorage.rules.store.list_selection import ALL, Selection
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import Watch
+from moorage.rules.workloads import steps
+from moorage.rules.workloads.object_index import ObjectIndex
 
 # -- executor ----------------------------------------------------------------------------------------------------------
 # Execute controllers' steps as calls of the store, under the field manager that the controller has in Kubernetes.

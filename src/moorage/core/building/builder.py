@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.printable import clip
 from moorage.core.config.configuration import Configuration, extenders_of
 from moorage.core.config.profiles import ResolvedProfile, resolve
@@ -17,7 +18,6 @@ from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import RAISED, InputError, MoorageError
 from moorage.framework.events import Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.handle import Handle
 from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile

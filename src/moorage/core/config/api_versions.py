@@ -23,13 +23,13 @@ from typing import Final
 
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import Value
 from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODAY, Release
 from moorage.core.config import release_plugins
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from moorage.core.config.decoder import Fields
 from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, appended, expand, overlaid, settled
-from moorage.framework.feature_gates import FeatureGates
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]

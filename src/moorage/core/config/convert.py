@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import CURRENT
 from moorage.basis import table_of
 from moorage.core.config.api_versions import V1
@@ -26,7 +27,6 @@ from moorage.core.config.release_plugins import REMOVED_IN_V1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document
 from moorage.core.config.upgrade import changed_rules, gained_plugins, with_plugin, without_refused
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 

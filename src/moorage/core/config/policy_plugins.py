@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.config.configuration import PluginConfig, PluginRef, Plugins, PluginSet
 from moorage.core.config.policy import (
     DEFAULT_PREDICATES,
@@ -28,7 +29,6 @@ from moorage.core.config.policy import (
     current_name,
 )
 from moorage.errors import Fault
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
 #: The plugins of points that a Policy does not configure.

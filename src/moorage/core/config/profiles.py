@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.config.api_versions import V1, ApiVersion
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile
 from moorage.core.config.decoder import fields_of
 from moorage.core.config.plugin_sets import ALL_POINTS, Expansion
 from moorage.errors import ConfigError, Fault
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 

@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis import table_of
 from moorage.core.config.configuration import PluginRef, PluginSet
 from moorage.errors import Fault
-from moorage.framework.feature_gates import FeatureGates
 
 V1: Final = "kubescheduler.config.k8s.io/v1"
 V1BETA2: Final = "kubescheduler.config.k8s.io/v1beta2"

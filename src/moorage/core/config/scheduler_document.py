@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import Value
 from moorage.api.releases import RELEASES, TODAY
 from moorage.core.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion, default_version, v1_of, version_of
@@ -37,7 +38,6 @@ from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalo
 from moorage.core.config.release_plugins import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
 from moorage.core.config.validation import validation_faults
 from moorage.errors import Fault, InputError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Registry
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import AFTER_1_36, CURRENT, Release
 from moorage.basis import table_of
 from moorage.core.config.configuration import PluginRef
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_plugins import POINTS_1_21, default_plugins
-from moorage.framework.feature_gates import FeatureGates
 
 _FIT: Final = "NodeResourcesFit"
 _STRATEGY: Final = "scoringStrategy"

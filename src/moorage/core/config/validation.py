@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.durations import format_duration
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.names import check_qualified_name, is_extended_resource_name
 from moorage.api.releases import CURRENT, Release
 from moorage.core.config.absent_plugins import successor
@@ -25,7 +26,6 @@ from moorage.core.config.configuration import (
 )
 from moorage.core.config.plugin_sets import merge
 from moorage.errors import Fault
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import POINTS
 
 # -- extender validation -----------------------------------------------------------------------------------------------

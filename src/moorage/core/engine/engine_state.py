@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.bindings import Bindings
@@ -13,7 +14,6 @@ from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Outbox
 from moorage.core.engine.placer import Placer
 from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo

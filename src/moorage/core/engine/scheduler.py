@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import Final, NoReturn
 
 from moorage.api.core import Object, Pod
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.pod_groups import PodGroup
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
@@ -33,7 +34,6 @@ from moorage.core.engine.pod_run import PodRun
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import RAISED, AttemptError, CopyError, MoorageError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.profile import Profile, writes_pods
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds
 from moorage.state.cluster import ClusterState, Snapshot

@@ -14,11 +14,11 @@ from typing import Final
 from moorage.api.core import Node, Object, ObjectMeta, Pod, PodResourceClaimStatus, PodSpec, ResourceList
 from moorage.api.custom_objects import CustomObject
 from moorage.api.devices import DeviceTaint, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.pod_requests import RequestOptions
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import RequestOptions
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)

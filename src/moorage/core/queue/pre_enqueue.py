@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.extenders.consultation import HTTPExtender
 from moorage.core.extenders.wire import EXTENDER
 from moorage.core.queue.backoff import SortKey
@@ -19,7 +20,6 @@ from moorage.core.queue.hints import wakes_of
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import RAISED, PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Hold

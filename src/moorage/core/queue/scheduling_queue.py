@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.core.queue.backoff import ActiveQueue, BackoffQueue, SleepingMembers, SortKey
 from moorage.core.queue.cluster_events import ASSIGNED_POD_DELETE, is_repeat, own_changes
 from moorage.core.queue.hints import HintOutcome, Hints, is_for_everyone
@@ -33,7 +34,6 @@ from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.core.queue.unschedulable_pods import Unschedulable
 from moorage.errors import LoopError, MoorageError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.state.pod_info import PodInfo
 
 #: How often the queue scans unschedulable pods for those that waited too long.

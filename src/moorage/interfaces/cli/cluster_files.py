@@ -202,7 +202,7 @@ def asking(options: Options) -> Iterator[Options]:
     """
     import asyncio
 
-    from moorage.live.client.extenders import ExtenderClient  # an HTTP client, which is rarely needed
+    from moorage.live.runtime.extender_client import ExtenderClient  # an HTTP client, which is rarely needed
 
     client = ExtenderClient(load_options(options).configuration.extenders)
     with asyncio.Runner() as runner:

@@ -144,7 +144,7 @@ class BegunReading:
 
 def begin_reading(source: ClusterToRead, words: Sequence[str] = ()) -> BegunReading:
     """Begin to read a cluster for a command in a thread, which does not keep the process alive."""
-    import moorage.live.client.rest  # noqa: F401 (here, so that the thread does not wait for its turn to load it)
+    import moorage.basis.client.rest  # noqa: F401 (here, so that the thread does not wait for its turn to load it)
 
     begun = BEGUN[source] = BegunReading(words)
     sys.setswitchinterval(_TURN_S)
@@ -157,7 +157,7 @@ def served_kinds(kubeconfig: str | None, context: str | None, kinds: Iterable[st
 
     Raises  InputError, ClusterError
     """
-    from moorage.live.client.rest import Rest  # imports what sends requests
+    from moorage.basis.client.rest import Rest  # imports what sends requests
 
     endpoint, found = endpoint_of(kubeconfig, context), list[bytes]()
 

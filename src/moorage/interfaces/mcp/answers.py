@@ -20,9 +20,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.core import Node, Pod
+from moorage.api.documents.statuses import ApiError
+from moorage.api.pod_requests import every_request
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.basis import table_of
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.framework.changes import taint_text
 from moorage.interfaces.web.question_arguments import Arguments, QuestionBody, arguments_of
@@ -30,7 +31,6 @@ from moorage.interfaces.web.question_processes import Answering, ProcessLimits, 
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.frames import unit_name
 from moorage.simulator.owners import controller_title, deployment_name
-from moorage.state.pod_requests import every_request
 
 #: The forms of an answer → the output of the command.
 FORMS: Final[Mapping[str, str]] = {"text": "text", "wide": "wide", "json": "json"}

@@ -14,6 +14,11 @@ from aiohttp import web
 
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import KINDS as SERVED_KINDS
+from moorage.api.documents.served_kinds import ServedKind, served
+from moorage.api.documents.statuses import no_such_page
 from moorage.api.releases import CURRENT
 from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import KINDS, list_parts
@@ -22,13 +27,6 @@ from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.http.limits import Seats
 from moorage.cluster.apiserver.http.server import Perform
 from moorage.cluster.apiserver.schema.representations import JSON
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, User
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED_KINDS
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import no_such_page
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile
@@ -42,6 +40,8 @@ from moorage.interfaces.web.questions import Board, QuestionRoutes
 from moorage.interfaces.web.rows import QueueState, queue_state
 from moorage.interfaces.web.setup_route import Measured, SetupRoute
 from moorage.interfaces.web.site import Sessions, Site, cookie_name, is_own_path
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import StoreChange
 
 #: Seconds after which a process must have opened its input.
 _STARTS_S: Final = 60.0

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
+from moorage.api.documents.served_kinds import ServedKind, served
+from moorage.api.documents.statuses import ApiError, bad_request
 from moorage.basis.printable import clip, is_printable
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request
 from moorage.interfaces.web.site import Site, Visitor, json_response, read_body
 
 # -- kubectl commands --------------------------------------------------------------------------------------------------

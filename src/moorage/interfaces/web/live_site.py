@@ -14,11 +14,12 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from moorage.api.core import Node, Pod
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.statuses import ApiError, internal, unauthorized
+from moorage.basis.client.reflector import Reflector
 from moorage.cluster.apiserver.access.authentication import check_page
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, unauthorized
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.profile import Profile
@@ -27,7 +28,6 @@ from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.rows import QueueState, queue_state
 from moorage.interfaces.web.setup_route import Measured, SetupRoute
 from moorage.interfaces.web.site import Sessions, Site, Visitor, is_own_path
-from moorage.live.client.reflector import Reflector
 from moorage.live.server.authentication import ANONYMOUS, RequestAuthenticator, UnauthorizedError
 from moorage.live.server.authorization import RequestAuthorizer, ResourceAccess
 from moorage.live.server.endpoints import Page

@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from moorage.api.core import Node, Pod
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_found, too_many
+from moorage.api.documents.statuses import ApiError, not_found, too_many
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from moorage.api.documents.statuses import bad_request
 from moorage.basis import table_of
-from moorage.cluster.apiserver.vocabulary.statuses import bad_request
 
 _MOST_TEXT: Final = 4096
 _MOST_LIST: Final = 2000

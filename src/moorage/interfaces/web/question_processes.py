@@ -22,8 +22,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from moorage.api.documents.statuses import ApiError
 from moorage.basis.printable import clip
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
 
 #: The names of the files for a command's standard output and standard error.
 ANSWER: Final = "answer"

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from aiohttp import web
 
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
+from moorage.api.documents.statuses import ApiError, too_many
 from moorage.interfaces.web import question_arguments, question_processes
 from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.site import Site, Visitor, check_may_list, json_response, read_body

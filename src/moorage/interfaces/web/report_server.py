@@ -13,12 +13,12 @@ from typing import Final
 
 from aiohttp import web
 
+from moorage.api.documents.statuses import ApiError, internal, no_such_page
 from moorage.basis.recording.log_reader import ClusterLog
+from moorage.basis.serving.connections import HEADERS, answering
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.http.connections import HEADERS, answering
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, internal, no_such_page
 from moorage.interfaces.web.change_stream import Hub
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodSpec
 from moorage.api.node_selectors import required_nodes
+from moorage.api.pod_requests import amount, pod_requests
 from moorage.api.quantity import QuantityError
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.changes import taint_text
 from moorage.simulator.owners import controller_title, deployment_name
-from moorage.state.pod_requests import amount, pod_requests
 
 BOUND: Final = "bound"
 _ZONES: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 import msgspec
 from aiohttp import web
 
+from moorage.api.documents import statuses
 from moorage.basis import folder_of
 from moorage.basis.printable import one_line
-from moorage.cluster.apiserver.http.connections import Connection
+from moorage.basis.serving.connections import Connection
 from moorage.cluster.apiserver.http.lists import abort, limit_buffers, write
-from moorage.cluster.apiserver.vocabulary import statuses
 from moorage.errors import InputError
 from moorage.interfaces.web.change_stream import Hub
 from moorage.interfaces.web.history import Past

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Object, Pod
+from moorage.api.pod_requests import amount
 from moorage.basis.printable import counted as in_words
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
@@ -34,7 +35,6 @@ from moorage.laboratory.plan.node_types import add_nodes, admitted, like_node, p
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGain, CapacityGroup, CapacityPart, StopReason
-from moorage.state.pod_requests import amount
 from moorage.state.view import IntArray
 
 # -- capacity groups ---------------------------------------------------------------------------------------------------

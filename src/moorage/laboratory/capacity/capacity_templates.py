@@ -15,15 +15,15 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.api.core import Object, ObjectMeta, Pod, PodStatus, ReplicationController
+from moorage.api.documents.object_fields import stable_uid
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import close_to
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.cluster.controllers.workloads import daemon_set as daemon_nodes
-from moorage.cluster.controllers.workloads.missing_pods import content_hash
 from moorage.errors import InputError
 from moorage.laboratory.cluster_objects import ObjectLike, key_of, kind_name, read_given, text_of
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS
+from moorage.rules.workloads import daemon_set as daemon_nodes
+from moorage.rules.workloads.missing_pods import content_hash
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of, owner_reference
 from moorage.simulator.pod_factory import PodFactory

@@ -22,10 +22,10 @@ from moorage.api.node_selectors import required_nodes
 from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.framework.changes import Change, term_text
 from moorage.laboratory.cluster_objects import Surroundings
-from moorage.plugins.volumes.pod_claims import class_of_claim
+from moorage.rules.volumes.bindings import class_of_claim
+from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 
 #: The least similarity of two names, and how much more similar the closest name must be than the next one.
 _CLOSE: Final = 0.6

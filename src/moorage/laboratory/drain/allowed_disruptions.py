@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from moorage.api.core import Object, OwnerReference, Pod, ReplicationController
+from moorage.api.documents.object_fields import scaled
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Deployment, PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.cluster.controllers.machinery.object_fields import scaled
 from moorage.simulator.owners import controller_of, is_active
 
 #: Returns the object of a kind by namespace and name, if it exists.

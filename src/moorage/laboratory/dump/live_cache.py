@@ -32,18 +32,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from moorage.basis.client.credentials import Endpoint
 from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.dump.kept_objects import KEPT_KINDS, pack, unpack
 from moorage.laboratory.dump.live_dump import Get, Pages, collection_paths, named, naming_the_server
-from moorage.live.client.credentials import Endpoint
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
 if TYPE_CHECKING:
-    from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
+    from moorage.basis.client.rest import Rest  # imports what sends requests, which only this needs
 
 #: Collections that print shorter than this are listed again.
 _LARGE: Final = 256 << 10
@@ -429,7 +429,7 @@ def take_dump(endpoint: Endpoint, custom: Iterable[str] = (), reading: CachedRea
     ``reading``  reads each collection; None: from the API server
     Raises  ClusterError if the API server cannot be reached or refuses nodes or pods; InputError for unreadable objects
     """
-    from moorage.live.client.rest import Rest  # imports what sends requests, which only this needs
+    from moorage.basis.client.rest import Rest  # imports what sends requests, which only this needs
 
     began, found = datetime.now(UTC), Pages()
 

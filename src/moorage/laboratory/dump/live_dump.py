@@ -17,13 +17,13 @@ import msgspec
 from moorage.api.custom_objects import CustomKind
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
+from moorage.basis.client.watched_resources import server_version
 from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, json_decoder, list_parts
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.live.client.watched_resources import server_version
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import read_sources
 

@@ -26,13 +26,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.core import Pod
+from moorage.api.pod_requests import amount
 from moorage.basis import table_of
 from moorage.basis.printable import close_to, counted, one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change, ChangeValue, Owner
 from moorage.laboratory.costs import UNDONE
 from moorage.simulator.owners import controller_title
-from moorage.state.pod_requests import amount
 
 #: The fields that edits set, and the kinds of workloads.
 _EDITS: Final[Mapping[str, Any]] = table_of("moorage.laboratory.edit", "edits.toml")

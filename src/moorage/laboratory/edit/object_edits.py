@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from moorage.api.core import Node, Object, ObjectMeta, Pod, PodSpec, PodTemplateSpec, ReplicationController
 from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
+from moorage.api.documents.object_fields import stable_uid
+from moorage.api.fields.patches import strategic_merge
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.basis.inputs.cleaned_objects import KINDS, find_kind
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import one_line
-from moorage.cluster.apiserver.fields.patches import strategic_merge
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change

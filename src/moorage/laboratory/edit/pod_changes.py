@@ -14,10 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api import core
+from moorage.api.pod_requests import RequestOptions, amount, pod_requests
 from moorage.errors import InputError
 from moorage.framework.changes import Change, port_text, term_text
 from moorage.laboratory.amount_text import with_requests
-from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 
 _FIT: Final = RequestOptions(use_status=False)
 _INDEXED: Final = re.compile(r"\[(\d+)\]")

@@ -17,13 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
+from moorage.api.documents.object_fields import seconds
 from moorage.api.quantity import parse_int64
 from moorage.api.workloads import CronJob, Deployment, Job, JobSpec, ReplicaSet, StatefulSet
 from moorage.basis.printable import close_to, one_line
-from moorage.cluster.controllers.machinery.object_fields import seconds
-from moorage.cluster.controllers.workloads.replica_set import deletion_order
 from moorage.errors import InputError
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS
+from moorage.rules.workloads.replica_set import deletion_order
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import without_pods
 from moorage.simulator.owners import Claimed, controller_of, is_active

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.core import PodSpec
+from moorage.api.pod_requests import add_amounts
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
@@ -33,7 +34,6 @@ from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
 from moorage.simulator.kueue.workloads import Key
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.pod_requests import add_amounts
 
 #: How long after the arrival the state is taken: evicted pods have given their quota back, and others were woken.
 _SETTLED_S: Final = 35.0

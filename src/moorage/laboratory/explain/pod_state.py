@@ -26,10 +26,10 @@ from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_unschedulable import CORDON
 from moorage.plugins.shared.term_names import taint_name
 from moorage.plugins.taint_toleration import CONDITIONS
-from moorage.plugins.volumes.pod_claims import class_of_claim
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.plugins.volumes.volume_reasons import required_of
 from moorage.report.explanation import Explanation, PodStanding
+from moorage.rules.volumes.bindings import class_of_claim
 from moorage.simulator.simulate import Options, load_options
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_groups import group_key

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
+from moorage.api.pod_requests import amount
 from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
 from moorage.laboratory.dynamics.node_pools import pool_states
 from moorage.laboratory.plan.node_types import NodeType, TypeLimit, types_of_offerings
@@ -22,7 +23,6 @@ from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import Drain
 from moorage.simulator.autoscalers.instance_types import PriceList
 from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.state.pod_requests import amount
 
 
 class AutoscaledTypes(NamedTuple):

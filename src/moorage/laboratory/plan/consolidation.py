@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from moorage.api.core import Node, Pod
+from moorage.api.pod_requests import amount
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, silent
@@ -37,7 +38,6 @@ from moorage.report.plan import BlockingPod, MovedPod, NodePlan
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL
 from moorage.simulator.owners import replacement
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import amount
 
 # -- consolidation candidates ------------------------------------------------------------------------------------------
 # Find the nodes that may be removed, the needs of their pods, and why the others may not: a rule of kubectl, or a budget.

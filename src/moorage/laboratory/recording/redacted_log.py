@@ -15,10 +15,10 @@ from moorage.api.core import Object, Pod
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
+from moorage.basis.change_recorder import ObjectEncoder
 from moorage.errors import InputError
 from moorage.laboratory.redact.redaction import compared_keys, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import Tokens
-from moorage.live.recording.recorder import ObjectEncoder
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
 
 #: Facts of comparisons that hold no names.

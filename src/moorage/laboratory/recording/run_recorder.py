@@ -11,13 +11,13 @@ from os import PathLike
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Object, Pod
+from moorage.api.documents.object_fields import stamp
+from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.basis.recording.log_reader import is_log
 from moorage.basis.recording.log_writer import LogWriter
-from moorage.cluster.controllers.machinery.object_fields import stamp
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.simulation import Simulation
-from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 
 
 class RunRecorder:

@@ -14,18 +14,18 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.custom_objects import CustomObject
+from moorage.api.documents.object_fields import stable_uid
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.printable import one_line, some
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.core.config.decoder import read_text
 from moorage.errors import InputError
 from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
+from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of
 

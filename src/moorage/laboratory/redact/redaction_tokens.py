@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.documents.served_kinds import KINDS as SERVED
 from moorage.basis import table_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeAlias
 
 from moorage.api.cel.bounds import SourceError
 from moorage.api.cel.parser import Token, scan, unquoted
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS as SERVED
+from moorage.api.documents.served_kinds import KINDS as SERVED
 from moorage.errors import InputError
 from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
-from moorage.plugins.volumes.csi_migration import driver_of, in_tree_plugins
+from moorage.rules.volumes.csi_migration import driver_of, in_tree_plugins
 
 #: Name of an object, by kind, namespace and name.
 NameOf: TypeAlias = Callable[[str, str, str], str]

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Container, Pod
+from moorage.api.pod_requests import amount
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.core.engine.facts import Gone, Seen
 from moorage.framework.changes import Change
@@ -28,7 +29,6 @@ from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.moves import NodePressure, RequestChange, RightsizeReport, RightsizeStep, rightsize_summary
 from moorage.simulator.owners import controller_of, deployment_name, is_active, replacement
-from moorage.state.pod_requests import amount
 
 #: The least request that is proposed: 10 millicores, 32 MiB.
 _LEAST: Final[Mapping[str, int]] = {"cpu": 10, "memory": 32 << 20}

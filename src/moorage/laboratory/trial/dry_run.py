@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.cluster.controllers.storage.volumes import made_for, makes_volumes
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Feasible
 from moorage.core.cycle.search import SearchScope
@@ -38,11 +37,11 @@ from moorage.plugins.devices.group_claims import is_reserved_for
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.dynamic_resources import MAX_DEVICES, DynamicResources
 from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState
-from moorage.plugins.volumes.csi_migration import in_tree_plugin, is_in_tree_plugin
-from moorage.plugins.volumes.pod_claims import class_of_claim
-from moorage.plugins.volumes.provisioning import with_selected_node
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
+from moorage.rules.volumes.bindings import class_of_claim, with_selected_node
+from moorage.rules.volumes.csi_migration import in_tree_plugin, is_in_tree_plugin
+from moorage.rules.volumes.volumes import made_for, makes_volumes
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.view import NodeView, PodInfo, Snapshot
 

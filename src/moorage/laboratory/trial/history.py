@@ -208,7 +208,7 @@ def copy_of(simulation: RecordedSimulation, instead: Iterable[tuple[Any, Any]] =
 _CONSTANT: Final = (
     "moorage.api.", "moorage.api.releases.", "moorage.core.cycle.decision", "moorage.core.engine.facts",
     "moorage.framework.events",
-    "moorage.framework.feature_gates", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.state.pod_requests",
+    "moorage.api.feature_gates", "moorage.state.affinity_terms", "moorage.state.pod_info", "moorage.api.pod_requests",
     "moorage.state.pod_volumes", "moorage.state.affinity_terms",
 )  # fmt: skip
 _ATOMS: Final = (

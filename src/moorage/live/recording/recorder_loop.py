@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.api.core import Node, Pod
+from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
+from moorage.basis.client.reflector import Reflector, Sink
+from moorage.basis.client.rest import Rest
+from moorage.basis.client.watched_resources import watched
 from moorage.basis.printable import counted
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import MoorageError
-from moorage.live.client.reflector import Reflector, Sink
-from moorage.live.client.rest import Rest
-from moorage.live.client.watched_resources import watched
 from moorage.live.recording.decision_comparison import ComparedDecision, Shadow
-from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Log, Observers
 from moorage.live.runtime.inbox import FactSource, Inbox
 

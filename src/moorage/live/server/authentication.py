@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 from multidict import MultiMapping
 
-from moorage.cluster.apiserver.vocabulary.http_messages import User, authenticated
+from moorage.api.documents.http_messages import User, authenticated
 from moorage.errors import MoorageError
 
 T = TypeVar("T")

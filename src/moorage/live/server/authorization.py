@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, User
-from moorage.cluster.apiserver.vocabulary.served_kinds import as_mapping
+from moorage.api.documents.http_messages import MASTERS, User
+from moorage.api.documents.served_kinds import as_mapping
+from moorage.basis.client.rest import Rest
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.rest import Rest
 from moorage.live.server.authentication import Expiring
 
 

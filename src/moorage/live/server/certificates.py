@@ -26,11 +26,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.basis import table_of
+from moorage.basis.client.credentials import load_pair
 from moorage.basis.files import put_file, read_file
-from moorage.cluster.apiserver.access.certificate_authority import Root, make_root, named, private_pem, signed
-from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.basis.serving.certificate_authority import Root, make_root, named, private_pem, signed
+from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.credentials import load_pair
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, read_lookup

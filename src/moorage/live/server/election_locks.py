@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from moorage.basis.client.rest import Rest
 from moorage.errors import ClusterError, InputError
-from moorage.live.client.rest import Rest
 from moorage.live.runtime.leader_election import LeaseRecord
 
 ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"

@@ -24,7 +24,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from moorage.cluster.apiserver.http.connections import HEADERS, answering
+from moorage.basis.serving.connections import HEADERS, answering
 from moorage.errors import ClusterError, InputError
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.server.authentication import RequestAuthenticator, UnauthorizedError

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from moorage.api.documents.http_messages import health_text
 from moorage.api.releases import TODAY
 from moorage.api.releases.metrics import metrics_of
-from moorage.cluster.apiserver.vocabulary.http_messages import health_text
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.runtime.leader_election import Election
 from moorage.live.server.plugin_metrics import CounterVec, Family, Gauge

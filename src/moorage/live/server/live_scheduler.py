@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from moorage.basis.client.reflector import Reflector, Sink
+from moorage.basis.client.rest import Rest
+from moorage.basis.client.watched_resources import FOR_EXTENDERS, WRITTEN, RawObjects, custom_resource, groups_of, watched
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
-from moorage.live.client.reflector import Reflector, Sink
-from moorage.live.client.rest import Rest
-from moorage.live.client.watched_resources import FOR_EXTENDERS, WRITTEN, RawObjects, custom_resource, groups_of, watched
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers
 from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.leader_election import Election, Timing, end_tasks, lead

@@ -20,6 +20,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.pod_requests import RequestOptions, pod_requests
 from moorage.api.quantity import QuantityError, milli_value
 from moorage.api.releases import STABLE, TODAY
 from moorage.api.releases.metrics import Spec, metrics_of, own_metrics
@@ -30,7 +32,6 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.events import Resource
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.verdicts import Code
 from moorage.live.runtime.attempt_metrics import AttemptObserver, BoundPod
 from moorage.live.runtime.loop import Loop
@@ -45,7 +46,6 @@ from moorage.live.server.plugin_metrics import (
     MetricRegistry,
     Probe,
 )
-from moorage.state.pod_requests import RequestOptions, pod_requests
 
 #: Moorage's own metrics, in every release.
 OWN: Final = own_metrics()

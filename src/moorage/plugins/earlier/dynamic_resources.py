@@ -22,9 +22,9 @@ from typing import Self
 from msgspec import structs
 
 from moorage.api.core import Node
+from moorage.api.feature_gates import FeatureGates
 from moorage.errors import AttemptError, Fault
 from moorage.framework.args import Duration, PluginArgs
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.devices.claim_requests import DeviceRules
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import ANY_EVENT, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Reject, Skip
 from moorage.plugins.affinity.affinity_counts import AffinityCounts, AffinityWeights, ResolvedTerm

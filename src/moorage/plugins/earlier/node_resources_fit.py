@@ -25,11 +25,12 @@ from typing import Final
 
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.names import is_extended_resource_name
+from moorage.api.pod_requests import PodRequests
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
@@ -59,7 +60,6 @@ from moorage.plugins.resources.scoring_strategies import (
     shape_faults,
     sub_path,
 )
-from moorage.state.pod_requests import PodRequests
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own text.

@@ -25,8 +25,9 @@ from typing import Final
 
 import numpy as np
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.pod_requests import amount
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.plugins.earlier.shared.placed_pods import for_placed_pods
 from moorage.plugins.earlier.shared.volumes_by_migration import (
@@ -36,14 +37,13 @@ from moorage.plugins.earlier.shared.volumes_by_migration import (
     translated_in_1_21,
 )
 from moorage.plugins.node_volume_limits import NodeVolumeLimits, had_volumes
-from moorage.plugins.volumes import csi_migration
 from moorage.plugins.volumes.csi_volumes import (
     NO_LIMIT,
     CountedVolumes,
     CsiFacts,
 )
 from moorage.plugins.volumes.pod_claims import uses_claim
-from moorage.state.pod_requests import amount
+from moorage.rules.volumes import csi_migration
 from moorage.state.view import BoolArray, IntArray, NodeView
 
 _LIMITS: Final = "attachable-volumes-"

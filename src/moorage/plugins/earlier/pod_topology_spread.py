@@ -18,10 +18,10 @@ from typing import Final, Self
 import numpy as np
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.requirements import Requirement
 from moorage.api.selectors import Selector
 from moorage.framework.events import ANY_EVENT, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import SKIP, Skip
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods

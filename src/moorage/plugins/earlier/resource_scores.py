@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 from msgspec import structs
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, PreScorePlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.plugins.earlier.node_resources_fit import NodeResourcesFitArgsV124, NodeResourcesFitV124

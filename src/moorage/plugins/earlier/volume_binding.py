@@ -22,12 +22,12 @@ from typing import ClassVar, Final, Self
 
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.quantity import parse
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import PreScorePlugin, ScorePlugin
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Skip
@@ -35,9 +35,10 @@ from moorage.plugins.earlier.shared.volumes_by_migration import closed_plugins, 
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, utilization_table
 from moorage.plugins.volume_binding import NO_ROOM, UNMATCHED, BoundVolumes, VolumeBinding, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, CURRENT_MIGRATION, GCE_PD, Migration
-from moorage.plugins.volumes.pod_claims import SELECTED_NODE, PodClaims, claim_not_found, is_owned_by, requested_storage
+from moorage.plugins.volumes.pod_claims import PodClaims, claim_not_found, is_owned_by
 from moorage.plugins.volumes.volume_reasons import ClaimsToBind, find
+from moorage.rules.volumes.bindings import SELECTED_NODE, requested_storage
+from moorage.rules.volumes.csi_migration import AWS_EBS, AZURE_DISK, CINDER, CURRENT_MIGRATION, GCE_PD, Migration
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.

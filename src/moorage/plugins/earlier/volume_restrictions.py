@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.events import Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Skip

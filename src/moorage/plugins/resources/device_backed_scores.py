@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moorage.api.devices import DeviceClass
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.plugins.devices.device_counts import DeviceCountView
 from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.state.view import NodeInfo, NodeView, Snapshot

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import force_setattr
 
+from moorage.api.pod_requests import is_counted
 from moorage.api.releases import CURRENT, Release
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 from moorage.plugins.resources.single_node_scores import least_of, mean_of, most_of, quotient, ratio_of
 from moorage.plugins.resources.whole_scores import Kind
-from moorage.state.pod_requests import is_counted
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView
 
 LEAST_ALLOCATED: Final = "LeastAllocated"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.state.pod_requests import PodRequests
+from moorage.api.pod_requests import PodRequests
 from moorage.state.table import NodeTable
 from moorage.state.usage import AT, BITS, SomeUsage, Usage
 from moorage.state.view import BoolArray, IntArray, PodInfo

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Attachable, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Reject

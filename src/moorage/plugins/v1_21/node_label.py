@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.verdicts import Reject
 from moorage.plugins.affinity.node_affinity_reasons import labels_to_set

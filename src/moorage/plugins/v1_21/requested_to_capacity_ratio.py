@@ -15,9 +15,9 @@ from typing import Self
 import numpy as np
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
 from moorage.plugins.v1_21.shared.requested_shares import (

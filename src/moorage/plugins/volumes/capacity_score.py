@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.quantity import value
-from moorage.plugins.volumes.pod_claims import class_of_claim, requested_bytes
 from moorage.plugins.volumes.provisioning import Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen
 from moorage.plugins.volumes.volume_reasons import ProvisioningGroup, VolumeFindings
+from moorage.rules.volumes.bindings import class_of_claim, requested_bytes
 from moorage.state.columns import BoolArray, IntArray
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from moorage.api.meta import Object
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from moorage.plugins.volumes import csi_migration
-from moorage.plugins.volumes.pod_claims import claim_not_found, class_of_claim, is_owned_by, not_owned
+from moorage.plugins.volumes.pod_claims import claim_not_found, is_owned_by, not_owned
+from moorage.rules.volumes import csi_migration
+from moorage.rules.volumes.bindings import class_of_claim
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.labels import InternedColumn
 from moorage.state.view import NodeView, PodInfo, Snapshot

@@ -5,15 +5,14 @@ Source  kube-scheduler 1.36, plugins/volumebinding: volume_binding.go, podHasPVC
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from moorage.api.meta import Quantity
-from moorage.api.quantity import value
 from moorage.api.requirements import quoted
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.framework.answer_forms import NOTHING_TO_DO
 from moorage.framework.reuse import Signature
 from moorage.plugins.volumes.assume_cache import Assumptions
+from moorage.rules.volumes.bindings import class_of_claim, is_fully_bound
 from moorage.state.view import PodInfo, Snapshot
 
 # -- claim lookup ------------------------------------------------------------------------------------------------------
@@ -21,44 +20,11 @@ from moorage.state.view import PodInfo, Snapshot
 #
 # Source  component-helpers, storage/volume/helpers.go and storage/ephemeral/ephemeral.go
 
-#: Annotation of a claim whose binding is complete on both sides. Its value does not matter.
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-#: Annotation of a claim: the node for which its volume is to be provisioned.
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-
-_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-
-
-def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the claim's class; empty if it has none. The beta annotation overrides the field."""
-    annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION)
-    return (claim.spec.storage_class_name or "") if annotated is None else annotated
-
-
-def class_of_volume(volume: PersistentVolume) -> str:
-    """Return the volume's class; empty if it has none."""
-    return volume.metadata.annotations.get(_CLASS_ANNOTATION, volume.spec.storage_class_name)
-
-
-def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim's binding is complete; a volume name alone can still be reset."""
-    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
-
 
 def is_owned_by(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
     """Return whether the pod is the claim's controller, as it must be for an ephemeral volume."""
     owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
     return claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
-
-
-def requested_storage(claim: PersistentVolumeClaim) -> Quantity:
-    """Return the size the claim requests; 0 if it names none."""
-    return claim.spec.resources.requests.get("storage", 0)
-
-
-def requested_bytes(claim: PersistentVolumeClaim) -> int:
-    """Return the size the claim requests in bytes, rounded up."""
-    return value(requested_storage(claim))
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

@@ -8,28 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from msgspec.structs import replace
 
 from moorage.api import storage
-from moorage.api.meta import ObjectMeta
 from moorage.api.node_selectors import NodeTerm
 from moorage.api.quantity import value
 from moorage.api.requirements import Requirement, SelectorError, quoted, requirement_faults
 from moorage.api.selectors import NOTHING, Selector, compile_label_selector
 from moorage.plugins.volumes.assume_cache import IndexedObjects, is_still
-from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_volumes import CsiFacts
-from moorage.plugins.volumes.pod_claims import SELECTED_NODE, class_of_claim, is_fully_bound, requested_bytes
-from moorage.plugins.volumes.volume_matching import is_bound_to
 from moorage.plugins.volumes.volume_reach import first_matching, label_affinity
+from moorage.rules.volumes.bindings import NOT_SUPPORTED, SELECTED_NODE, class_of_claim, is_fully_bound, requested_bytes
+from moorage.rules.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.state.node_matching import rows_matching_term
 from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
-
-#: The provisioner of classes whose volumes are created by hand.
-NOT_SUPPORTED: Final = "kubernetes.io/no-provisioner"
 
 
 class Provisioning(NamedTuple):
@@ -129,9 +123,6 @@ def _compiled(terms: tuple[storage.TopologySelectorTerm, ...]) -> tuple[NodeTerm
 # Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, AssumePodVolumes and checkBindings;
 #         component-helpers, storage/volume/pv_helpers.go, GetBindVolumeToClaim
 
-#: Annotation of a volume or a claim that a scheduler or a controller, not a user, has matched with the other.
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-
 K = TypeVar("K", storage.PersistentVolume, storage.PersistentVolumeClaim)
 
 
@@ -150,29 +141,6 @@ class PlannedBinding(Generic[K]):
     @property
     def changes_anything(self) -> bool:
         return self.obj != self.base
-
-
-def with_claim_ref(volume: storage.PersistentVolume, claim: storage.PersistentVolumeClaim) -> storage.PersistentVolume:
-    """Return the volume with its ``claimRef`` set to the claim."""
-    meta, ref = claim.metadata, volume.spec.claim_ref
-    metadata = volume.metadata
-    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
-        metadata = _annotated(metadata, BOUND_BY_CONTROLLER, "yes")
-    if ref is None or (ref.name, ref.namespace, ref.uid) != (meta.name, meta.namespace, meta.uid):
-        ref = storage.ObjectReference(
-            api_version="v1", kind="PersistentVolumeClaim", namespace=meta.namespace, name=meta.name, uid=meta.uid,
-            resource_version=meta.resource_version,
-        )  # fmt: skip
-    return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=ref))
-
-
-def with_selected_node(claim: storage.PersistentVolumeClaim, node: str) -> storage.PersistentVolumeClaim:
-    """Return the claim with the node selected for its provisioning."""
-    return replace(claim, metadata=_annotated(claim.metadata, SELECTED_NODE, node))
-
-
-def _annotated(metadata: ObjectMeta, key: str, text: str) -> ObjectMeta:
-    return replace(metadata, annotations={**metadata.annotations, key: text})
 
 
 def are_bound(

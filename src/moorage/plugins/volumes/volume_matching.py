@@ -24,8 +24,8 @@ from moorage.api.requirements import SelectorError
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assume_cache import Assumptions, IndexedObjects
-from moorage.plugins.volumes.pod_claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.volume_reach import Reach, rows_reaching
+from moorage.rules.volumes.bindings import class_of_claim, class_of_volume, is_bound_to, requested_storage
 from moorage.state.labels import LabelColumn
 from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
 
@@ -403,13 +403,6 @@ def _like(claim: PersistentVolumeClaim, size: int) -> Callable[[AvailableVolume]
     return suits
 
 
-def suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim can get a volume that it names; its selector does not matter then."""
-    modes = set(claim.spec.access_modes)
-    same_class = class_of_volume(volume) == class_of_claim(claim)
-    return same_class and modes.issubset(volume.spec.access_modes) and suiting(claim)(AvailableVolume.of(volume))
-
-
 def _selector(claim: PersistentVolumeClaim) -> Selector | None:
     if claim.spec.selector is None:
         return None
@@ -417,14 +410,6 @@ def _selector(claim: PersistentVolumeClaim) -> Selector | None:
         return compile_label_selector(claim.spec.selector)
     except SelectorError as error:
         raise MatchingError(f"error creating internal label selector for claim: {claim.key}: {error}") from error
-
-
-def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the volume's ``claimRef`` is this claim, by name alone or with its UID."""
-    ref = volume.spec.claim_ref
-    if ref is None or (ref.name, ref.namespace) != (claim.metadata.name, claim.metadata.namespace):
-        return False
-    return not ref.uid or ref.uid == claim.metadata.uid
 
 
 # -- matching volumes --------------------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from moorage.api.selectors import compile_node_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.framework.changes import Change, Detail, Remedies
 from moorage.plugins.shared.evictions import can_be_evicted, evict, evict_all
-from moorage.plugins.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_volumes import CsiFacts, CsiNodes
-from moorage.plugins.volumes.pod_claims import SELECTED_NODE, class_of_claim
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
 from moorage.plugins.volumes.volume_matching import Chosen, VolumeSearch
 from moorage.plugins.volumes.volume_reach import Reach, label_affinity, rows_reaching
+from moorage.rules.volumes.bindings import SELECTED_NODE, class_of_claim
+from moorage.rules.volumes.csi_migration import CURRENT_MIGRATION, Migration, MigrationError, in_tree_plugin
 from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # -- node findings -----------------------------------------------------------------------------------------------------

@@ -23,11 +23,11 @@ import numpy.typing as npt
 from msgspec import convert, structs
 
 from moorage.api.core import Node, NodeSpec, Taint
+from moorage.api.pod_requests import amount
 from moorage.api.quantity import QuantityError
 from moorage.basis.files import read_file
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys
-from moorage.state.pod_requests import amount
 
 _READY: Final = {"type": "Ready", "status": "True"}
 _OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}

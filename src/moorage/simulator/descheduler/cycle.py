@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Node, Pod, TopologySpreadConstraint
 from moorage.api.node_selectors import required_nodes
+from moorage.api.pod_requests import amount
 from moorage.api.selectors import SelectorError
 from moorage.errors import InputError
 from moorage.simulator.descheduler import removals
@@ -27,7 +28,6 @@ from moorage.simulator.descheduler.policy import (
 )
 from moorage.simulator.descheduler.scene import HARD, Scene, by_priority, go_sorted, requested, selects, tolerates_all
 from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
-from moorage.state.pod_requests import amount
 
 # -- utilization -------------------------------------------------------------------------------------------------------
 # LowNodeUtilization and HighNodeUtilization: pods leave the fullest nodes, or the emptiest ones.

@@ -20,12 +20,12 @@ from msgspec import Struct
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
 from moorage.api.node_selectors import find_untolerated, required_nodes
+from moorage.api.pod_requests import RequestOptions, amount, pod_requests
 from moorage.api.selectors import parse_selector
-from moorage.cluster.apiserver.admission.quota_usage import qos_class
+from moorage.rules.admission.quota_usage import qos_class
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import RequestOptions, amount, pod_requests
 
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode

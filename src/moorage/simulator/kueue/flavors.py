@@ -17,13 +17,13 @@ from typing import Final, NamedTuple, TypeVar
 
 from moorage.api.core import NodeSelector, NodeSelectorTerm, PodSpec
 from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
+from moorage.api.pod_requests import add_amounts
 from moorage.report.queue_report import amount_text
 from moorage.simulator.kueue.objects import ClusterQueue, Flavor, ResourceGroup
 from moorage.simulator.kueue.quota import lowest_subtree
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Key, PodSet, ScanState, Workload, rank_of
-from moorage.state.pod_requests import add_amounts
 
 _T = TypeVar("_T")
 _NO_EXECUTION: Final = frozenset({"NoSchedule", "NoExecute"})

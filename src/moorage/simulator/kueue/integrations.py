@@ -20,10 +20,10 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import ObjectMeta, Pod, PodSpec, PodTemplateSpec
+from moorage.api.documents.object_fields import stable_uid
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.api.workloads import Job
 from moorage.basis import text_of
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.job_kinds import kind_of, pod_sets_of, suffixes_of, whole_number

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from moorage.api.core import LabelSelector, Taint, Toleration
 from moorage.api.decode import decode
+from moorage.api.pod_requests import amount as amount_of
 from moorage.api.quantity import parse
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QueueQuota
 from moorage.simulator.kueue.workloads import Key, Workload
-from moorage.state.pod_requests import amount as amount_of
 
 _NANO: Final = 1_000_000_000
 _MAY_STOP: Final = frozenset({"MayStopSearch", "Borrow", "Preempt"})

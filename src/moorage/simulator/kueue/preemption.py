@@ -17,6 +17,7 @@ from heapq import merge
 from itertools import chain, dropwhile, takewhile
 from typing import NamedTuple
 
+from moorage.api.pod_requests import add_amounts
 from moorage.simulator.kueue.flavors import Grade, Mode
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.quota import ClusterQueueNode, CohortNode, QuotaNode, lowest_subtree, standing, victim_rank
@@ -24,7 +25,6 @@ from moorage.simulator.kueue.settings import STRATEGIES
 from moorage.simulator.kueue.topology import TopologyTree, find_places
 from moorage.simulator.kueue.topology_requests import PlacementRequest
 from moorage.simulator.kueue.workloads import Amounts, Key, Workload
-from moorage.state.pod_requests import add_amounts
 
 _IN_QUEUE = "InClusterQueue"
 _RECLAIM = "InCohortReclamation"

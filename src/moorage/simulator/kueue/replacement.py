@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from moorage.api.pod_requests import add_amounts
 from moorage.simulator.kueue.topology import TopologyTree, Usage, add_usage
 from moorage.simulator.kueue.topology_requests import Layer, PlacementRequest, TopologyPlacement
 from moorage.simulator.kueue.workloads import Assigned, PodSet, Workload
-from moorage.state.pod_requests import add_amounts
 
 _Domains = Sequence[tuple[tuple[str, ...], int]]
 

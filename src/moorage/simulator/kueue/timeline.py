@@ -17,7 +17,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodSpec
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
+from moorage.api.documents.object_fields import stable_uid
+from moorage.api.pod_requests import add_amounts
+from moorage.api.pod_requests import amount as amount_of
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen
 from moorage.simulator.kueue.cycle import QueueAdmission
@@ -29,8 +31,6 @@ from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
 from moorage.simulator.owners import replacement
 from moorage.simulator.pod_records import PodRecord, State, in_turn
 from moorage.simulator.simulation import SimulatedCluster
-from moorage.state.pod_requests import add_amounts
-from moorage.state.pod_requests import amount as amount_of
 
 #: How long after a change the waiting workloads are woken.
 _WAKE_S: Final = 1.0

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from moorage.api.core import PodSpec, Taint, Toleration
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector, find_untolerated, required_nodes
+from moorage.api.pod_requests import add_amounts
 from moorage.simulator.kueue.topology_requests import PlacementRequest, TopologyPlacement, TopologyRequest
-from moorage.state.pod_requests import add_amounts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST: Final = 2**31 - 1

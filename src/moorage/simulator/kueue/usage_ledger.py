@@ -13,9 +13,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from moorage.api.pod_requests import add_amounts
 from moorage.simulator.kueue.settings import UsageRules
 from moorage.simulator.kueue.workloads import Workload
-from moorage.state.pod_requests import add_amounts
 
 _Totals = dict[str, float]
 

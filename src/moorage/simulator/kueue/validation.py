@@ -26,7 +26,7 @@ from moorage.basis import table_of, text_of
 from moorage.errors import Bare, Fault, InputError
 
 if TYPE_CHECKING:
-    from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
+    from moorage.api.documents.served_kinds import CustomVersion
 
 #: The rules of Kueue's kinds, by kind.
 RULES: Final = RuleBook("moorage.simulator.kueue")
@@ -41,7 +41,7 @@ def with_defaults(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
     Raises  InputError with all faults
     """
     # Only those who have queues pay for the import.
-    from moorage.cluster.apiserver.schema.custom_kinds import apply_defaults
+    from moorage.api.schema.custom_kinds import apply_defaults
 
     found, faults = [], []
     for one in documents:
@@ -58,7 +58,7 @@ def with_defaults(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
 
 @cache
 def _versions() -> dict[str, CustomVersion]:
-    from moorage.cluster.apiserver.vocabulary.served_kinds import CustomVersion
+    from moorage.api.documents.served_kinds import CustomVersion
 
     schemas = json.loads(text_of("moorage.simulator.kueue", "schemas.json"))
     schemas["Configuration.v1beta2"] = table_of("moorage.simulator.kueue", "configuration.toml")
@@ -72,7 +72,7 @@ def _version_of(document: Mapping[str, Any]) -> CustomVersion | None:
 
 
 def _faults(document: dict[str, Any], version: CustomVersion) -> Faults:
-    from moorage.cluster.apiserver.admission.custom_resource_strategy import version_faults
+    from moorage.rules.admission.custom_resource_strategy import version_faults
 
     # One that is about no field says that others hide faults.
     found = [one for one in version_faults(version, document) if one.field != "<nil>"]

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
+from moorage.api.pod_requests import add_amounts, every_request
+from moorage.api.pod_requests import amount as amount_of
 from moorage.simulator.kueue.topology import TopologyTree
 from moorage.simulator.kueue.topology_requests import TopologyPlacement, TopologyRequest, read_placed, read_request
-from moorage.state.pod_requests import add_amounts, every_request
-from moorage.state.pod_requests import amount as amount_of
 
 #: A flavor and a resource.
 Key = tuple[str, str]

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from moorage.api import core
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
+from moorage.api.documents.object_fields import stable_uid
 from moorage.api.kinds import Kind
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_label_value
 from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile
-from moorage.cluster.controllers.machinery.object_fields import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, read_sources
 from moorage.simulator.pod_creation import create_missing_pods

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import Node, Pod
+from moorage.api.pod_requests import amount
 from moorage.simulator.autoscalers.instance_types import InstanceType, Offering, PriceList
 from moorage.simulator.autoscalers.karpenter.scene import (
     ExistingNode,
@@ -26,7 +27,6 @@ from moorage.simulator.autoscalers.key_requirements import (
     of_labels,
     one,
 )
-from moorage.state.pod_requests import amount
 
 GI = 1 << 30
 _UIDS = count()

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from moorage.api.pod_requests import amount
 from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.autoscalers import KINDS, InstanceType, Karpenter, KeyRequirement, Offering, PriceList
 from moorage.simulator.autoscalers.karpenter import solve as solving
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCommand
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan
 from moorage.simulator.autoscalers.key_requirements import WELL_KNOWN
-from moorage.state.pod_requests import amount
 
 PATH = Path(__file__).with_name("recorded.jsonl.gz")
 

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import Document, Review, as_mapping
+from moorage.api.documents.statuses import ApiError, bad_request, invalid
 from moorage.api.selectors import SelectorError, parse_selector
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.faults import invalid as invalid_field
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.access.service_account_tokens import ISSUER
-from moorage.cluster.apiserver.admission.pod_checks import RULES
-from moorage.cluster.apiserver.storage.list_selection import field_terms
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, as_mapping
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, invalid
+from moorage.rules.admission.pod_checks import RULES
+from moorage.rules.store.list_selection import field_terms
 
 # -- review selectors --------------------------------------------------------------------------------------------------
 # Selectors in access reviews: their validation, and errors for requirements that cannot be parsed.

@@ -20,13 +20,13 @@ from math import inf
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from moorage.api.documents.http_messages import AUTHENTICATED, MASTERS, User, authenticated
+from moorage.api.documents.statuses import ApiError, bad_request, quoted, unauthorized
+from moorage.basis.serving.certificate_authority import ADMIN, Authority
 from moorage.cluster.apiserver.access.bootstrap import publish_client_ca
-from moorage.cluster.apiserver.access.certificate_authority import ADMIN, Authority
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, denied
 from moorage.cluster.apiserver.access.service_account_tokens import ISSUER, AccountTokens, TokenIdentity, account_groups
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import AUTHENTICATED, MASTERS, User, authenticated
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, quoted, unauthorized
+from moorage.rules.store.store import Store
 
 #: Paths that need no credentials.
 OPEN_PATHS: Final = frozenset(["/healthz", "/livez", "/readyz", "/version"])

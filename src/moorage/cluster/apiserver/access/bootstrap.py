@@ -17,18 +17,18 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import Document, ServedKind, served
+from moorage.api.documents.statuses import ApiError
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.api.rbac import ClusterRole, PolicyRule
 from moorage.api.selectors import compile_label_selector
 from moorage.basis import table_of
 from moorage.cluster.apiserver.access.rbac import missing
-from moorage.cluster.apiserver.admission.strategy import decode_document
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
-from moorage.cluster.apiserver.storage.detached_store import FollowUp
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+from moorage.rules.admission.strategy import decode_document
+from moorage.rules.store.detached_store import FollowUp
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import StoreChange
 
 # -- bootstrap roles ---------------------------------------------------------------------------------------------------
 # The bootstrap roles of a cluster and their bindings, from ``bootstrap.toml``.

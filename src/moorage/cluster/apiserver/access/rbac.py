@@ -17,14 +17,14 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from moorage.api.documents.http_messages import MASTERS, ReviewTarget, Target, User, is_true
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import ServedKind, served
+from moorage.api.documents.statuses import ApiError, forbidden, quoted
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
-from moorage.cluster.apiserver.admission.strategy import decode_document
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import StoreChange
-from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, ReviewTarget, Target, User, is_true
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, forbidden, quoted
+from moorage.rules.admission.strategy import decode_document
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import StoreChange
 
 # -- rbac rules --------------------------------------------------------------------------------------------------------
 # RBAC rules: whether a rule allows a request, and whether the rules that a user holds cover those they want to grant.

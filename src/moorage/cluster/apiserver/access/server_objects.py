@@ -13,11 +13,11 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moorage.api.documents.served_kinds import Document, ServedKind, served
 from moorage.basis import table_of
-from moorage.cluster.apiserver.admission.services import ADDRESSES
 from moorage.cluster.apiserver.schema.discovery import group_list
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
+from moorage.rules.admission.services import ADDRESSES
+from moorage.rules.store.store import Store
 
 _TABLE: Final = table_of("moorage.cluster.apiserver.access", "server_objects.toml")
 _FLOWS: Final = "flowcontrol.apiserver.k8s.io"

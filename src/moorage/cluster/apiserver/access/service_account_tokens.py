@@ -21,13 +21,13 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.records import timestamp
+from moorage.api.documents.served_kinds import Document, ServedKind, as_mapping, served
+from moorage.api.documents.statuses import bad_request, conflict, invalid
 from moorage.api.reading.json_tree import UNREADABLE
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import User
-from moorage.cluster.apiserver.vocabulary.records import timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, as_mapping, served
-from moorage.cluster.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import ConfigError, Fault
+from moorage.rules.store.store import Store
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _PREFIX: Final = "system:serviceaccount:"

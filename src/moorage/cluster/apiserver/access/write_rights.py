@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from moorage.api.documents.http_messages import MASTERS, Target, User
+from moorage.api.documents.records import Confirm
+from moorage.api.documents.served_kinds import Document
+from moorage.api.documents.statuses import forbidden, invalid, not_found, quoted
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
 from moorage.cluster.apiserver.access import rbac
-from moorage.cluster.apiserver.admission.strategy import decode_document
-from moorage.cluster.apiserver.vocabulary.http_messages import MASTERS, Target, User
-from moorage.cluster.apiserver.vocabulary.records import Confirm
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
-from moorage.cluster.apiserver.vocabulary.statuses import forbidden, invalid, not_found, quoted
 from moorage.errors import Fault
+from moorage.rules.admission.strategy import decode_document
 
 # -- device rights -----------------------------------------------------------------------------------------------------
 # Check additional rights for writing the status of resource claims: ``resourceclaims/binding`` and

@@ -15,18 +15,18 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from moorage.api.documents.http_messages import HTTPRequest, ReviewTarget, Target
+from moorage.api.documents.served_kinds import MEASURED
+from moorage.api.documents.statuses import ApiError, conflict, too_many
+from moorage.api.schema.schemas import count_marks
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import check_may_create, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response
 from moorage.cluster.apiserver.schema.representations import Accepted, accepted
-from moorage.cluster.apiserver.schema.schemas import count_marks
-from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.detached_store import retried
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target
-from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, too_many
+from moorage.rules.store.definitions import AskOwner
+from moorage.rules.store.detached_store import retried
+from moorage.rules.store.store import Store
 
 _BUSY: Final = "too many requests, please try again later"
 _RETRY_S: Final = 1

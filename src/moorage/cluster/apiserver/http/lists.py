@@ -18,17 +18,17 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from moorage.cluster.apiserver.admission.pod_checks import RULES
-from moorage.cluster.apiserver.http.connections import HEADERS
-from moorage.cluster.apiserver.schema.protobuf import write_event
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.records import Record
+from moorage.api.documents.served_kinds import Document, ServedKind
+from moorage.api.documents.statuses import invalid
+from moorage.api.schema.protobuf import write_event
+from moorage.basis.serving.connections import HEADERS
 from moorage.cluster.apiserver.schema.representations import JSON, YAML, as_yaml, in_version, listed_as_protobuf, metadata_of
-from moorage.cluster.apiserver.storage.list_selection import check_selector
-from moorage.cluster.apiserver.storage.watches import WatchedObject
 from moorage.cluster.apiserver.tables.tables import rows, table
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import invalid
+from moorage.rules.admission.pod_checks import RULES
+from moorage.rules.store.list_selection import check_selector
+from moorage.rules.store.watches import WatchedObject
 
 # -- sending -----------------------------------------------------------------------------------------------------------
 # Send long responses in pieces as the client reads them, so that a slow client holds one or two pieces in memory.

@@ -15,6 +15,12 @@ from typing import Final
 import msgspec
 
 from moorage.api.cel.values import RightsDecision
+from moorage.api.documents import statuses
+from moorage.api.documents.http_messages import AUTHENTICATED, HTTPRequest, Response, ReviewTarget, Target, User
+from moorage.api.documents.records import Record, parse_version_of_one, timestamp
+from moorage.api.documents.served_kinds import MEASURED, Document, Review, ServedKind
+from moorage.api.schema.protobuf import PROTOBUF
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.access.access_reviews import answer
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_of
@@ -26,14 +32,14 @@ from moorage.cluster.apiserver.http.scale_requests import answer_scale
 from moorage.cluster.apiserver.http.streams import STREAMS, connect
 from moorage.cluster.apiserver.http.write_requests import drop_repeated_owners
 from moorage.cluster.apiserver.schema import request_bodies
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF
 from moorage.cluster.apiserver.schema.representations import META as _META
 from moorage.cluster.apiserver.schema.representations import accepted, form_of, metadata_of
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.deletion import DeleteOptions, options_of
-from moorage.cluster.apiserver.storage.list_selection import Selection, selection
-from moorage.cluster.apiserver.storage.object_reader import ListPage
-from moorage.cluster.apiserver.storage.policy_requests import (
+from moorage.cluster.apiserver.tables.tables import included, table
+from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
+from moorage.rules.store.deletion import DeleteOptions, options_of
+from moorage.rules.store.list_selection import Selection, selection
+from moorage.rules.store.object_reader import ListPage
+from moorage.rules.store.policy_requests import (
     asking_for,
     of_a_collection,
     request_for,
@@ -41,14 +47,8 @@ from moorage.cluster.apiserver.storage.policy_requests import (
     unjudged,
     written,
 )
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.subresources import bind, evict
-from moorage.cluster.apiserver.tables.tables import included, table
-from moorage.cluster.apiserver.tables.usage_metrics import measure, measure_all
-from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.http_messages import AUTHENTICATED, HTTPRequest, Response, ReviewTarget, Target, User
-from moorage.cluster.apiserver.vocabulary.records import Record, parse_version_of_one, timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, Review, ServedKind
+from moorage.rules.store.store import Store
+from moorage.rules.store.subresources import bind, evict
 
 
 def check_may_create(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget) -> None:

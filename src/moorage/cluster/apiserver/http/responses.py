@@ -10,10 +10,10 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
+from moorage.api.documents.http_messages import HTTPRequest, Response
+from moorage.api.documents.statuses import ApiError, PlainError
 from moorage.cluster.apiserver.http.lists import LargeParts, ObjectList, Part, encoded_list
 from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as, encoding_of_errors, in_version
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, PlainError
 
 # -- cautions ----------------------------------------------------------------------------------------------------------
 # ``Warning`` headers, limited in length and number so that clients accept the response.

@@ -13,8 +13,13 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.apiserver.fields import managed_fields
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.api.documents.http_messages import HTTPRequest, Response, Target
+from moorage.api.documents.records import Confirm, Record
+from moorage.api.documents.served_kinds import Document, Review, ServedKind
+from moorage.api.documents.statuses import ApiError, conflict, not_acceptable_form
+from moorage.api.fields import managed_fields
+from moorage.api.fields.managed_fields import FieldManager
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.http.write_requests import (
     check_options,
     configuration,
@@ -25,15 +30,10 @@ from moorage.cluster.apiserver.http.write_requests import (
 )
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.cluster.apiserver.schema.representations import META, form_of
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.policy_requests import request_for, unjudged, written
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.subresources import check_scale, read_scale, write_scale
 from moorage.cluster.apiserver.tables.tables import included, scale_table
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, Target
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Record
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, Review, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, conflict, not_acceptable_form
+from moorage.rules.store.policy_requests import request_for, unjudged, written
+from moorage.rules.store.store import Store
+from moorage.rules.store.subresources import check_scale, read_scale, write_scale
 
 _SHAPE: Final = kind_schema(Review("autoscaling", "Scale", "", version="v1"))
 _FORM: Final = request_bodies.BodyForm("autoscaling", "v1", "Scale", _SHAPE)

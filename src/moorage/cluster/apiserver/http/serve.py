@@ -17,19 +17,19 @@ from typing import Final
 
 from aiohttp import web
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.basis.files import Warn
+from moorage.basis.serving.certificate_authority import is_loopback
+from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
-from moorage.cluster.apiserver.access.certificate_authority import is_loopback
-from moorage.cluster.apiserver.http.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.server import Front, WebSite
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
-from moorage.cluster.apiserver.storage.event_apis import mirror_events
-from moorage.cluster.apiserver.storage.sqlite_log import SQLiteLog
-from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.sqlite_log import SQLiteLog
 from moorage.errors import ConfigError
-from moorage.framework.feature_gates import FeatureGates
+from moorage.rules.store.event_apis import mirror_events
+from moorage.rules.store.store import Store
 
 #: Seconds that a stopping server waits for requests in progress.
 _SHUTDOWN_S: Final = 1.0

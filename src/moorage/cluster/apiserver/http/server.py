@@ -18,7 +18,10 @@ from typing import Any, Final, Protocol
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict, istr
 
+from moorage.api.documents.http_messages import HTTPRequest, ReviewTarget, Target, User, find_target
+from moorage.api.documents.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large
 from moorage.api.durations import DurationError, parse_duration
+from moorage.basis.serving.connections import HEADERS, Connection, answering
 from moorage.cluster.apiserver.access.authentication import (
     Authenticator,
     ProvenUser,
@@ -28,7 +31,6 @@ from moorage.cluster.apiserver.access.authentication import (
 )
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
 from moorage.cluster.apiserver.http import lists
-from moorage.cluster.apiserver.http.connections import HEADERS, Connection, answering
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out, is_large
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
@@ -37,10 +39,8 @@ from moorage.cluster.apiserver.http.watch_stream import Stream, is_watch, open_s
 from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.schema.representations import check_types
 from moorage.cluster.apiserver.schema.request_bodies import MAX_BODY
-from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target, User, find_target
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large
+from moorage.rules.store.definitions import AskOwner
+from moorage.rules.store.store import Store
 
 # -- request metrics ---------------------------------------------------------------------------------------------------
 # The server's metrics in Prometheus text format, with kube-apiserver's names and labels.

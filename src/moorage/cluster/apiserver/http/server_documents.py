@@ -13,15 +13,15 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from moorage.api.documents import statuses
+from moorage.api.documents.http_messages import ReviewTarget, Target, health_text
+from moorage.api.documents.served_kinds import KindTable
 from moorage.cluster.apiserver.schema import discovery, openapi
 from moorage.cluster.apiserver.schema.discovery import SUBRESOURCES
 from moorage.cluster.apiserver.schema.openapi import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
 from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.http_messages import ReviewTarget, Target, health_text
-from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable
+from moorage.rules.store.store import Store
 
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: Paths that are also served in encodings other than JSON.

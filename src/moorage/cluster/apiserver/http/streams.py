@@ -15,13 +15,13 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from moorage.api.core import ENDED_PHASES
+from moorage.api.documents import statuses
+from moorage.api.documents.http_messages import HTTPRequest, Response, Target, is_true
+from moorage.api.documents.served_kinds import Document
 from moorage.cluster.apiserver.access.rbac import Authorizer, attributes_of
-from moorage.cluster.apiserver.storage.policy_requests import request_for
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Response, Target, is_true
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 from moorage.errors import Fault
+from moorage.rules.store.policy_requests import request_for
+from moorage.rules.store.store import Store
 
 #: Streaming subresources, with the reason why they are not available.
 STREAMS: Final = {

@@ -16,15 +16,15 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.documents.http_messages import HTTPRequest, ReviewTarget, Target
+from moorage.api.documents.served_kinds import Document
+from moorage.api.documents.statuses import ApiError, not_allowed
 from moorage.cluster.apiserver.http import lists
 from moorage.cluster.apiserver.http.requests import selection_of
 from moorage.cluster.apiserver.schema.representations import JSON, META, accepted, in_version
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.storage.watches import Watch, WatchedObject
 from moorage.cluster.apiserver.tables.tables import included, table
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, ReviewTarget, Target
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_allowed
+from moorage.rules.store.store import Store
+from moorage.rules.store.watches import Watch, WatchedObject
 
 #: Seconds between two bookmarks.
 BOOKMARK_S: Final = 60.0

@@ -18,10 +18,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
+from moorage.api.documents.statuses import ApiError, too_many
 from moorage.api.gc_pause import collector_paused
 from moorage.cluster.apiserver.http.limits import ServerLimits
-from moorage.cluster.apiserver.storage.definitions import AskOwner
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, too_many
+from moorage.rules.store.definitions import AskOwner
 
 T = TypeVar("T")
 #: Thread switch interval while a job runs, in seconds.

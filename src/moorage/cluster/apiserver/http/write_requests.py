@@ -11,22 +11,22 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.cluster.apiserver.admission.object_warnings import object_warnings
-from moorage.cluster.apiserver.admission.update_validation import needs_version, unversioned
-from moorage.cluster.apiserver.fields import managed_fields
-from moorage.cluster.apiserver.fields.field_merge import type_faults
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager, manager_of
-from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch, strategic_merge
+from moorage.api.documents import statuses
+from moorage.api.documents.http_messages import HTTPRequest, Target
+from moorage.api.documents.records import Confirm, Record, check_sent_version, timestamp
+from moorage.api.documents.served_kinds import Document, ServedKind
+from moorage.api.documents.statuses import ApiError, bad_request, go_word, invalid
+from moorage.api.fields import managed_fields
+from moorage.api.fields.field_merge import type_faults
+from moorage.api.fields.managed_fields import FieldManager, manager_of
+from moorage.api.fields.patches import json_patch, merge_patch, strategic_merge
+from moorage.api.schema.normalization import FieldTypeError
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema import request_bodies
-from moorage.cluster.apiserver.schema.normalization import FieldTypeError
-from moorage.cluster.apiserver.schema.schemas import kind_schema
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary import statuses
-from moorage.cluster.apiserver.vocabulary.http_messages import HTTPRequest, Target
-from moorage.cluster.apiserver.vocabulary.records import Confirm, Record, check_sent_version, timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, go_word, invalid
 from moorage.errors import Fault
+from moorage.rules.admission.object_warnings import object_warnings
+from moorage.rules.admission.update_validation import needs_version, unversioned
+from moorage.rules.store.store import Store
 
 # -- repeated owners ---------------------------------------------------------------------------------------------------
 # Drop repeated owner references of written objects, with a warning.

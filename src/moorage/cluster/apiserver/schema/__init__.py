@@ -1,1 +1,1 @@
-"""The fields of every kind, their JSON, YAML and protobuf encodings, and the discovery and OpenAPI documents."""
+"""What clients learn of the kinds: discovery and OpenAPI documents, and bodies in the form that a client asks for."""

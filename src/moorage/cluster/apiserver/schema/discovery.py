@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.cluster.apiserver.vocabulary import served_kinds
-from moorage.cluster.apiserver.vocabulary.served_kinds import KindTable, Review, ServedKind
+from moorage.api.documents import served_kinds
+from moorage.api.documents.served_kinds import KindTable, Review, ServedKind
 
 #: Media type of aggregated discovery; the placeholder is its version.
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

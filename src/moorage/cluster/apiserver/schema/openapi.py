@@ -17,12 +17,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from moorage.api.documents import served_kinds
+from moorage.api.schema.protobuf import delimited as _message
+from moorage.api.schema.protobuf import origin_of
+from moorage.api.schema.protobuf import text as _text
+from moorage.api.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
 from moorage.basis import text_of
-from moorage.cluster.apiserver.schema.protobuf import delimited as _message
-from moorage.cluster.apiserver.schema.protobuf import origin_of
-from moorage.cluster.apiserver.schema.protobuf import text as _text
-from moorage.cluster.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
-from moorage.cluster.apiserver.vocabulary import served_kinds
 
 # -- field descriptions ------------------------------------------------------------------------------------------------
 # Descriptions of fields for ``kubectl explain``: of fields that scheduling reads, and of the best known others.

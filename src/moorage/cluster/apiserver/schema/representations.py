@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, write_list, write_protobuf
-from moorage.cluster.apiserver.vocabulary.records import Record
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, not_acceptable
+from moorage.api.documents.records import Record
+from moorage.api.documents.statuses import ApiError, not_acceptable
+from moorage.api.schema.protobuf import PROTOBUF, write_list, write_protobuf
 
 #: API version of Table and PartialObjectMetadata, and the versions in which they are served.
 META: Final = "meta.k8s.io/v1"

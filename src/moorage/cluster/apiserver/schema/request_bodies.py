@@ -14,14 +14,14 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from moorage.api.documents.served_kinds import KINDS, CustomVersion, Document, ServedKind
+from moorage.api.documents.statuses import ApiError, bad_request, go_word, syntax_fault, unsupported_media
 from moorage.api.reading.json_tree import reads_back
 from moorage.api.reading.manifests import read_first_yaml, read_json
-from moorage.cluster.apiserver.schema.custom_kinds import fit_custom
-from moorage.cluster.apiserver.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
-from moorage.cluster.apiserver.schema.protobuf import PROTOBUF, read_protobuf
-from moorage.cluster.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, check_text, check_values, kind_schema
-from moorage.cluster.apiserver.vocabulary.served_kinds import KINDS, CustomVersion, Document, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError, bad_request, go_word, syntax_fault, unsupported_media
+from moorage.api.schema.custom_kinds import fit_custom
+from moorage.api.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
+from moorage.api.schema.protobuf import PROTOBUF, read_protobuf
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, check_text, check_values, kind_schema
 from moorage.errors import InputError
 
 # -- strictness --------------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
+from moorage.api.documents.records import is_condition_true
+from moorage.api.documents.served_kinds import Document
 from moorage.api.validation.rule_tables import field_of
-from moorage.cluster.apiserver.vocabulary.records import is_condition_true
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 Cell = str | int | float | bool | None
 NONE: Final = "<none>"

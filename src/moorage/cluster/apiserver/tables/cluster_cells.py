@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moorage.api import quantity
+from moorage.api.documents.served_kinds import Document
 from moorage.cluster.apiserver.tables.cells import NONE, Cell, age, at, human_duration, items, word
 from moorage.cluster.apiserver.tables.usage_metrics import amounts
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
 
 
 def quota(found: Document, now: float) -> list[Cell]:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
+from moorage.api.documents.served_kinds import Document, PrinterColumn, ServedKind
+from moorage.api.documents.statuses import bad_request, quoted
 from moorage.basis import table_of
 from moorage.cluster.apiserver.tables import cells, cluster_cells
 from moorage.cluster.apiserver.tables.cells import Cell, age, pod_conditions
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, PrinterColumn, ServedKind
-from moorage.cluster.apiserver.vocabulary.statuses import bad_request, quoted
 
 # -- custom columns ----------------------------------------------------------------------------------------------------
 # The columns of a custom kind in ``kubectl get``: values at JSONPaths.

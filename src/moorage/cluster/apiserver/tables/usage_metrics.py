@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from moorage.api import quantity
+from moorage.api.documents.records import Record, is_condition_true, timestamp
+from moorage.api.documents.served_kinds import MEASURED, Document, ServedKind, served
+from moorage.api.documents.statuses import not_found
 from moorage.api.quantity import QuantityError
-from moorage.cluster.apiserver.storage.list_selection import ALL, Selection
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.records import Record, is_condition_true, timestamp
-from moorage.cluster.apiserver.vocabulary.served_kinds import MEASURED, Document, ServedKind, served
-from moorage.cluster.apiserver.vocabulary.statuses import not_found
+from moorage.rules.store.list_selection import ALL, Selection
+from moorage.rules.store.store import Store
 
 _PREFIX: Final = "moorage.dev/usage-"
 #: Averaging window of a metric; metrics-server samples every 15 seconds.

@@ -19,21 +19,21 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.decode import decode
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document
 from moorage.api.names import check_dns1123_subdomain
 from moorage.api.node_selectors import find_untolerated
+from moorage.api.pod_requests import amount, is_counted, pod_requests
 from moorage.api.quantity import QuantityError, sign
 from moorage.api.releases import CURRENT
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
-from moorage.cluster.controllers.machinery import object_fields as k8s
-from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.cluster.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.cluster.controllers.nodes.node_lifecycle import with_old_labels
 from moorage.cluster.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
 from moorage.errors import InputError
 from moorage.plugins import node_affinity, node_ports
+from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
+from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import HostPort, PodInfo
-from moorage.state.pod_requests import amount, is_counted, pod_requests
 
 # -- admission ---------------------------------------------------------------------------------------------------------
 # Admission of pods by a kubelet: it checks them itself, because a pod may name its node without a scheduler.

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from moorage.api.core import Taint, Toleration
 from moorage.api.decode import decode
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document
 from moorage.api.node_selectors import tolerates
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
-from moorage.cluster.controllers.machinery import object_fields as k8s
-from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.cluster.controllers.machinery.steps import DeleteStep, EventStep, Later, SetStatus, Step, Update
+from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
+from moorage.rules.workloads.steps import DeleteStep, EventStep, Later, SetStatus, Step, Update
 
 #: Seconds without a heartbeat before a node counts as lost; more where its lease is longer.
 GRACE_S: Final = 50.0

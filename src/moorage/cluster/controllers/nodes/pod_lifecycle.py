@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document
-from moorage.cluster.controllers.machinery import object_fields as k8s
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document
 
 # -- container commands ------------------------------------------------------------------------------------------------
 # Predict the outcome of simple container commands: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
-from moorage.cluster.apiserver.admission.admission_plugins import GROUP_PROTECTION
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
-from moorage.cluster.controllers.machinery import object_fields as k8s
-from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.cluster.controllers.machinery.steps import DeleteStep, Later, SetStatus, Step, Update
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document, ServedKind
+from moorage.rules.admission.admission_plugins import GROUP_PROTECTION
+from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
+from moorage.rules.workloads.steps import DeleteStep, Later, SetStatus, Step, Update
 
 _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"

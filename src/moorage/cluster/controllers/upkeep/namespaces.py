@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.cluster.apiserver.access.bootstrap import AUTHORITY
-from moorage.cluster.apiserver.admission.admission_plugins import SYSTEM_NAMESPACES, finalized, finalizers_of
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind
-from moorage.cluster.controllers.machinery import object_fields as k8s
-from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.cluster.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
+from moorage.rules.admission.admission_plugins import SYSTEM_NAMESPACES, finalized, finalizers_of
+from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
+from moorage.rules.workloads.steps import Create, DeleteAll, SetStatus, Step, Update
 
 #: Conditions, with reason and message while there is no problem.
 _WELL: Final[Mapping[str, tuple[str, str]]] = {

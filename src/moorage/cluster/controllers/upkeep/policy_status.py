@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moorage.cluster.apiserver.admission.policy_typing import expression_warnings
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, served
-from moorage.cluster.controllers.machinery import object_fields as k8s
-from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.cluster.controllers.machinery.steps import SetStatus, Step
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document, served
+from moorage.rules.admission.policy_typing import expression_warnings
+from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
+from moorage.rules.workloads.steps import SetStatus, Step
 
 _POLICIES: Final = served("validatingadmissionpolicies", "admissionregistration.k8s.io")
 

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES, ResourceQuota
 from moorage.api.decode import decode
+from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.served_kinds import Document, ServedKind, served
 from moorage.api.quantity import Exact
-from moorage.cluster.apiserver.admission import quota_usage
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, served
-from moorage.cluster.controllers.machinery import object_fields as k8s
-from moorage.cluster.controllers.machinery.object_index import ObjectChange, ObjectIndex
-from moorage.cluster.controllers.machinery.steps import EventStep, Later, SetStatus, Step
+from moorage.rules.admission import quota_usage
+from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
+from moorage.rules.workloads.steps import EventStep, Later, SetStatus, Step
 
 # -- load balancers ----------------------------------------------------------------------------------------------------
 # Load balancers: every service of type LoadBalancer gets an address, as a cloud's controller gives it one.

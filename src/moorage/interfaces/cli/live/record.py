@@ -18,6 +18,11 @@ import msgspec
 from msgspec.structs import replace as with_fields
 
 from moorage import __version__
+from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.listwatch import gathering_loop
+from moorage.basis.client.rest import Rest, user_agent
+from moorage.basis.client.watched_resources import cluster_uid, server_version
 from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.printable import counted, one_line
 from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text, parse_seconds
@@ -37,12 +42,7 @@ from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.redaction import redact
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.listwatch import gathering_loop
-from moorage.live.client.rest import Rest, user_agent
-from moorage.live.client.watched_resources import cluster_uid, server_version
 from moorage.live.recording.decision_comparison import TOO_MANY, Match, Shadow
-from moorage.live.recording.recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.live.recording.recorder_loop import BEHIND_S, RecorderLoop
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
 from moorage.live.runtime.attempt_metrics import Observers

@@ -19,6 +19,8 @@ from msgspec import structs
 from moorage import __version__
 from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
+from moorage.basis.client.listwatch import gathering_loop
+from moorage.basis.client.rest import Rest, user_agent
 from moorage.basis.files import replacing
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
@@ -35,9 +37,7 @@ from moorage.interfaces.cli.live.run_serving import check_flags, endpoint_of_fil
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.terminal import collect_seldom
-from moorage.live.client.extenders import ExtenderClient
-from moorage.live.client.listwatch import gathering_loop
-from moorage.live.client.rest import Rest, user_agent
+from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live_scheduler import LeaderSettings

@@ -18,6 +18,9 @@ from typing import Any
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.reflector import Reflector
+from moorage.basis.client.rest import BIND_S, Rest, user_agent
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
@@ -29,12 +32,9 @@ from moorage.interfaces.cli.live.run_serving import Ending, Serving, ServingRule
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Flag, Given
 from moorage.interfaces.cli.terminal import giving_back_memory, say
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.extenders import ExtenderClient
-from moorage.live.client.reflector import Reflector
-from moorage.live.client.rest import BIND_S, Rest, user_agent
 from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
+from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.leader_election import LeadershipLostError
 from moorage.live.runtime.ports import Wall
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator

@@ -24,15 +24,15 @@ from moorage import __version__
 from moorage.api.releases import CURRENT
 from moorage.api.releases.detection import detect_release
 from moorage.api.releases.release import Release
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
+from moorage.basis.client.rest import Rest, user_agent
+from moorage.basis.client.watched_resources import server_version
 from moorage.core.config.plain_addresses import Addresses, split_host_port
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, known_release, read_file
 from moorage.interfaces.cli.main import ERROR
 from moorage.interfaces.cli.pflag import Given
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.live.client.rest import Rest, user_agent
-from moorage.live.client.watched_resources import server_version
 from moorage.live.runtime.attempt_metrics import SILENT, Log
 from moorage.live.server.authorization import OpenPaths
 from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, listen, named_pair

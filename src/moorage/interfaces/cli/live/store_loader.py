@@ -10,22 +10,22 @@ import msgspec
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
+from moorage.api.documents.object_fields import NODES, PODS, REPLICA_SETS, bounds, phase_of, spec_of
+from moorage.api.documents.served_kinds import Document, ServedKind, find_kind, served
+from moorage.api.documents.statuses import ApiError
 from moorage.api.reading.manifests import OnRepeat
+from moorage.api.schema.versions import convert
 from moorage.api.workloads import Deployment
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects
 from moorage.basis.printable import counted, some
-from moorage.cluster.apiserver.schema.versions import convert
-from moorage.cluster.apiserver.storage.conversion_webhooks import convert_by_webhook
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import Document, ServedKind, find_kind, served
-from moorage.cluster.apiserver.vocabulary.statuses import ApiError
-from moorage.cluster.controllers.machinery.object_fields import NODES, PODS, REPLICA_SETS, bounds, phase_of, spec_of
 from moorage.cluster.controllers.upkeep.garbage_collector import QUARANTINE_S
-from moorage.cluster.controllers.workloads.missing_pods import POD_TEMPLATE_HASH, is_made_from
-from moorage.cluster.controllers.workloads.replica_set import new_replica_set, revision_of
 from moorage.errors import InputError
 from moorage.interfaces.cli.terminal import Progress
+from moorage.rules.store.conversion_webhooks import convert_by_webhook
+from moorage.rules.store.store import Store
+from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH, is_made_from
+from moorage.rules.workloads.replica_set import new_replica_set, revision_of
 
 # -- missing owners ----------------------------------------------------------------------------------------------------
 # Recreate replica sets that a dump leaves out, from the deployments and pods that refer to them.

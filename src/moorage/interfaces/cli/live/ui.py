@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.rest import Rest
 from moorage.errors import ClusterError, InputError
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import say
 from moorage.laboratory.dump.live_dump import endpoint_of
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.rest import Rest
 
 
 class _Link(msgspec.Struct):

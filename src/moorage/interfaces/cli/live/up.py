@@ -19,27 +19,27 @@ from shlex import quote
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
+from moorage.api.documents.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
+from moorage.api.documents.served_kinds import parse_runtime_config
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.fields.managed_fields import FieldManager
 from moorage.api.releases import WHOLE
 from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted
-from moorage.cluster.apiserver.access.certificate_authority import ADMIN, Address, address_of, make_authority
-from moorage.cluster.apiserver.fields.managed_fields import FieldManager
+from moorage.basis.serving.certificate_authority import ADMIN, Address, address_of, make_authority
 from moorage.cluster.apiserver.http.serve import open_store
-from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.vocabulary.served_kinds import parse_runtime_config
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
-from moorage.cluster.controllers.machinery.object_fields import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, MoorageError
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
+from moorage.interfaces.cli.live.embedded_cluster import BuiltScheduler, Embedded, Ready
 from moorage.interfaces.cli.live.release_flags import ALGORITHM, Era, OldFlags, era_of, policy_of, releases_with
 from moorage.interfaces.cli.live.run_serving import Ending
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
@@ -53,10 +53,10 @@ from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.question_worker import ANSWERING, question_words
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, giving_back_memory, say
 from moorage.interfaces.web.embedded_site import EmbeddedSite
-from moorage.live.client.extenders import ExtenderClient
-from moorage.live.server.embedded_cluster import BuiltScheduler, Embedded, Ready
+from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.server.health import PATIENCE_S
 from moorage.live.server.scheduler_metrics import SchedulerMetrics
+from moorage.rules.store.store import Store
 
 # -- up scheduler ------------------------------------------------------------------------------------------------------
 

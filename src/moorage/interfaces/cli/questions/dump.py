@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.rest import Rest
 from moorage.basis.files import replacing
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
 from moorage.laboratory.dump.live_dump import DumpWriter, endpoint_of, fetch, naming_the_server, version_of
-from moorage.live.client.credentials import Endpoint
-from moorage.live.client.rest import Rest
 from moorage.simulator.cluster_input import UnreadKind
 
 

@@ -75,7 +75,7 @@ def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[Autos
 def _of_cluster_autoscaler(
     asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any
 ) -> Iterator[AutoscalerAnswer]:
-    from moorage.cluster.controllers.machinery.object_fields import seconds
+    from moorage.api.documents.object_fields import seconds
     from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
     from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
     from moorage.laboratory.dynamics.simulation import Simulation

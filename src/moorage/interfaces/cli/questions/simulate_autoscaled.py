@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.core import Node
+from moorage.api.documents.object_fields import seconds
 from moorage.api.reading.manifests import read_first_yaml
-from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.cluster_objects import read_given

@@ -13,9 +13,10 @@ from typing import Final
 
 from moorage.api.core import Container, Pod, Quantity
 from moorage.api.devices import DeviceClass, DeviceRequest, ExactDeviceRequest
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.names import is_extended_resource_name
+from moorage.api.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
 from moorage.api.quantity import milli_value, value
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.devices.extended_resource_claims import (
     ContainerMapping,
     ExtendedRequests,
@@ -27,7 +28,6 @@ from moorage.plugins.devices.extended_resource_claims import (
 from moorage.plugins.resources.device_backed_scores import DEVICE_CLASS_PREFIX, device_class_for
 from moorage.plugins.resources.scoring_strategies import Demand, ResourceSpec
 from moorage.plugins.shared.node_numbers import numbers_of
-from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 

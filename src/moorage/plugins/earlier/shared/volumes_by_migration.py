@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSINode, PersistentVolume
-from moorage.framework.feature_gates import FeatureGates
-from moorage.plugins.volumes.csi_migration import (
+from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CountedVolumes, CsiFacts, CsiVolume
+from moorage.rules.volumes.csi_migration import (
     AWS_EBS,
     AZURE_DISK,
     CINDER,
@@ -22,7 +23,6 @@ from moorage.plugins.volumes.csi_migration import (
     in_tree_plugins,
     translated,
 )
-from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CountedVolumes, CsiFacts, CsiVolume
 from moorage.state.cluster import Snapshot
 
 _NONE: Final[frozenset[str]] = frozenset()

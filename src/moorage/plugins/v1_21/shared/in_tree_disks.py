@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Node, Volume
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.pod_requests import amount
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
-from moorage.framework.feature_gates import FeatureGates
 from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiNodes, CsiVolume, PodCsiVolumes
-from moorage.state.pod_requests import amount
 from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeView, PodInfo, Snapshot
 
 _INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
+from moorage.api.feature_gates import FeatureGates
+from moorage.api.pod_requests import amount, is_counted
 from moorage.api.quantity import value
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
-from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin, Signature
 from moorage.plugins.resources.scoring_strategies import sub_path
-from moorage.state.pod_requests import amount, is_counted
 from moorage.state.view import IntArray, NodeView, PodInfo
 
 #: ``score(requested, capacity)`` of one resource; shapes (n,) and (n,), returns (n,), int64. Capacity may be 0.

@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from moorage.api.core import Node
 from moorage.api.durations import DurationError, duration_seconds
+from moorage.api.pod_requests import amount
 from moorage.api.quantity import parse_bool
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import amount
 
 # -- expanders ---------------------------------------------------------------------------------------------------------
 

@@ -20,9 +20,9 @@ from typing import Final
 from msgspec import Struct
 
 from moorage.api.core import Node, Pod, Taint
+from moorage.api.documents.object_fields import seconds
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.core.preemption.disruption_budgets import covers
 from moorage.simulator.autoscalers.cluster_autoscaler import removal_rules
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_expander

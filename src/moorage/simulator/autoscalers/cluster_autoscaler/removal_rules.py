@@ -16,12 +16,12 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moorage.api.core import Node, Pod
+from moorage.api.documents.object_fields import seconds
+from moorage.api.pod_requests import amount, pod_requests
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.core.preemption.disruption_budgets import covers
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags
 from moorage.simulator.owners import controller_kind, controller_of, is_mirror
-from moorage.state.pod_requests import amount, pod_requests
 
 #: The taint of a node that is being deleted.
 DELETED: Final = "ToBeDeletedByClusterAutoscaler"

@@ -20,8 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Pod
+from moorage.api.pod_requests import amount, pod_requests
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
-from moorage.cluster.controllers.workloads.daemon_set import runs_on
+from moorage.rules.workloads.daemon_set import runs_on
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, Expander, ExpansionOption, chosen, size_of
 from moorage.simulator.autoscalers.cluster_autoscaler.packing import PackingSnapshot, likeness
 from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import DELETED, is_daemon_pod
@@ -29,7 +30,6 @@ from moorage.simulator.autoscalers.instance_types import amounts
 from moorage.simulator.autoscalers.providers import NO_PROVIDER, Provider, provider_of
 from moorage.simulator.owners import controller_of, daemon_of, is_mirror
 from moorage.state.pod_info import PodInfo
-from moorage.state.pod_requests import amount, pod_requests
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _IGNORED: Final = frozenset({

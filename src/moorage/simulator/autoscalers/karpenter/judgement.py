@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from moorage.api.core import Node, Object, ObjectMeta, Pod, PodTemplateSpec, Taint
 from moorage.api.cron import parse_schedule
+from moorage.api.documents.object_fields import seconds
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.node_selectors import tolerates
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cluster.controllers.machinery.object_fields import seconds
 from moorage.core.preemption.disruption_budgets import covers
 from moorage.errors import InputError
 from moorage.simulator.autoscalers import key_requirements as keys

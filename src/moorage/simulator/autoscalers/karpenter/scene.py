@@ -20,15 +20,15 @@ from moorage.api.core import ENDED_PHASES, Node, ObjectMeta, Pod, Taint, Tolerat
 from moorage.api.defaults import default_pod
 from moorage.api.durations import DurationError, duration_seconds
 from moorage.api.node_selectors import find_untolerated
+from moorage.api.pod_requests import amount
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import DaemonSet
 from moorage.errors import InputError
-from moorage.plugins.volumes.pod_claims import BIND_COMPLETED
+from moorage.rules.volumes.bindings import BIND_COMPLETED
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, Remembered, amounts, missing_min_values
 from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
-from moorage.state.pod_requests import amount
 from moorage.state.pod_volumes import claims_used
 
 # -- claims ------------------------------------------------------------------------------------------------------------

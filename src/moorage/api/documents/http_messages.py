@@ -1,0 +1,189 @@
+"""HTTP requests and responses as values, independent of the HTTP library.
+
+Source  apimachinery, pkg/conversion and pkg/runtime/conversion.go, for boolean parameters
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from moorage.api.documents.served_kinds import ALL_KINDS, REVIEWS, KindTable, Review, ServedKind
+from moorage.api.documents.statuses import bad_request, no_such_page, not_found_path
+
+# -- users -------------------------------------------------------------------------------------------------------------
+# Users: a name, groups, a uid and extra fields from the authenticator.
+#
+# Source  apiserver, pkg/authentication/user/user.go
+
+#: The group that may do everything, and the group of all authenticated users.
+MASTERS: Final = "system:masters"
+AUTHENTICATED: Final = "system:authenticated"
+_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {}
+
+
+class User(NamedTuple):
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = _NOTHING
+
+
+def authenticated(user: User) -> User:
+    """Return a user as a member of ``system:authenticated``."""
+    return user if AUTHENTICATED in user.groups else user._replace(groups=(*user.groups, AUTHENTICATED))
+
+
+def health_text(path: str, checks: Mapping[str, str | None], excluded: Collection[str], *, verbose: bool) -> tuple[bool, str]:
+    """Return whether the checks of a health path pass, and its text, which withholds the reasons of failures.
+
+    ``checks``: why each check fails; "" or None for one that passes
+
+    Source  apiserver, pkg/server/healthz/healthz.go
+    """
+    lines = [
+        f"[+]{name} excluded: ok" if name in excluded else f"[-]{name} failed: reason withheld" if why else f"[+]{name} ok"
+        for name, why in checks.items()
+    ]
+    if unknown := sorted(set(excluded).difference(checks)):
+        lines.append("warn: some health checks cannot be excluded: no matches for " + ",".join(f'"{name}"' for name in unknown))
+    if any(why for name, why in checks.items() if name not in excluded):
+        return False, "\n".join([*lines, f"{path} check failed", ""])
+    return True, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok"
+
+
+def is_true(parameter: str) -> bool:
+    """Return the value of a boolean parameter that is present: False for "0" and "false" only."""
+    return parameter.lower() not in {"0", "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class HTTPRequest:
+    """A request. ``path`` is percent-encoded as sent; ``media_type`` is the body's. ``raw_query`` has each parameter as
+    often as it was sent, ``query`` once.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    accept: str
+    media_type: str
+    body: bytes
+    user: User
+    user_agent: str = ""
+    raw_query: str = ""
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean parameter."""
+        return name in self.query and is_true(self.query[name])
+
+    def number(self, name: str) -> int:
+        """Return an integer parameter, 0 if it is absent.
+
+        Raises  ApiError 400 if it is not an integer
+        """
+        value = self.query.get(name, "")
+        digits = value.removeprefix("-").removeprefix("+") if value[1:2].isdigit() else value
+        if value and not (digits.isascii() and digits.isdigit()):
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+        if len(digits) > 19 or not -(2**63) <= int(value or 0) < 2**63:
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
+        return int(value or 0)
+
+    @property
+    def dry_run(self) -> bool:
+        return self.query.get("dryRun", "") == "All"
+
+    @property
+    def validation(self) -> str:
+        """Field validation: Ignore, Warn or Strict."""
+        return self.query.get("fieldValidation") or "Warn"
+
+    @property
+    def looks_closely(self) -> bool:
+        return self.validation != "Ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response. ``content`` is JSON: complete, or an iterable of parts for a list."""
+
+    code: int
+    content: bytes | Iterable[bytes | memoryview]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The complete JSON."""
+        return self.content if isinstance(self.content, bytes) else b"".join(self.content)
+
+
+# -- request targets ---------------------------------------------------------------------------------------------------
+# Resolve request paths to targets: a kind, and optionally a namespace, a name and a subresource.
+#
+#     /api/v1/namespaces/NS/pods/NAME/status     /apis/GROUP/VERSION/RESOURCE     …
+#
+# Source  apiserver, pkg/endpoints/request/requestinfo.go
+
+
+class Target(NamedTuple):
+    """The target of a request. A namespace of None means all namespaces; an empty name means the collection."""
+
+    kind: ServedKind
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+
+class ReviewTarget(NamedTuple):
+    review: Review
+    namespace: str | None
+
+
+#: Characters that no path segment may contain.
+_has_special: Final = re.compile(r"[/%\\\0]").search
+_REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
+
+
+def find_target(path: str, kinds: KindTable = ALL_KINDS) -> Target | ReviewTarget:
+    """Return the target of a percent-encoded path. ``kinds`` are those that the server serves.
+
+    Raises  ApiError 404 for paths that are not served; in plain text outside the API prefixes
+    """
+    parts = path.removeprefix("/").removesuffix("/").split("/")
+    match [unquote(part) for part in parts] if "%" in path else parts:
+        case ["api", version, *rest]:
+            target = _within(kinds, "", version, rest)
+        case ["apis", group, version, *rest] if kinds.has_group(group):
+            target = _within(kinds, group, version, rest)
+        case _:
+            raise no_such_page()
+    if isinstance(target, Target) and not target.kind.is_served(kinds.gates):
+        raise not_found_path()
+    return target
+
+
+def _within(kinds: KindTable, group: str, version: str, parts: list[str]) -> Target | ReviewTarget:
+    namespace: str | None = None
+    # The subresources of namespaces are no resource names.
+    if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and parts[2] in {"finalize", "status"}):
+        namespace, parts = parts[1], parts[2:]
+    if not parts or any(part in {"", ".", ".."} or _has_special(part) for part in (*parts[:3], namespace or "x")):
+        raise not_found_path()
+    review = _REVIEWS.get((group, version, parts[0]))
+    if review is not None and len(parts) == 1 and review.namespaced is (namespace is not None):
+        return ReviewTarget(review, namespace)
+    kind = kinds.find(parts[0], group, version)
+    is_proxy = len(parts) > 2 and parts[2] == "proxy"  # with a path behind it
+    if kind is None or (len(parts) > 3 and not is_proxy):
+        raise not_found_path()
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 else ""
+    if subresource and subresource not in kind.subresources:
+        raise not_found_path()
+    if (namespace is not None and not kind.namespaced) or (namespace is None and kind.namespaced and name):
+        raise not_found_path()
+    return Target(kind, namespace if kind.namespaced else "", name, subresource)

@@ -1,0 +1,1 @@
+"""The fields of every kind: types, versions, defaults, and their JSON, YAML and protobuf encodings."""

@@ -1,0 +1,1 @@
+"""What every server of a process stands on: connections that speak HTTP, and certificates of an authority of its own."""

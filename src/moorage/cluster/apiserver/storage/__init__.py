@@ -1,1 +1,0 @@
-"""The object store: versions, lists, watches, subresources and the log on disk."""

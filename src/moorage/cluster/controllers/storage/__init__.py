@@ -1,1 +1,0 @@
-"""Controllers for volumes and devices: bind, provision, and create claims."""

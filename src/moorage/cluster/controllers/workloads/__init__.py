@@ -1,1 +1,0 @@
-"""Controllers that create pods and keep their number: deployments, sets and jobs; and disruption budgets."""

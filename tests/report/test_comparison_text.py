@@ -6,21 +6,24 @@ import math
 
 import pytest
 
+from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.report.comparison import comparison_summary, interval_text
-from moorage.report.gates import GateResult, MetricComparison, amount_text, difference_text, title_of
+from moorage.report.gates import GateResult, amount_text, difference_text, title_of
 
 
-def compared(name, a, b, *, interval=None, ends=None):
-    exact = interval is None and ends is None
-    return MetricComparison(name, b, a, 0.0 if a == b else b - a, interval, exact, None, ends or interval or (b - a, b - a))
+def compared(name, a, b):
+    """Return a comparison of five runs; ``b``: their value, or all of them."""
+    of_b = b if isinstance(b, list) else [b] * 5
+    return compare_pairs(name, [a] * len(of_b), of_b)
 
 
 INTERVALS = {
     "the same in all pairs": (compared("pending", 1, 3), "exact"),
-    "beyond 0": (compared("wait.p99", 1.2, 3.4, interval=(1.9, 2.6)), "+1.9s … +2.6s"),
-    "below 0": (compared("nodesUsed", 40, 34.5, interval=(-6, -5)), "-6 … -5"),
-    "contains 0": (compared("fragmentation", 0.12, 0.1, interval=(-0.05, 0.01)), "~"),
-    "few pairs": (compared("nodesUsed", 40, 34.5, ends=(-6, 1)), "pairs -6 … +1"),
+    "beyond 0": (compared("wait.p99", 1.0, [3.0, 3.2, 3.4, 3.2, 3.2]), "+2.024s … +2.376s"),
+    "below 0": (compared("nodesUsed", 40, [35, 34, 34, 35, 34]), "-6.3 … -4.9"),
+    "contains 0": (compared("fragmentation", 0.12, [0.1, 0.13, 0.11, 0.12, 0.1]), "~"),
+    "infinite": (compared("wait.p99", 1.0, [2.0, math.inf, 3.0]), "pairs +1s … never"),
+    "one": (compared("nodesUsed", 40, [34]), "one run"),
 }
 
 
@@ -68,12 +71,20 @@ SUMMARIES = {
     ),
     "fewer pending": ([compared("pending", 3, 1)], None, "B places 2 more pods."),
     "what chance explains": (
-        [compared("nodesUsed", 7, 6.8, interval=(-1, 0.5))], (0, 5, 0), "No difference between A and B is beyond chance.",
+        [compared("nodesUsed", 7, [7, 6, 7, 8, 6])], (0, 5, 0), "No difference between A and B is beyond chance.",
     ),
     "only moves": ([compared("pending", 1, 1)], (3, 9, 1), "B only moves pods: 3 of 9."),
     "moves as many by chance": ([compared("pending", 1, 1)], (3, 9, 4), "No difference between A and B is beyond chance."),
     "nothing": ([compared("pending", 1, 1)], (0, 9, 4), "B does the same as A."),
     "a lesser metric": ([compared("stranded.cpu", 0.2, 0.1)], None, "B lowers cpu stranded from 20.0% to 10.0%."),
+    "one run": ([compared("nodesUsed", 7, [6])], None, "In one run, B frees 1 node."),
+    "one run that is the same": ([compared("nodesUsed", 7, [7])], (0, 9, 4), "In one run, B does the same as A."),
+    "certain enough alone": ([compared("nodesUsed", 7, [6, 6, 6, 7, 6])], None, "B frees 0.8 nodes."),
+    "not among many": (
+        [compared(name, 7, [6, 6, 6, 7, 6]) for name in ("nodesUsed", "pending", "notCreated")]
+        + [compared(name, 7, [7, 6, 8, 7, 6.5]) for name in ("wait.p99", "wait.p50", "cost")],
+        None, "No difference between A and B is beyond chance.",
+    ),
     "never now": ([compared("wait.p99", 5.0, math.inf)], None, "B changes wait p99 to never."),
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from moorage.errors import InputError
+from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.report.gate_outputs import (
     MOST_SUMMARY_BYTES,
     GateReport,
@@ -20,7 +21,7 @@ from moorage.report.gate_outputs import (
     as_sarif,
     github_summary,
 )
-from moorage.report.gates import GateResult, MetricComparison, PipelineGate, UnplacedPod, evaluate, parse_gate
+from moorage.report.gates import GateResult, MetricComparison, PipelineGate, UnplacedPod, evaluate, evaluate_all, parse_gate
 
 TEXTS = {
     "pending > +0": PipelineGate("pending > +0", "pending", ">", 0.0, True),
@@ -54,13 +55,13 @@ def test_an_invalid_gate_is_rejected(text):
         parse_gate(text)
 
 
-def compared(a, b, *, name="m", difference=None, interval=None, of_b=None, exact=True):
-    found = b - a if difference is None else difference
-    ends = (found, found)
-    return MetricComparison(name, b, a, found, interval, exact, None, interval or ends, of_b, of_b or (b, b))
+def compared(a, b):
+    """Return a comparison of one run, or of five if ``b`` lists their values."""
+    of_b = b if isinstance(b, list) else [b]
+    return compare_pairs("m", [a] * len(of_b), of_b)
 
 
-UNSURE = compared(10, 12, interval=(1.0, 3.0), of_b=(11.0, 13.0), exact=False)
+UNSURE = compared(10.0, [11.0, 12.0, 12.0, 12.0, 13.0])  # the interval is 1.12 to 2.88
 VERDICTS = {  # gate, metric, passes, passes with --strict
     "no more": ("m > +0", compared(2, 2), True, True),
     "one more": ("m > +0", compared(2, 3), False, False),
@@ -77,9 +78,9 @@ VERDICTS = {  # gate, metric, passes, passes with --strict
     "not 10 % less": ("m < -10%", compared(100, 95), True, True),
     "nothing of zero": ("m > +10%", compared(0, 0), True, True),
     "something of zero": ("m > +10%", compared(0, 0.1), False, False),
-    "both never": ("m > +10%", compared(math.inf, math.inf, difference=0.0), True, True),
+    "both never": ("m > +10%", compared(math.inf, math.inf), True, True),
     "never now": ("m > +10%", compared(5.0, math.inf), False, False),
-    "not never any more": ("m > +10%", compared(math.inf, 5.0, difference=-math.inf), True, True),
+    "not never any more": ("m > +10%", compared(math.inf, 5.0), True, True),
 }
 
 
@@ -87,6 +88,52 @@ VERDICTS = {  # gate, metric, passes, passes with --strict
 def test_verdicts(gate, metric, passes, strictly):
     assert evaluate(parse_gate(gate), {"m": metric}).passed is passes
     assert evaluate(parse_gate(gate), {"m": metric}, strict=True).passed is strictly
+
+
+SEEDS = {  # A and B with each seed, and whether ``m > +0`` passes
+    "one run": ([1], [2], False),
+    "two runs that do not depend on the seed": ([1, 1], [2, 2], False),
+    "two runs that do": ([1, 2], [2, 3], True),
+    "four equal differences": ([1, 2, 3, 4], [2, 3, 4, 5], True),
+    "five equal differences": ([1, 2, 3, 4, 5], [2, 3, 4, 5, 6], False),
+    "three differences of one sign": ([0, 0, 0], [1, 2, 3], True),
+    "three that are far from 0": ([0, 0, 0], [10, 11, 12], False),
+    "never in all of five": ([1, 2, 3, 4, 5], [math.inf] * 5, False),
+    "never in four of five": ([1, 2, 3, 4, 5], [math.inf] * 4 + [5], True),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "passes"), SEEDS.values(), ids=SEEDS)
+def test_few_runs(a, b, passes):
+    assert evaluate(parse_gate("m > +0"), {"m": compare_pairs("m", a, b)}).passed is passes
+
+
+def test_many_gates_fail_as_rarely_as_one():
+    """Holm: the same figures fail one gate, and of three gates only if they are certain enough for three."""
+    weak = compare_pairs("weak", [0.0] * 5, [-0.1, 1.0, 2.0, 2.5, 3.0])
+    strong = compare_pairs("strong", [0.0] * 5, [1.0, 1.1, 1.2, 1.1, 1.0])
+    metrics = {"weak": weak, "strong": strong, "none": compare_pairs("none", [0.0] * 5, [-1.0, 1.0, 0.5, -0.5, 0.1])}
+    gates = [parse_gate(f"{name} > +0") for name in metrics]
+    assert not evaluate(gates[0], metrics)
+    together = evaluate_all(gates, metrics)
+    assert [one.passed for one in together] == [True, False, True]
+    assert together[0].text.endswith("the gate is weak > +0, and with 3 gates that may be chance")
+
+
+def test_a_share_of_a_is_taken_pair_by_pair():
+    """B is 10 % above A in every run, within a little, while A varies widely."""
+    a = [10.0, 100.0, 1000.0, 50.0, 500.0]
+    b = [12.1, 121.0, 1211.0, 60.0, 601.0]
+    metrics = {"m": compare_pairs("m", a, b)}
+    assert not evaluate(parse_gate("m > +10%"), {"m": compare_pairs("m", [10, 11, 10, 11, 10], [12, 13, 12.1, 13.1, 12.2])})
+    assert evaluate(parse_gate("m > +25%"), metrics)
+
+
+def test_figures_say_how_many_runs_there_are():
+    gate = parse_gate("m > +9")
+    assert "difference +1 (one run);" in evaluate(gate, {"m": compared(1.0, 2.0)}).text
+    assert "difference +1 (exact, n=5);" in evaluate(gate, {"m": compared(1.0, [2.0] * 5)}).text
+    assert "(95% interval +1.122 … +2.878, n=5, p=0.062);" in evaluate(gate, {"m": UNSURE}).text
 
 
 def test_gates_name_missing_figures():

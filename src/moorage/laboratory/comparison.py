@@ -31,13 +31,13 @@ from moorage.laboratory.budget import TimeBudget, results_of
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput, RunSeries, measure_run
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
-from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
+from moorage.laboratory.compare.paired_metrics import paired_metrics
 from moorage.laboratory.compare.release_causes import with_causes
 from moorage.laboratory.compare.run_inputs import input_digest, input_of_runs
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report import comparison
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.gates import MeasuredRun, MetricComparison, evaluate, parse_gate
+from moorage.report.gates import MeasuredRun, MetricComparison, evaluate_all, parse_gate
 from moorage.simulator.simulate import Options, load_options
 
 if TYPE_CHECKING:
@@ -220,9 +220,9 @@ class Comparison(comparison.ComparisonValues, frozen=True, kw_only=True):
     @property
     def frame(self) -> ColumnFrame:
         """The metrics as columns: one row for each."""
-        names = ("metric", "a", "b", "difference", "low", "high", "exact", "p")
+        names = ("metric", "a", "b", "difference", "low", "high", "exact", "p", "n")
         rows = [
-            (one.name, one.a, one.b, one.difference, *(one.interval or (None, None)), one.exact, one.p)
+            (one.name, one.a, one.b, one.difference, *(one.interval or (None, None)), one.exact, one.p, one.runs)
             for one in self.metrics.values()
         ]
         return frame_of(names, rows)
@@ -304,18 +304,17 @@ def compare(
     if len(runs.b) < len(wanted):
         budget.leave(f"the differences with {counted(len(wanted) - len(runs.b), 'more seed')}")
         request = replace(request, seeds=wanted[: len(runs.b)])
-    draws = Draws(digest)
-    metrics = paired_metrics(runs.a, runs.b, draws, timing=setting.timing)
-    moved, extra = _moved(runs, sides, draws)
+    metrics = paired_metrics(runs.a, runs.b, timing=setting.timing)
+    moved, extra = _moved(runs, sides)
     pairs = list(_known_placements(runs.a[:1], runs.b[:1]))
     moves = tuple(moves_of(*pairs[0])) if pairs else ()
     if other is not None and other is not cluster:
         moves += tuple(_input_alone(cluster.input().pods, other.input().pods, {one.pod for one in moves}))
     if sides[0].given is sides[1].given:
         moves = with_causes(moves, sides[1].given, (sides[0].options, sides[1].options), runs.b[0].seed, budget)
-    extra["newPending"] = new_pending_metric(runs.a, runs.b, draws)
+    extra["newPending"] = new_pending_metric(runs.a, runs.b)
     gone, new = comparison.only_on_one_side(moves, (runs.a, runs.b))
-    results = tuple(evaluate(gate, {**metrics, **extra}, strict=setting.strict) for gate in gates)
+    results = evaluate_all(gates, {**metrics, **extra}, strict=setting.strict)
     return Comparison(
         request=request,
         stopped=budget.stopped,
@@ -451,9 +450,7 @@ def _made(
 _Placed = Mapping[str, str]
 
 
-def _moved(
-    runs: _Runs, sides: _Sides, draws: Draws
-) -> tuple[comparison.MoveCount | None, dict[str, MetricComparison]]:  # fmt: skip
+def _moved(runs: _Runs, sides: _Sides) -> tuple[comparison.MoveCount | None, dict[str, MetricComparison]]:
     pairs = list(_known_placements(runs.a, runs.b))
     if len(pairs) < len(runs.b):
         return None, {}
@@ -462,7 +459,7 @@ def _moved(
     places = NodePlaces(
         {**sides[1].places.groups, **sides[0].places.groups}, {**sides[1].places.zones, **sides[0].places.zones}
     )
-    return moved_metrics(pairs, chance, places, draws)
+    return moved_metrics(pairs, chance, places)
 
 
 def _moved_share(moved: comparison.MoveCount | None) -> tuple[float, float, float] | None:

@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending, plain
+from moorage.report.certainty import LEVEL, holm
 from moorage.report.gates import (
     COUNTED,
+    ONE_RUN,
     OTHERS,
     GateResult,
     MeasuredRun,
@@ -23,6 +25,7 @@ from moorage.report.gates import (
     evaluate,
     json_number,
     kind_of,
+    p_text,
     parse_gate,
     title_of,
 )
@@ -148,7 +151,7 @@ def _metric(one: MetricComparison) -> dict[str, Any]:
     interval = None if one.interval is None else [json_number(end) for end in one.interval]
     shown: dict[str, Any] = {
         "a": json_number(one.a), "b": json_number(one.b), "difference": json_number(one.difference), "interval": interval,
-        "exact": one.exact, "mayBeZero": one.may_be_zero,
+        "exact": one.exact, "mayBeZero": one.may_be_zero, "n": one.runs,
     }  # fmt: skip
     return shown | ({"p": json_number(one.p)} if one.p is not None else {})
 
@@ -181,6 +184,8 @@ _LISTED = 10
 _ONE_BY_ONE: Final = frozenset({"rule", "plugin", "default"})
 #: How many pods are listed with their texts.
 _TEXTS: Final = 3
+#: The column of p, which is left out where chance has no part in any difference.
+_P: Final = 5
 #: The longest gate that fits beside its metric.
 _SHORT_GATE = 20
 
@@ -210,7 +215,10 @@ def _table(found: ComparisonValues, *, wide: bool) -> str:
     rows = [_row(one, gates.get(name, ())) for name, one in _rows(found, gates, wide=wide)]
     if found.moved is not None:
         rows += _moved_rows(found.moved, gates, wide=wide)
-    table = columns(["", "A", "B", "B - A", "95% interval", ""], rows, right=(1, 2, 3))
+    header = ["", "A", "B", "B - A", "95% interval", "p", ""]
+    if not any(row[_P] for row in rows):
+        header, *rows = ([*row[:_P], *row[_P + 1 :]] for row in (header, *rows))
+    table = columns(header, rows, right=(1, 2, 3))
     return "\n".join(f"  {line}".rstrip() for line in table.splitlines())
 
 
@@ -227,19 +235,26 @@ def _rows(
 def _row(one: MetricComparison, gates: Sequence[GateResult]) -> list[str]:
     return [
         title_of(one.name), amount_text(one.name, one.a), amount_text(one.name, one.b),
-        difference_text(one.name, one.difference), interval_text(one), _signs(gates),
+        difference_text(one.name, one.difference), interval_text(one), shown_p(one), _signs(gates),
     ]  # fmt: skip
 
 
 def interval_text(one: MetricComparison) -> str:
-    """Return the interval of a difference: ``exact``, ``~`` if it contains 0, or its ends; of few pairs, the extremes."""
+    """Return the interval of a difference: ``exact``, ``~`` if it contains 0, or its ends; else the extremes or ``one run``."""
     if one.exact:
         return "exact"
+    if one.runs == 1:
+        return ONE_RUN
     if one.interval is None:
         return f"pairs {difference_text(one.name, one.range_of[0])} … {difference_text(one.name, one.range_of[1])}"
     if one.may_be_zero:
         return "~"
     return " … ".join(difference_text(one.name, end) for end in one.interval)
+
+
+def shown_p(one: MetricComparison) -> str:
+    """Return the p of a difference; nothing where chance has no part in it."""
+    return "" if one.exact or one.p is None else p_text(one.p)
 
 
 def _signs(gates: Sequence[GateResult]) -> str:
@@ -258,7 +273,7 @@ def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, 
     if chance:
         most = "" if chance[0] == chance[-1] else f" … {chance[-1]}/{of}"
         by_chance = f"by chance: {chance[0]}/{of}{most}"
-    yield ["moved", "", f"{amount_text('moved', moved.pods)}/{of}", "", by_chance, _signs(gates.get("moved", ()))]
+    yield ["moved", "", f"{amount_text('moved', moved.pods)}/{of}", "", by_chance, "", _signs(gates.get("moved", ()))]
     parts = {
         "withinGroup": moved.within_group, "toAnotherGroup": moved.to_another_group, "toAnotherZone": moved.to_another_zone,
     }  # fmt: skip
@@ -266,7 +281,7 @@ def _moved_rows(moved: MoveCount, gates: Mapping[str, Sequence[GateResult]], *, 
         held = gates.get(f"moved.{name}", ())
         if wide or held or (value and moved.pods):
             title = title_of(f"moved.{name}").removeprefix("moved ")
-            yield [f"  {title}", "", amount_text("moved", value), "", "", _signs(held)]
+            yield [f"  {title}", "", amount_text("moved", value), "", "", "", _signs(held)]
 
 
 def _moves(found: ComparisonValues) -> str:
@@ -345,7 +360,7 @@ def _notes(found: ComparisonValues) -> Iterator[str]:
 def _certainty(found: ComparisonValues) -> str:
     pairs, runs = len(found.runs[1]), found.proof.runs
     what = f"{counted(pairs, 'pair')} of runs with the same arrivals and seeds ({counted(runs, 'run')} of the engine)"
-    many = "" if pairs >= 5 else "; give --seeds 10 for intervals" if pairs > 1 else "; one pair says nothing about chance"
+    many = "" if pairs >= 5 else "; give --seeds 10 for narrower intervals" if pairs > 1 else "; one run says nothing of chance"
     return f"{what}{many}."
 
 
@@ -374,7 +389,10 @@ def comparison_summary(
     failed = [gate.gate if gate.gate == "new-pending" else gate.metric for gate in gates if not gate.passed]
     gone = f" Gate{'s' if len(failed) > 1 else ''} failed: {', '.join(dict.fromkeys(failed))}." if failed else ""
     passed = f" {counted(len(gates), 'gate')} passed." if gates and not failed else ""
-    return f"{outcome[0].upper()}{outcome[1:]}.{gone}{passed}" if outcome.startswith("no ") else f"B {outcome}.{gone}{passed}"
+    outcome = outcome if outcome.startswith("no ") else f"B {outcome}"
+    if any(one.runs == 1 for one in metrics.values()):
+        outcome = f"in one run, {outcome}"
+    return f"{outcome[0].upper()}{outcome[1:]}.{gone}{passed}"
 
 
 def only_on_one_side(
@@ -392,18 +410,29 @@ def _listed(phrases: Sequence[str]) -> str:
 
 def _phrases(metrics: Mapping[str, MetricComparison]) -> Iterator[tuple[str, str]]:
     """Yield each difference that is not chance, in words, and whether it is an improvement."""
+    claimed = _beyond_chance(metrics)
     found = [
         (_GOOD if one.difference < 0 else _BAD, _counted(name, one.difference))
         for name in COUNTED
-        if (one := metrics.get(name)) is not None and one.difference and not one.may_be_zero
+        if (one := metrics.get(name)) is not None and one.difference and name in claimed
     ]
     yield from found
     for name in ("jobWait.p90",) if found else OTHERS:
         one = metrics.get(name)
-        if one is not None and one.difference and not one.may_be_zero and not _reads_equal(one):
+        if one is not None and one.difference and name in claimed and not _reads_equal(one):
             better = one.difference * kind_of(name).better > 0
             yield _GOOD if better else _BAD, _changed(one)
             return
+
+
+def _beyond_chance(metrics: Mapping[str, MetricComparison]) -> frozenset[str]:
+    """Return the metrics of which the first line may speak: one of 20 such lines is wrong, however many metrics it looks at.
+
+    A single run is said to be one, and its figures stand as they are.
+    """
+    looked_at = {name: one for name in (*COUNTED, *OTHERS) if (one := metrics.get(name)) is not None}
+    certain = {name for name, one in looked_at.items() if one.exact or one.runs == 1}
+    return holm({name: one.chance for name, one in looked_at.items() if name not in certain}, 1 - LEVEL) | certain
 
 
 def _counted(name: str, difference: float) -> str:
@@ -434,6 +463,6 @@ def _changed(one: MetricComparison) -> str:
 def _same(metrics: Mapping[str, MetricComparison], moved: tuple[float, float, float] | None) -> str:
     if moved is not None and moved[0] > moved[2]:
         return f"only moves pods: {amount_text('moved', moved[0])} of {amount_text('moved', moved[1])}"
-    if all(one.exact and not one.difference for one in metrics.values()) and not (moved and moved[0]):
+    if all((one.exact or one.runs == 1) and not one.difference for one in metrics.values()) and not (moved and moved[0]):
         return "does the same as A"
     return "no difference between A and B is beyond chance"

@@ -547,7 +547,10 @@ class AutoscalerComparison(Answer, frozen=True, kw_only=True):
         differs = cost.difference or 0.0
         share = f" ({abs(differs) / cost.a:.1%})" if cost.a else ""
         told = f"B costs {abs(differs):.2f}{f' {currency}' * bool(currency)} {'less' if differs < 0 else 'more'} than A{share}."
-        summary = "B costs as much as A, or the difference may be chance." if cost.may_be_zero or not differs else told
+        if cost.runs == 1:
+            told = f"In one run, {told}"
+        may_be_chance = cost.may_be_zero and cost.runs > 1
+        summary = "B costs as much as A, or the difference may be chance." if may_be_chance or not differs else told
         return cls(
             request=request, summary=summary, figures=figures, names=names, currency=currency, missing=missing,
             proof=Proof("run", runs=2 * len(request.seeds)),

@@ -1,7 +1,7 @@
 """Gates: conditions on a comparison that fail a pipeline, such as ``pending > +0`` or ``wait.p99 > +10%``.
 
 A threshold with a sign is relative to A, one without is absolute. A gate names what is *not* wanted: it fails when its
-condition holds for the whole interval, or with ``strict`` for any part of it.
+condition holds beyond chance, or with ``strict`` where it may hold.
 """
 
 from __future__ import annotations
@@ -15,6 +15,15 @@ from msgspec import Struct
 
 from moorage.basis import table_of
 from moorage.errors import InputError
+from moorage.report.certainty import (
+    ENOUGH_EQUAL,
+    differences,
+    holm,
+    is_certain,
+    p_above,
+    p_of_mean,
+    t_interval,
+)
 
 # -- metric names ------------------------------------------------------------------------------------------------------
 # The metrics of runs: their titles, how values are formatted, and whether more is better.
@@ -101,8 +110,10 @@ class MetricComparison(Struct, frozen=True):
 
     ``a``           None if there is no A
     ``difference``  None without A, and where pairs differ by plus and minus infinity
-    ``exact``       every pair has the same difference, so it does not depend on chance
-    ``range_of``    the least and the largest difference of a pair, and ``range_of_b`` the same of B
+    ``interval``    Student's 95 % interval of the difference; None for one pair, for equal differences and infinite ones
+    ``exact``       chance has no part in the difference: the pairs are equal, and they are five or do not depend on the seed
+    ``p``           exact by flipping signs up to 20 pairs, then Student's
+    ``of_a``, ``of_b``  the values of the runs, pair by pair
     """
 
     name: str
@@ -110,17 +121,46 @@ class MetricComparison(Struct, frozen=True):
     a: float | None = None
     difference: float | None = None
     interval: tuple[float, float] | None = None
-    exact: bool = True
+    exact: bool = False
     p: float | None = None
-    range_of: tuple[float, float] = (0.0, 0.0)
-    interval_of_b: tuple[float, float] | None = None
-    range_of_b: tuple[float, float] = (0.0, 0.0)
+    of_a: tuple[float, ...] = ()
+    of_b: tuple[float, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        """How many pairs of runs there are, or how many runs of B."""
+        return max(len(self.of_b), 1)
+
+    @property
+    def range_of(self) -> tuple[float, float]:
+        """The least and the largest difference of a pair."""
+        found = differences(self.of_a, self.of_b) if self.of_a else [self.difference or 0.0]
+        return min(found), max(found)
+
+    @property
+    def range_of_b(self) -> tuple[float, float]:
+        """The least and the largest value of B."""
+        return min(self.of_b, default=self.b), max(self.of_b, default=self.b)
+
+    @property
+    def interval_of_b(self) -> tuple[float, float] | None:
+        """Student's 95 % interval of the mean of B."""
+        return t_interval(self.of_b)
+
+    @property
+    def chance(self) -> float:
+        """The two-sided p of the difference by Student's t: 0 where chance has no part in it, 1 for one pair."""
+        if self.exact:
+            return 0.0
+        return p_of_mean(differences(self.of_a, self.of_b)) if len(self.of_a) > 1 else 1.0
 
     @property
     def may_be_zero(self) -> bool:
-        """Whether chance may explain the difference."""
+        """Whether chance may explain the difference; of one pair, that is not known."""
+        if self.exact:
+            return False
         low, high = self.interval or self.range_of
-        return not self.exact and low <= 0 <= high
+        return self.runs < ENOUGH_EQUAL if self.interval is None else low <= 0 <= high
 
     def bounds(self, *, relative: bool) -> tuple[float, float]:
         """Return the interval of the difference, or of B; without an interval, the least and the largest value."""
@@ -181,6 +221,37 @@ def evaluate(gate: PipelineGate, metrics: Mapping[str, MetricComparison], *, str
 
     Raises  InputError for a metric that is not in the comparison, and for a relative gate without A
     """
+    return evaluate_all([gate], metrics, strict=strict)[0]
+
+
+#: The chance that a gate fails although its condition does not hold: one end of a 95 % interval.
+_FALSE_ALARM: Final = 0.025
+
+
+def evaluate_all(
+    gates: Sequence[PipelineGate], metrics: Mapping[str, MetricComparison], *, strict: bool = False
+) -> tuple[GateResult, ...]:
+    """Return whether each gate passes; together, they fail falsely as rarely as one gate does alone (Holm).
+
+    A gate fails if its whole 95 % interval is beyond the threshold, with ``strict`` if any part of it is. Where chance has no
+    part in a metric, and with one run, its value decides.
+
+    Raises  InputError for a metric that is not in the comparison, and for a relative gate without A
+    """
+    held = [_measured(gate, metrics) for gate in gates]
+    chances = {str(at): _chance(gate, found) for at, (gate, found) in enumerate(zip(gates, held, strict=True))}
+    failing = holm({at: chance for at, chance in chances.items() if chance is not None}, _FALSE_ALARM)
+    results = []
+    for at, (gate, found) in enumerate(zip(gates, held, strict=True)):
+        chance = chances[str(at)]
+        failed = _may_be_beyond(gate, found) if chance is None or strict else str(at) in failing
+        corrected = not failed and chance is not None and chance <= _FALSE_ALARM
+        more = f", and with {len(chances)} gates that may be chance" if corrected else ""
+        results.append(GateResult(gate.text, not failed, _text(gate, found, more), gate.metric))
+    return tuple(results)
+
+
+def _measured(gate: PipelineGate, metrics: Mapping[str, MetricComparison]) -> MetricComparison:
     key = f"{gate.metric}%" if gate.percent and not gate.relative and gate.metric.startswith("moved") else gate.metric
     found = metrics.get(key)
     if found is None:
@@ -188,10 +259,40 @@ def evaluate(gate: PipelineGate, metrics: Mapping[str, MetricComparison], *, str
         raise InputError(f"gate {gate.text!r}: no metric {gate.metric}; there are {', '.join(names)}")
     if found.a is None and (gate.relative or gate.metric in {"newPending", "moved"}):
         raise InputError(f"gate {gate.text!r} compares with a stored run: give --baseline REPORT")
-    low, high = found.bounds(relative=gate.relative)
-    threshold = _threshold(gate, found.a)
-    failed = _is_beyond(gate.operator, low, high, threshold, strict=strict)
-    return GateResult(gate.text, not failed, _text(gate, found, threshold), gate.metric)
+    return found
+
+
+def _excess(gate: PipelineGate, found: MetricComparison) -> list[float]:
+    """Return by how much each run is beyond the threshold, and below 0 where it is not."""
+    if not gate.relative:
+        beyond = differences([gate.value] * found.runs, found.of_b or (found.b,))
+    elif not gate.percent:
+        held = differences(found.of_a, found.of_b) if found.of_a else [found.difference or 0.0]
+        beyond = differences([gate.value] * len(held), held)
+    else:
+        beyond = [_beyond_share(gate.value, a, b) for a, b in zip(found.of_a, found.of_b, strict=True)]
+    return [-one for one in beyond] if gate.operator in {"<", "<="} else beyond
+
+
+def _beyond_share(share: float, a: float, b: float) -> float:
+    """Return by how much b is beyond a and this share of it. Beyond what is infinite is nothing, on the side of the share."""
+    if math.isinf(a):
+        return -math.copysign(math.inf, share) if share else (0.0 if a == b else b)
+    return differences([a], [b], 1.0 + share)[0]
+
+
+def _chance(gate: PipelineGate, found: MetricComparison) -> float | None:
+    """Return the p of a gate's condition; None where the runs leave nothing to chance, or are one."""
+    excess = _excess(gate, found)
+    of_a = found.of_a if gate.relative else (0.0,) * found.runs
+    return None if len(excess) == 1 or is_certain(of_a, found.of_b) else p_above(excess)
+
+
+def _may_be_beyond(gate: PipelineGate, found: MetricComparison) -> bool:
+    """Return whether any part of the interval is beyond the threshold; of equal runs, and of one, the value."""
+    excess = _excess(gate, found)
+    _, high = t_interval(excess) or (0.0, max(excess))
+    return high > 0 or (high == 0 and gate.operator in {">=", "<="})
 
 
 def _threshold(gate: PipelineGate, a: float | None) -> float:
@@ -201,16 +302,7 @@ def _threshold(gate: PipelineGate, a: float | None) -> float:
     return math.copysign(math.inf, gate.value) if math.isinf(a) else gate.value * a
 
 
-def _is_beyond(operator: str, low: float, high: float, threshold: float, *, strict: bool) -> bool:
-    """Return whether the interval is beyond the threshold: all of it, or with ``strict`` any part."""
-    if operator in {">", ">="}:
-        edge = high if strict else low
-        return edge > threshold or (operator == ">=" and edge == threshold)
-    edge = low if strict else high
-    return edge < threshold or (operator == "<=" and edge == threshold)
-
-
-def _text(gate: PipelineGate, found: MetricComparison, threshold: float) -> str:
+def _text(gate: PipelineGate, found: MetricComparison, more: str) -> str:
     """Return the figures of a gate in one line."""
     if found.a is None:
         return f"{gate.metric} is {amount_text(found.name, found.b)}; the gate is {gate.text}"
@@ -218,16 +310,28 @@ def _text(gate: PipelineGate, found: MetricComparison, threshold: float) -> str:
     if not found.name.endswith("%"):
         parts.append(f"difference {difference_text(found.name, found.difference)} ({_certainty(found)})")
     if gate.relative and gate.percent:
-        parts.append(f"threshold {difference_text(found.name, threshold)}")
-    return ", ".join(parts) + f"; the gate is {gate.text}"
+        parts.append(f"threshold {difference_text(found.name, _threshold(gate, found.a))}")
+    return f"{', '.join(parts)}; the gate is {gate.text}{more}"
 
 
 def _certainty(found: MetricComparison) -> str:
+    if found.runs == 1:
+        return ONE_RUN
     if found.exact:
-        return "exact"
+        return f"exact, n={found.runs}"
     low, high = found.interval or found.range_of
     what = "95% interval" if found.interval is not None else "pairs"
-    return f"{what} {difference_text(found.name, low)} … {difference_text(found.name, high)}"
+    p = "" if found.p is None else f", p={p_text(found.p)}"
+    return f"{what} {difference_text(found.name, low)} … {difference_text(found.name, high)}, n={found.runs}{p}"
+
+
+#: What stands in place of an interval where there is one run of each side.
+ONE_RUN: Final = "one run"
+
+
+def p_text(p: float) -> str:
+    """Write a p with two digits: ``0.0020``, ``0.38``, ``<0.0001``."""
+    return "<0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 # -- run values --------------------------------------------------------------------------------------------------------

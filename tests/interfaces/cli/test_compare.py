@@ -25,7 +25,7 @@ def test_documents_keep_to_their_schema(moorage):
     assert ran.status == 2
     answer = document["answer"]
     assert answer["metrics"]["nodesUsed"] == {
-        "a": 7, "b": 6, "difference": -1, "interval": None, "exact": True, "mayBeZero": False, "p": 0.5,
+        "a": 7, "b": 6, "difference": -1, "interval": None, "exact": True, "mayBeZero": False, "p": 0.5, "n": 2,
     }  # fmt: skip
     assert (answer["moved"]["pods"], answer["moved"]["of"], answer["moved"]["byChance"]) == (10, 22, [0, 0])
     assert [gate["passed"] for gate in answer["gates"]] == [False]

@@ -14,7 +14,7 @@ POOLS = ["-f", KARPENTER / "cluster.yaml", *PRICES, "--a-autoscale", "karpenter"
 @pytest.mark.slow
 def test_spot_nodes_cost_less(moorage):
     ran = moorage(
-        "compare", *POOLS, "--b-nodepools", KARPENTER / "spot.yaml", "--until", "1800", "--arrivals", "30", "--seeds", "2"
+        "compare", *POOLS, "--b-nodepools", KARPENTER / "spot.yaml", "--until", "1800", "--arrivals", "30", "--seeds", "3"
     )
     assert ran.status == 0, ran.err
     first, a, b, *_ = ran.out.splitlines()

@@ -59,7 +59,7 @@ def test_a_baseline_is_what_was_before(moorage, tmp_path):
     assert "another input; give --across" in moorage("simulate", "-f", now, *gates).err
     red = moorage("simulate", "-f", now, *gates, "--across")
     assert red.status == 2
-    assert "✗ newPending: A 0, B 1, difference +1 (exact); the gate is new-pending" in red.out
+    assert "✗ newPending: A 0, B 1, difference +1 (one run); the gate is new-pending" in red.out
 
 
 def test_a_workload_may_rename_its_pods(moorage, tmp_path):

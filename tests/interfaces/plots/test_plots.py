@@ -69,10 +69,16 @@ def a_sweep(values, metric="pending"):
     return SweepResult(SweepGrid(axes, "f"), tuple(runs))
 
 
-def test_a_point_of_a_sweep_has_its_mean_and_its_range():
+def test_a_point_of_a_sweep_has_its_mean_and_its_interval():
     axes = drawn(plot_sweep(a_sweep([1.0, 3.0, 5.0, 5.0]), "pending"))
     lines = [line.get_xdata() for line in axes.lines]
-    assert [list(line) for line in lines] == [[1, 3], [2], [5, 5], [5]]
+    half = 12.706  # Student's factor for two values, whose error is 1
+    assert [list(line) for line in lines] == [
+        [pytest.approx(2 - half, abs=1e-3), pytest.approx(2 + half, abs=1e-3)],
+        [2],
+        [5, 5],
+        [5],
+    ]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
 
 

@@ -249,11 +249,11 @@ def test_wide_tables_have_letters_for_long_names_and_short_amounts(tmp_path):
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:6] == [
         f"  A  {quota}",
-        "  SD: deviation; *: of few seeds, from the least to the most",
+        "  SD: deviation; *: from the least to the most",
         "  CHANGE: against queues=now",
         "",
     ]
     row = next(line.split() for line in text.splitlines() if line.split()[:2] == ["fair", "200"])
-    assert row == ["fair", "200", "16.7h", "7.86h", "*11.1h", "…", "22.2h", "+8.33h", "*+5.56h", "…", "+11.1h"]
+    assert row == ["fair", "200", "16.7h", "7.86h", "-2.25d", "…", "3.64d", "+8.33h", "~", "0.5"]
     with lines_of(200):
         assert "AGAINST queues=now" in sweep_text(found)

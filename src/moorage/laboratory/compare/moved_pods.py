@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from moorage.api.core import Node
-from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
+from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.comparison import MoveCount, PodMove
 from moorage.report.gates import MeasuredRun, MetricComparison, UnplacedPod
@@ -53,7 +53,6 @@ def moved_metrics(
     pairs: Sequence[tuple[Mapping[str, str], Mapping[str, str]]],
     chance: Sequence[tuple[Mapping[str, str], Mapping[str, str]]],
     places: NodePlaces,
-    draws: Draws,
 ) -> tuple[MoveCount, dict[str, MetricComparison]]:
     """Return the moved pods over all pairs of runs, and the metrics that gates may name; ``chance``: pairs of A alone."""
     found = [count_moves(a, b, places) for a, b in pairs]
@@ -64,7 +63,7 @@ def moved_metrics(
 
     def compared(name: str, part: str, *, share: bool = False) -> MetricComparison:
         a, b = ([getattr(one, part) / (max(one.of, 1) if share else 1) for one in held] for held in (base, found))
-        return compare_pairs(name, a, b, draws)
+        return compare_pairs(name, a, b)
 
     metrics = {name: compared(name, part) for name, part in _PARTS.items()}
     metrics |= {f"{name}%": compared(f"{name}%", part, share=True) for name, part in _PARTS.items()}
@@ -101,7 +100,7 @@ def _owner(pod: UnplacedPod) -> str:
     return f"{pod.pod.partition('/')[0]}/{pod.workload}" if pod.workload else f"pod {pod.pod}"
 
 
-def new_pending_metric(a: Sequence[MeasuredRun], b: Sequence[MeasuredRun], draws: Draws) -> MetricComparison:
+def new_pending_metric(a: Sequence[MeasuredRun], b: Sequence[MeasuredRun]) -> MetricComparison:
     """Return the number of newly pending pods as a metric, which is 0 in A."""
     counts = [float(len(new_pending(one.pending, other.pending))) for one, other in zip(a, b, strict=True)]
-    return compare_pairs("newPending", [0.0] * len(counts), counts, draws)
+    return compare_pairs("newPending", [0.0] * len(counts), counts)

@@ -30,7 +30,7 @@ from moorage.laboratory.cluster_objects import ListedObjects
 from moorage.laboratory.cluster_questions import planned_pods
 from moorage.laboratory.compare.measured_run import measure_run
 from moorage.laboratory.compare.moved_pods import new_pending
-from moorage.laboratory.compare.paired_metrics import Draws, paired_metrics
+from moorage.laboratory.compare.paired_metrics import paired_metrics
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.drain.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget
 from moorage.laboratory.plan.consolidation import types_of_nodes
@@ -528,7 +528,7 @@ class _Checks:
 
     def metric(self, asked: str) -> tuple[bool | None, str, Sequence[str]]:
         """Check a gate on a metric of the run."""
-        metrics = paired_metrics((self.earlier.measured,), (self.now.measured,), Draws(str(self.request.digest)))
+        metrics = paired_metrics((self.earlier.measured,), (self.now.measured,))
         result = evaluate(parse_gate(asked), metrics)
         return result.passed, result.text, ()
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from moorage.api.core import Pod
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
-from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
+from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.report.explanation import SCALING_UNITS
 from moorage.report.gates import MetricComparison
@@ -140,10 +140,10 @@ def compare_autoscalers(
     """
     used = list(seeds)
     if not used:
-        raise InputError("seeds: give at least one; five or more give an interval")
+        raise InputError("seeds: give at least one; two or more give an interval")
     of_a, of_b = ([_figures(arrange, seed, until_s) for seed in used] for arrange in (a, b))
-    draws, pairs = Draws("0"), {name: ([run[name] for run in of_a], [run[name] for run in of_b]) for name in SCALING_UNITS}
-    return {name: compare_pairs(name, *pair, draws) for name, pair in pairs.items()}
+    pairs = {name: ([run[name] for run in of_a], [run[name] for run in of_b]) for name in SCALING_UNITS}
+    return {name: compare_pairs(name, *pair) for name, pair in pairs.items()}
 
 
 def _figures(arrange: Arrangement, seed: int, until_s: float) -> dict[str, float]:

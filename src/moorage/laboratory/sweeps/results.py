@@ -16,21 +16,20 @@ import numpy.typing as npt
 
 from moorage.basis.printable import close_to, counted, one_line
 from moorage.errors import InputError
-from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs
+from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.laboratory.sweeps.grid import SEED, Label, SweepGrid, version
 from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun
 from moorage.report.answer import Stopped, plain, stopped_text
-from moorage.report.comparison import interval_text
-from moorage.report.gates import MetricComparison, amount_text, difference_text, json_number, kind_of, title_of
+from moorage.report.comparison import interval_text, shown_p
+from moorage.report.gates import ONE_RUN, MetricComparison, amount_text, difference_text, json_number, kind_of, title_of
 from moorage.report.run_document import API_VERSION
 from moorage.report.style import are_tables_fitted, columns, item, lines_of, text_width
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 # The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
 #
-# The statistics are those of ``moorage compare``: BCa bootstrap intervals from five seeds on, and the exact test of the signs
-# up to twelve pairs.
+# The statistics are those of ``moorage compare``: Student's intervals, and the exact test of the signs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def baseline_of(grid: SweepGrid, text: str | None) -> SweepBaseline | None:
 
 
 def summarise(
-    runs: Sequence[StoredRun], digest: str, metrics: Sequence[str] = (), baseline: SweepBaseline | None = None
+    runs: Sequence[StoredRun], metrics: Sequence[str] = (), baseline: SweepBaseline | None = None
 ) -> list[SweepGroup]:
     """Return the groups of runs in order. ``metrics``: those to summarise, in this order; empty: all that every run has.
 
@@ -101,9 +100,8 @@ def summarise(
     if runs and (unknown := [name for name in names if name not in known]):
         close, some = close_to(unknown[0], known), ", ".join(sorted(known))
         raise InputError(f"{unknown[0]}: no run has this metric{close}; runs have {some}")
-    draws = Draws(digest)
     return [
-        SweepGroup(_without_seed(held[0]), _group(held, _compared_with(held[0], groups, baseline), names, draws))
+        SweepGroup(_without_seed(held[0]), _group(held, _compared_with(held[0], groups, baseline), names))
         for held in groups.values()
     ]
 
@@ -128,18 +126,16 @@ def _compared_with(
     return groups.get(_place(run, **{baseline.axis: baseline.label}), [])
 
 
-def _group(
-    held: Sequence[StoredRun], others: Sequence[StoredRun], names: Sequence[str], draws: Draws
-) -> dict[str, MetricSummary]:
+def _group(held: Sequence[StoredRun], others: Sequence[StoredRun], names: Sequence[str]) -> dict[str, MetricSummary]:
     found = {}
     for name in names:
         values = {run.labels.get(SEED, at): run.metrics[name] for at, run in enumerate(held) if name in run.metrics}
         before = {run.labels.get(SEED, at): run.metrics[name] for at, run in enumerate(others) if name in run.metrics}
         if values:
             numbers = list(values.values())
-            alone = compare_pairs(name, (), numbers, draws)
+            alone = compare_pairs(name, (), numbers)
             pairs = [seed for seed in values if seed in before]
-            difference = compare_pairs(name, [before[s] for s in pairs], [values[s] for s in pairs], draws) if pairs else None
+            difference = compare_pairs(name, [before[s] for s in pairs], [values[s] for s in pairs]) if pairs else None
             found[name] = MetricSummary(
                 seeds=len(numbers),
                 mean=alone.b,
@@ -223,7 +219,7 @@ class SweepResult:
 
         Raises  InputError for a baseline that is not in the grid
         """
-        return summarise(self.all, self.grid.digest, metrics or self.metrics, baseline_of(self.grid, against or self.against))
+        return summarise(self.all, metrics or self.metrics, baseline_of(self.grid, against or self.against))
 
     def summary(self, metrics: Sequence[str] = (), against: str | None = None) -> ColumnFrame:
         """Return ``groups`` as a table: a row for each group and metric."""
@@ -297,7 +293,7 @@ def _legend(found: SweepResult, baseline: SweepBaseline | None) -> Iterator[str]
     for name, short in _axes(found).items():
         if name != short:
             yield one_line(f"  {short}  {name}")
-    yield "  SD: deviation; *: of few seeds, from the least to the most"
+    yield "  SD: deviation; *: from the least to the most"
     if baseline is not None:
         yield one_line(f"  CHANGE: against {baseline}")
 
@@ -309,7 +305,7 @@ def _table(
     axes = _axes(found)
     header = [*(axes.values() if is_short else axes), "MEAN", "SD" if is_short else "DEVIATION", "95% INTERVAL"]
     if baseline is not None:
-        header += ["CHANGE" if is_short else f"AGAINST {one_line(str(baseline))}", "95% INTERVAL"]
+        header += ["CHANGE" if is_short else f"AGAINST {one_line(str(baseline))}", "95% INTERVAL", "P"]
     rows = []
     for group in groups:
         if name not in group.metrics:
@@ -322,8 +318,9 @@ def _table(
                 if is_short
                 else [difference_text(name, change.difference), interval_text(change)]
             )
+            row.append(shown_p(change))
         elif baseline is not None:
-            row += ["", ""]
+            row += ["", "", ""]
         rows.append([cell.replace("seeds ", "*") for cell in row] if is_short else row)
     with nullcontext() if is_short else lines_of(None):
         table = columns(header, rows, right=(len(axes), len(axes) + 1, len(axes) + 3), gap=" " * (3 - is_short), indent=2)
@@ -332,13 +329,15 @@ def _table(
 
 def _amounts(name: str, one: MetricSummary, shown: Callable[[str, float], str]) -> tuple[str, str, str]:
     low, high = one.interval or (one.least, one.most)
+    if one.seeds == 1:
+        return shown(name, one.mean), "", ONE_RUN
     ends = "" if low == high else f"{'' if one.interval else 'seeds '}{shown(name, low)} … {shown(name, high)}"
     return shown(name, one.mean), "" if one.deviation is None else shown(name, one.deviation), ends
 
 
 def _short_ends(change: MetricComparison) -> str:
     """Return the interval of a difference, with rounded amounts."""
-    if change.exact or (change.interval is not None and change.may_be_zero):
+    if change.exact or change.runs == 1 or (change.interval is not None and change.may_be_zero):
         return interval_text(change)
     ends = change.interval or change.range_of
     return ("*" if change.interval is None else "") + " … ".join(_short_amount(change.name, end, signed=True) for end in ends)
@@ -407,6 +406,7 @@ def _difference(change: MetricComparison) -> dict[str, Any]:
         "mean": json_number(change.difference),
         "interval": _pair(change.interval),
         "exact": change.exact,
+        "n": change.runs,
         "p": json_number(change.p),
     }
 

@@ -15,12 +15,12 @@ from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import STDIN, read_file
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
-from moorage.laboratory.compare.paired_metrics import Draws, compare_pairs, paired_metrics
+from moorage.laboratory.compare.paired_metrics import compare_pairs, paired_metrics
 from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.report import gate_outputs
-from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate, parse_gate
+from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate_all, parse_gate
 from moorage.report.outcome import Run
 from moorage.report.run_document import StoredReport, read_stored
 from moorage.report.tables import headline
@@ -166,21 +166,20 @@ class SimulationGates:
             seeds = ", ".join(str(run.seed) for run in stored.runs)
             raise InputError(f"{stored.where}: the baseline has no run with seed {now.seed}; give --seed with one of {seeds}")
         metrics = self._compared(before, now)
-        gates = tuple(evaluate(gate, metrics, strict=self._given["strict"]) for gate in self._gates)
+        gates = evaluate_all(self._gates, metrics, strict=self._given["strict"])
         new = self._new(now) if before is None else tuple(new_pending(before.pending, now.pending))
         against = "" if before is None else stored.where if stored is not None else "the run without the changes"
         return replace(run, measures=RunMeasures(self._digest, now, gates, new, against))
 
     def _compared(self, before: MeasuredRun | None, now: MeasuredRun) -> dict[str, MetricComparison]:
-        draws = Draws(self._digest)
         of_a = () if before is None else (before,)
-        metrics = paired_metrics(of_a, (now,), draws)
+        metrics = paired_metrics(of_a, (now,))
         if before is None:
-            metrics["newPending"] = compare_pairs("newPending", (0.0,), (float(len(self._new(now))),), draws)
+            metrics["newPending"] = compare_pairs("newPending", (0.0,), (float(len(self._new(now))),))
             return {**metrics, **{name: MetricComparison(name, 0.0) for name in ("moved", "moved%")}}
-        metrics["newPending"] = new_pending_metric(of_a, (now,), draws)
+        metrics["newPending"] = new_pending_metric(of_a, (now,))
         if before.placements is not None and now.placements is not None:
-            metrics |= moved_metrics([(before.placements, now.placements)], (), self._places, draws)[1]
+            metrics |= moved_metrics([(before.placements, now.placements)], (), self._places)[1]
         return metrics
 
     def _new(self, now: MeasuredRun) -> tuple[UnplacedPod, ...]:

@@ -160,3 +160,24 @@ def test_a_file_without_the_plugin_is_refused_with_a_hint(folder, reference, wor
     with pytest.raises(InputError) as refused:
         load(reference)
     assert words in str(refused.value)
+
+
+class Copy(Bare):
+    """A newer copy of an installed plugin."""
+
+
+def test_a_named_plugin_replaces_the_installed_one_of_its_name(monkeypatch):
+    given = installed(monkeypatch, ("Mine", "no_such_module:Mine"), ("other", "my_installed:Bare"))
+    monkeypatch.setitem(sys.modules, "my_installed", type("Module", (), {"Bare": Bare}))
+    shipped = Registry([])
+    found = shipped.with_installed(without=frozenset({"Mine"})).with_named([Mine, Copy], shipped)
+    assert (found["Mine"], found["Bare"]) == (Mine, Copy)
+    assert found.replaced == (
+        "plugin Mine of --plugins replaces the installed one (no_such_module:Mine)",
+        f"plugin Bare of --plugins replaces the installed one ({__name__})",
+    )
+    with pytest.raises(InputError, match="that name is taken"):
+        given.with_named([Copy], given)  # here it is built in
+    with pytest.raises(InputError, match="that name is taken"):
+        shipped.with_named([Bare, Copy], shipped)
+    assert list(shipped.with_named([Bare, Bare], shipped)) == ["Bare"]

@@ -219,6 +219,11 @@ def declared_name(plugin: object) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
+def is_built_in(plugin: object) -> bool:
+    """Return whether a plugin's class is one of Moorage's own."""
+    return type(plugin).__module__.startswith(_BUILT_IN)
+
+
 def args_of(cls: object) -> type[Any] | None:
     """Return the struct of a plugin class's arguments; None if it takes none."""
     found: type[Any] | None = getattr(cls, "Args", None)

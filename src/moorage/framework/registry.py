@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +44,8 @@ class Registry:
         self._classes: dict[str, Any] = {}
         self._points: dict[str, tuple[str, ...]] = {}
         self._args = dict(args or {})
+        #: A line for each installed plugin that another of its name replaces.
+        self.replaced: tuple[str, ...] = ()
         for cls in classes:
             self.add(cls)
 
@@ -86,6 +88,25 @@ class Registry:
         """Return a copy with other classes for some of its plugins."""
         return Registry((classes.get(name, cls) for name, cls in self._classes.items()), self._args)
 
+    def with_named(self, classes: Iterable[Any], shipped: Registry) -> Registry:
+        """Return a copy with the plugins that a user names. Each replaces an installed plugin of its name, that is one which
+        is not among the ``shipped``.
+
+        Raises  InputError as ``add`` does
+        """
+        grown, named = Registry(self._classes.values(), self._args), dict[str, Any]()
+        grown.replaced = self.replaced
+        for cls in classes:
+            name = declared_name(cls) or ""
+            if name in grown and grown[name] is cls:
+                continue
+            if name in grown and name not in shipped and name not in named:
+                grown.replaced += (_replaced(name, grown[name].__module__),)
+                del grown._classes[name], grown._points[name]
+            grown.add(cls)
+            named[name] = cls
+        return grown
+
     def build(self, name: str, args: object = None) -> Plugin:
         """Build the plugin. ``args`` is an instance of its ``Args``; None means the defaults.
 
@@ -102,11 +123,11 @@ class Registry:
             raise InputError(f"plugin {name} cannot be built: {type(error).__name__}: {clip(str(error))}; {given}") from error
         return plugin
 
-    def with_installed(self, named_in: str | None = None) -> Registry:
+    def with_installed(self, named_in: str | None = None, without: Set[str] = frozenset()) -> Registry:
         """Return a copy of this registry with the plugins of installed distributions (entry points ``moorage.plugins``).
 
         With ``named_in``, the text of a configuration, import only those whose entry point occurs in it, so that a broken
-        plugin that is not enabled causes no error.
+        plugin that is not enabled causes no error. Entry points of a name in ``without`` are left out, and are in ``replaced``.
 
         Raises  InputError if one of them cannot be imported or cannot be registered
         """
@@ -116,9 +137,15 @@ class Registry:
         from importlib.metadata import entry_points  # slow to import, and rarely needed
 
         for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
-            if named_in is None or found.name in named_in:
+            if found.name in without:
+                grown.replaced += (_replaced(found.name, found.value),)
+            elif named_in is None or found.name in named_in:
                 grown.add(_installed(found))
         return grown
+
+
+def _replaced(name: str, installed: str) -> str:
+    return f"plugin {name} of --plugins replaces the installed one ({installed})"
 
 
 def _installed(found: EntryPoint) -> Any:

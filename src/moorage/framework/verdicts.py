@@ -59,15 +59,24 @@ class Hold:
     """Reject the pod for these ``reasons``.
 
     ``unresolvable``: preemption would not help. ``pending``: wait without a backoff penalty.
+
+    Raises  TypeError, in the plugin that makes it, unless the reasons are a tuple of texts
     """
 
     reasons: tuple[str, ...]
     unresolvable: bool = False
     pending: bool = False
 
+    def __post_init__(self) -> None:
+        if type(self.reasons) is not tuple:  # checked at each answer, so no more than this
+            raise TypeError(f"Hold({self.reasons!r:.100}) holds no tuple of reasons; write Hold.because(reason)")
+
     @classmethod
     def because(cls, *reasons: str, unresolvable: bool = False, pending: bool = False) -> Hold:
         """Return a rejection with these reasons."""
+        for reason in reasons:
+            if not isinstance(reason, str):
+                raise TypeError(f"Hold.because({reason!r:.100}) gives a reason that is no text; write it as text")
         return cls(reasons, unresolvable, pending)
 
     @property
@@ -115,10 +124,19 @@ class Wait:
     """From Permit: make the pod wait on its node until the plugin allows it, at most ``timeout_s`` seconds (never over 15 min).
 
     ``reasons`` say what the pod waits for; they are reported for the pods of a group that cannot be scheduled.
+
+    Raises  TypeError, in the plugin that makes it, unless the time is a number of seconds and the reasons are a tuple
     """
 
     timeout_s: float
     reasons: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        seconds = self.timeout_s
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.integer, np.floating)) or seconds != seconds:  # noqa: PLR0124
+            raise TypeError(f"Wait({seconds!r:.100}) holds no number of seconds; write Wait(10)")
+        if type(self.reasons) is not tuple:
+            raise TypeError(f"Wait(..., {self.reasons!r:.100}) holds no tuple of reasons; write Wait(10, (reason,))")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.effects import Question
+from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Timer
 from moorage.plugins import builtin_registry
 from moorage.report.obstacles import ScoreLog, scoring_of
@@ -147,6 +148,8 @@ def prepare(
     if configuration.extenders and not scheduler.cycle.extenders:
         notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} skipped, as requested"))
     notes += [InputNote("Remark", f"{options.where}: {loaded.note}")] if loaded.note else []
+    notes += [InputNote("Remark", f"{options.where}: {text}") for text in loaded.warnings]
+    notes += [InputNote("PluginMistake", text) for text in mistakes_in(scheduler.profiles.values())]
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in scheduler.profiles.values()))
     notes += [
         InputNote("UnusableKind", f"a plugin names the invalid kind {name}; use the form plural.version.group")

@@ -9,6 +9,7 @@ changes of the pods and nodes that the plugin is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,15 +19,18 @@ from msgspec.structs import replace
 from moorage.api.core import PodCondition
 from moorage.errors import RAISED, PluginError
 from moorage.framework.effects import Effect
-from moorage.framework.events import Resource, Wake
+from moorage.framework.events import Action, Resource, Wake
+from moorage.framework.handle import Handle
+from moorage.framework.mistakes import mistaken_wakes, mistakes_of
 from moorage.framework.plugin_runner import failure_text
-from moorage.framework.post_filter import PostFilterResult
-from moorage.framework.profile import Profile, Step, declared_name, declared_wakes, points_of, reuse_of
+from moorage.framework.post_filter import Consult, PostFilterResult
+from moorage.framework.profile import Profile, Step, attach, declared_name, declared_wakes, points_of, reuse_of
 from moorage.framework.registry import unusable_names
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
 from moorage.state.cluster import ClusterState
 from moorage.state.view import PodInfo, Snapshot
 from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
+from moorage.testing.fake_handle import FakeHandle
 from moorage.testing.plugin_queries import alone, final_scores, refusals
 from moorage.testing.reuse_checks import check_reuse
 from moorage.testing.rule_checks import changes_by, check_filter_forms, check_score_forms, check_what_ifs
@@ -81,17 +85,27 @@ def _answer(wake: Wake, pod: PodInfo, old: Any, new: Any) -> object:
         return type(error)
 
 
-def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None) -> None:
+def check_plugin(
+    plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None, handle: Handle | None = None
+) -> None:
     """Raise AssertionError listing every violation of the contract by ``plugin``, or return.
 
-    ``pods`` and ``cluster`` replace the samples; pass objects that the plugin reacts to.
+    ``pods`` and ``cluster`` replace the samples; pass objects that the plugin reacts to. A plugin with ``attach`` is attached
+    to ``handle``, or else to a ``FakeHandle`` of the cluster.
     """
-    bench = _Bench(plugin, (cluster or sample_cluster()).snapshot, tuple(sample_pods() if pods is None else pods))
-    broken = list(_check_shape(plugin))
+    snapshot = (cluster or sample_cluster()).snapshot
+    bench = _Bench(plugin, snapshot, tuple(sample_pods() if pods is None else pods))
+    fresh = _copies(plugin, bench)
+    broken = _run_all(lambda bench: _check_attach(bench, handle or FakeHandle(snapshot)), bench)
+    broken += list(_check_shape(plugin))
     for pod in bench.pods:
-        for check in (_check_shared_objects, _check_filter, _check_score, _check_rules, _check_reserve, _check_effects):
+        for check in (
+            _check_shared_objects, _check_filter, _check_score, _check_rules, _check_reserve, _check_effects, _check_others,
+        ):  # fmt: skip
             broken += _run(check, bench, pod)
+    broken += _run_all(lambda bench: _check_memory(fresh, bench), bench)
     broken += _run_all(_check_shared_signatures, bench)
+    broken += _run_all(_check_hints, bench)
     broken += _run_all(lambda bench: broken_hints(bench.plugin, bench.pods, bench.snapshot), bench)
     if broken:
         raise AssertionError(
@@ -167,7 +181,42 @@ def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: 
         return [f"pod {pod.name}: failed: {failure_text(error)}"]
 
 
+def _check_attach(bench: _Bench, handle: Handle) -> Iterator[str]:
+    try:
+        attach(bench.plugin, handle)
+    except RAISED as error:
+        yield f"attach failed: {failure_text(error)}"
+
+
+def _check_hints(bench: _Bench) -> Iterator[str]:
+    """Call every hint for every pod with objects of its kind, where the samples have some."""
+    changes: dict[str, list[tuple[Any, Any]]] = {
+        Resource.NODE: list(_changes_of_nodes(bench.snapshot)), Resource.POD: list(_changes_of_pods(bench.snapshot)),
+    }  # fmt: skip
+    for wake in (wake for wake in declared_wakes(bench.plugin) or () if isinstance(wake, Wake)):
+        if wake.when is None or any(mistaken_wakes([wake])):
+            continue
+        kind = Resource.POD if wake.event.resource in _OF_PODS else wake.event.resource
+        for pod in bench.pods:
+            for old, new in changes.get(kind, ()):
+                if not _happens(wake, old, new):
+                    continue
+                try:
+                    wake.when(pod, old, new)
+                except RAISED as error:
+                    given = ", ".join("None" if one is None else type(one).__name__ for one in (pod, old, new))
+                    yield f"the hint for {wake.event} failed, called with {given}: {failure_text(error)}"
+                    break
+
+
+def _happens(wake: Wake, old: Any, new: Any) -> bool:
+    """Return whether an event with these objects is one that the hint is declared for."""
+    needed = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+    return bool(wake.event.action & needed)
+
+
 def _check_shape(plugin: Any) -> Iterator[str]:
+    yield from mistakes_of(plugin)
     if declared_name(plugin) is None:
         yield "has no name; give the class a line such as name = 'MyPlugin'"
     if not points_of(plugin):
@@ -180,6 +229,7 @@ def _check_shape(plugin: Any) -> Iterator[str]:
         yield f"wakes_on failed: {failure_text(error)}"
     else:
         yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
+        yield from mistaken_wakes(wakes)
         for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):
             yield f"wakes_on names {name!r}, which is not a kind; use a Resource, or plural.version.group"
 
@@ -227,10 +277,43 @@ def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
             yield f"gives pods {twin.name} and {pod.name} the same signature ({signature!r}), but treats them differently"
 
 
+def _copies(plugin: Any, bench: _Bench) -> list[Any]:
+    """Return two copies of the plugin as it was given, that have seen no pod; none if it cannot be copied."""
+    if not {"filter", "preFilter", "score"} & set(points_of(plugin)) or declared_name(plugin) is None:
+        return []
+    try:
+        copies = [deepcopy(plugin), deepcopy(plugin)]
+        for one in copies:
+            attach(one, FakeHandle(bench.snapshot))
+    except RAISED:
+        return []
+    return copies
+
+
+def _check_memory(fresh: list[Any], bench: _Bench) -> Iterator[str]:
+    """Check that answers do not depend on the pods that were asked about before, in one order and in the other."""
+    if not fresh:
+        return
+    try:
+        told = [
+            {pod.uid: _judged(one, pod, bench.snapshot) for pod in pods}
+            for one, pods in zip(fresh, (bench.pods, bench.pods[::-1]), strict=True)
+        ]
+    except RAISED:
+        return  # the other checks say so
+    for pod in bench.pods:
+        if told[0][pod.uid] != told[1][pod.uid]:
+            yield f"treats pod {pod.name} differently after other pods; keep nothing of a pod before Reserve"
+
+
+def _judged(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Any:
+    points = set(points_of(plugin))
+    refused = refusals(plugin, pod, snapshot) if {"filter", "preFilter"} & points else None
+    return refused, final_scores(plugin, pod, snapshot) if "score" in points else None
+
+
 def _treated(bench: _Bench, pod: PodInfo) -> Any:
-    points = set(points_of(bench.plugin))
-    refused = refusals(bench.plugin, pod, bench.snapshot) if {"filter", "preFilter"} & points else None
-    return refused, final_scores(bench.plugin, pod, bench.snapshot) if "score" in points else None, _helps(bench, pod)
+    return _judged(bench.plugin, pod, bench.snapshot), _helps(bench, pod)
 
 
 def _helps(bench: _Bench, pod: PodInfo) -> PostFilterResult | None:
@@ -287,3 +370,36 @@ def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
             for effect in effects:
                 if not isinstance(effect, Effect):
                     yield f"returned {effect!r} from {point}; yield effects, see moorage.framework.effects"
+
+
+def _check_others(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    """Check the answers of PreEnqueue, QueueSort, PostFilter and PostBind."""
+    profile, node = alone(bench.plugin), bench.snapshot.table.nodes[0].name
+    for step in profile.at("preEnqueue"):
+        answer = step.call(pod)
+        if answer is not None and not isinstance(answer, Hold):
+            yield f"returned {answer!r} from pre_enqueue; return None or Hold"
+    for step in profile.at("queueSort"):
+        keys = [step.call(_Queued(other, float(at))) for at, other in enumerate((pod, *bench.pods))]
+        try:
+            sorted(keys)
+        except TypeError as error:
+            yield f"sort_key returns {keys[0]!r:.100}, and keys cannot be compared: {error}"
+    for step in profile.at("postFilter"):
+        try:
+            attempt = failed_attempt([bench.plugin], pod, bench.snapshot)
+        except RAISED:  # its own PreFilter or Filter fails, which the checks of these say
+            continue
+        answer = step.call(pod, attempt)
+        if not isinstance(answer, PostFilterResult | Consult):
+            yield f"returned {answer!r:.100} from post_filter; return PostFilterResult(code, ...)"
+    for step in profile.at("postBind"):
+        answer = step.call(None, pod, node)
+        if answer is not None:
+            yield f"returned {answer!r:.100} from post_bind; return nothing"
+
+
+@dataclass(frozen=True)
+class _Queued:
+    pod: PodInfo
+    timestamp: float

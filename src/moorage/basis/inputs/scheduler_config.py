@@ -59,14 +59,13 @@ class ConfigSource:
 def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
     """Return a registry of a release's built-in plugins, of ``plugins``, and of installed plugins that ``config`` names.
 
+    One of ``plugins`` replaces an installed one of its name.
+
     Raises  InputError if a class is no plugin, its name is taken, or an installed plugin cannot be imported
     """
-    registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
-    for plugin in plugins:
-        name = declared_name(plugin) or ""
-        if name not in registry or registry[name] is not plugin:
-            registry.add(plugin)
-    return registry
+    shipped, named = builtin_registry(release), tuple(plugins)
+    without = frozenset(name for plugin in named if (name := declared_name(plugin)) is not None)
+    return shipped.with_installed(config.decode("utf-8", "replace"), without).with_named(named, shipped)
 
 
 def load_source(source: ConfigSource, algorithm: Algorithm | None = None) -> Loaded:

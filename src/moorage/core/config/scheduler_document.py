@@ -37,6 +37,7 @@ from moorage.core.config.policy_plugins import in_policy, policy_configs, policy
 from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved
 from moorage.core.config.release_plugins import DEFAULT_PROVIDER, POINTS, PROVIDERS, provider
 from moorage.core.config.validation import validation_faults
+from moorage.core.config.warnings import warnings_of
 from moorage.errors import Fault, InputError
 from moorage.framework.registry import Registry
 
@@ -258,6 +259,13 @@ class Loaded:
     def heading(self) -> str:
         """Return a line that names the release and the source of the configuration."""
         return f"rules of Kubernetes {self.release}{self.gates.emulated.basis} ({self.source})"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the document says to no effect, and installed plugins that others replace."""
+        is_policy = not self.source.startswith(KIND)
+        said = () if is_policy else warnings_of(self.configuration, self.profiles, self.registry)
+        return (*said, *self.registry.replaced)
 
     @property
     def note(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from moorage.core.config.convert import convert as to_v1
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, as_table
 from moorage.errors import ConfigError, InputError, MoorageError
+from moorage.framework.mistakes import mistakes_of
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, STDIN, read_file
 from moorage.interfaces.cli.main import CommandGroup
@@ -42,10 +43,20 @@ def validate(file: str, **given: Any) -> None:
     say(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
     if loaded.note:
         say(f"note: {loaded.note}", err=True)
+    for line in (*loaded.warnings, *_mistakes(loaded)):
+        say(f"note: {line}", err=True)
     for profile in loaded.profiles:
         if profile.missing:
             missing = ", ".join(profile.missing)
             say(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
+
+
+def _mistakes(loaded: Loaded) -> Iterator[str]:
+    """Yield the likely mistakes in the classes of custom plugins that a profile runs."""
+    names = sorted({name for profile in loaded.profiles for running in profile.points.values() for name in running})
+    shipped = builtin_registry(loaded.release)
+    for name in (name for name in names if name in loaded.registry and name not in shipped):
+        yield from (f"plugin {name}: {line}" for line in mistakes_of(loaded.registry[name]))
 
 
 @config.command(short_help="Show which plugins run for each profile, with their weights.", params=parameters_of("config-show"))

@@ -51,6 +51,8 @@ _CONNECTION_FIELDS: Final = {
 }  # fmt: skip
 #: ``read(kubeconfig, namespace, name)`` returns the Policy in a ConfigMap.
 ReadConfigMap: TypeAlias = Callable[[str, str, str], bytes]
+#: What a timer of the system takes, and more than anyone waits for a plugin.
+_LONGEST_S: Final = 1e6
 IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, *release_flags.LOCK_FIELDS, "profiling", "contention-profiling"])
 
 
@@ -220,15 +222,14 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
             raise InputError(fault)
     if "@" in given["master"]:  # check this before anything is logged or served
         raise InputError("--master: the address must not contain a user name or a password")
-    if not 0.0 <= given["verify"] <= 1.0:
-        raise InputError(f"--verify: {given['verify']:g} must be a share from 0 to 1, such as 0.01")
+    _check_amounts(given)
     for name, value in given.shown(era.flags).items() if log.shows(1) else ():
         log.line(1, f'FLAG: --{name}="{value}"')
     for line in _warnings(given, era):
         log.warning(line)
     warn = _without_repeats(log.warning)
     loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], warn=warn))
-    for line in (*loaded.gates.lacking, *filter(None, [loaded.note])):
+    for line in (*loaded.gates.lacking, *filter(None, [loaded.note]), *loaded.warnings):
         log.warning(line)
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)
@@ -261,6 +262,13 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
         log.error(None, "Out of memory: the memory limit of the process is too low")
         status = ERROR
     return status
+
+
+def _check_amounts(given: Given) -> None:
+    if not 0.0 <= given["verify"] <= 1.0:
+        raise InputError(f"--verify: {given['verify']:g} must be a share from 0 to 1, such as 0.01")
+    if not 0.0 <= given["plugin-timeout"] <= _LONGEST_S:
+        raise InputError(f"--plugin-timeout: {given['plugin-timeout']:g} must be a number of seconds, 0 for no limit")
 
 
 def _warnings(given: Given, era: release_flags.Era) -> Iterable[str]:

@@ -26,6 +26,7 @@ from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
+from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Profile
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.cli.live.run_serving import Ending, Serving, ServingRules, metric_filter
@@ -36,6 +37,7 @@ from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.leader_election import LeadershipLostError
+from moorage.live.runtime.plugin_limit import TimeLimit
 from moorage.live.runtime.ports import Wall
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, RequestAuthorizer
@@ -106,9 +108,11 @@ async def run_process(process: Process) -> int:
     meter = SchedulerMetrics(time.monotonic, process.loaded.gates)
     bare: dict[str, Profile] = {}
 
+    limit = TimeLimit(process.given["plugin-timeout"]) if process.given["plugin-timeout"] else None
+
     def watched(profile: Profile) -> Profile:
         bare[profile.scheduler_name] = profile
-        return meter.probe.watched(profile)
+        return meter.probe.watched(profile if limit is None else limit.limited(profile))
 
     scheduler = complete_scheduler(
         process.loaded,
@@ -118,6 +122,8 @@ async def run_process(process: Process) -> int:
         watched=watched,
         verified=process.given["verify"],
     )
+    for line in mistakes_in(scheduler.profiles.values()):
+        log.warning(line)
     scheduler.queue.time_hints(time.monotonic, meter.hinted)
     connection = process.loaded.configuration.client_connection
     scheme, _, place = endpoint.server.partition("://")

@@ -35,6 +35,7 @@ from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, 
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError, MoorageError
+from moorage.framework.mistakes import mistakes_in
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.registry import load
@@ -54,6 +55,7 @@ from moorage.interfaces.cli.question_worker import ANSWERING, question_words
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, giving_back_memory, say
 from moorage.interfaces.web.embedded_site import EmbeddedSite
 from moorage.live.runtime.extender_client import ExtenderClient
+from moorage.live.runtime.plugin_limit import TimeLimit
 from moorage.live.server.health import PATIENCE_S
 from moorage.live.server.scheduler_metrics import SchedulerMetrics
 from moorage.rules.store.store import Store
@@ -154,7 +156,13 @@ class WantedScheduler:
         loaded = load_source(source, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
         if loaded.note:
             _report(f"note: {loaded.note}")
-        scheduler = complete_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=watched)
+        wrap = watched
+        if given["plugin_timeout"]:
+            limit = TimeLimit(given["plugin_timeout"])
+            wrap = limit.limited if watched is None else lambda profile: watched(limit.limited(profile))
+        scheduler = complete_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=wrap)
+        for line in (*loaded.warnings, *mistakes_in(scheduler.profiles.values())):
+            _report(f"note: {line}")
         return scheduler, ExtenderClient(loaded.configuration.extenders)
 
 

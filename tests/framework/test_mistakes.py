@@ -361,6 +361,10 @@ def test_methods_of_its_own_are_no_mistakes():
 
 # -- the configuration ----------------------------------------------------------------------------------------------------
 
+WRITTEN_FOR_ONE_THAT_IS_OFF = """{
+  plugins: {multiPoint: {disabled: [{name: InterPodAffinity}], enabled: [{name: Mine}]}},
+  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 1}}],
+}"""
 SETTINGS = {
     "arguments of a plugin that does not run": (
         "pluginConfig: [{name: Coscheduling, args: {permitWaitingTimeSeconds: 5}}]",
@@ -378,11 +382,7 @@ SETTINGS = {
         "plugins: {multiPoint: {enabled: [{name: Mine, weight: 0}]}}", "profiles[0].plugins.multiPoint: the weight 0 of Mine",
     ),
     "nothing wrong": ("plugins: {multiPoint: {enabled: [{name: Mine, weight: 2}]}}", None),
-    "what kube-scheduler writes for a plugin that is off": (
-        "{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}], enabled: [{name: Mine}]}}, pluginConfig: ["
-        + "{name: InterPodAffinity, args: {hardPodAffinityWeight: 1}}]}",
-        None,
-    ),
+    "what kube-scheduler writes for a plugin that is off": (WRITTEN_FOR_ONE_THAT_IS_OFF, None),
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 from moorage.framework.handle import Handle, WaitingPod
 from moorage.state.view import PodInfo, Snapshot
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.api.documents.served_kinds import find_kind
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.rules.store.store import Store
+from tests.stores import clock, nodes, pods, store
+
+__all__ = ["clock", "nodes", "pods", "store"]
 
 TOKEN = "a-token-for-tests"
 ADMIN = User("admin", ("system:masters",))
@@ -89,33 +91,6 @@ def serve_in_a_thread(store, tls=None, guard=None):
         loop, over = ended[0]
         loop.call_soon_threadsafe(over.set)
         thread.join(10)
-
-
-class Clock:
-    now = 1_750_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def store(clock):
-    return Store(clock, random.Random(7), b"a key for tests")
-
-
-@pytest.fixture
-def pods():
-    return find_kind("pods")
-
-
-@pytest.fixture
-def nodes():
-    return find_kind("nodes")
 
 
 @pytest.fixture

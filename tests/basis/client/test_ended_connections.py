@@ -11,12 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.basis.client.certificates import CERTIFICATE, KEY
 
 from moorage.basis.client.connection_pool import ConnectionPool
 from moorage.basis.client.pooled_connection import PooledConnection, ResponseParser
 from moorage.basis.client.response_stream import ServerAddress, open_stream
 from moorage.errors import ClusterError
+from tests.basis.client.certificates import CERTIFICATE, KEY
 
 ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
 KEPT = (SSLProtocol, ResponseParser, PooledConnection, asyncio.StreamReader, asyncio.StreamReaderProtocol, ssl.SSLObject)

@@ -14,6 +14,7 @@ from moorage.api.documents.served_kinds import served
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.http.lists import event_parts
 from moorage.cluster.apiserver.http.watch_stream import open_stream
+from moorage.rules.store import watches
 from moorage.rules.store.list_selection import ALL, Selection, selection
 from moorage.rules.store.store import Store
 
@@ -111,6 +112,39 @@ def test_the_size_of_the_watch_cache_is_limited(store):
         store.watch(CONFIG, ALL, begun, lambda: None)
     assert caught.value.code == 410
     assert len(take_all(store.watch(CONFIG, ALL, str(history.floor), lambda: None))) == len(history._changes)
+
+
+def test_a_compaction_forgets_old_changes_and_leaves_the_last_ones(store):
+    """What a watch or a list could miss gives 410; a kind that does not change keeps its place in the order of versions."""
+    store.create(CONFIG, "default", config("quiet"))
+    quiet = store.version
+    for i in range(300):
+        relabel(store, "quiet", f"v{i}")
+    history = store._kind_stores[CONFIG].history
+    held = sum(change.size for change in history._changes)
+    store.compact(store.version)
+    assert len(history._changes) == watches.KEPT
+    assert history._bytes == sum(change.size for change in history._changes) < held
+    with pytest.raises(ApiError) as caught:
+        store.watch(CONFIG, ALL, str(quiet), lambda: None)
+    assert caught.value.code == 410
+    floor = store.watch(CONFIG, ALL, str(history.floor), lambda: None)
+    assert [event.version for event in take_all(floor)] == [*range(history.floor + 1, store.version + 1)]
+    store.compact(store.version)
+    assert len(history._changes) == watches.KEPT
+    other = served("secrets")
+    assert store._kind_stores[other].history.floor < quiet
+    assert not store.watch(other, ALL, str(quiet), lambda: None).take()
+
+
+def test_a_compaction_keeps_the_changes_after_its_version(store):
+    store.create(CONFIG, "default", config())
+    for i in range(300):
+        relabel(store, "web", f"v{i}")
+    version = store.version - 200
+    store.compact(version)
+    assert store._kind_stores[CONFIG].history.floor == version
+    assert len(take_all(store.watch(CONFIG, ALL, str(version), lambda: None))) == 200
 
 
 VERBS = st.sampled_from(["create", "update", "delete", "take", "take"])

@@ -88,7 +88,7 @@ def revised(document: Document, **metadata: Any) -> Document:
 stamp: Final = records.timestamp
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=2048)  # each renewal of a lease has a new time
 def _parsed(text: str) -> float:
     try:
         return datetime.datetime.fromisoformat(text).timestamp()

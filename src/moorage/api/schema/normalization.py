@@ -15,7 +15,7 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.api.documents.served_kinds import Document, ServedKind
@@ -315,7 +315,7 @@ def complete_types(kind: ServedKind, document: Document) -> None:
     _complete(_plan_of(kind), document)
 
 
-@cache
+@lru_cache(maxsize=512)  # a definition that changes makes another kind
 def _plan_of(kind: ServedKind) -> _Plan:
     return _plan(kind_schema(kind), {})
 

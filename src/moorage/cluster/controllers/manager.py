@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -29,11 +29,14 @@ from moorage.cluster.controllers.upkeep.namespaces import Namespaces
 from moorage.rules.store.definitions import AskOwner
 from moorage.rules.store.deletion import DeleteOptions
 from moorage.rules.store.detached_store import DetachedStore, StaleReadError
+from moorage.rules.store.event_apis import EVENT_TTL_S
 from moorage.rules.store.list_selection import ALL, Selection
 from moorage.rules.store.store import Store
 from moorage.rules.store.watches import Watch
 from moorage.rules.workloads import steps
 from moorage.rules.workloads.object_index import ObjectIndex
+
+V = TypeVar("V")
 
 # -- executor ----------------------------------------------------------------------------------------------------------
 # Execute controllers' steps as calls of the store, under the field manager that the controller has in Kubernetes.
@@ -55,7 +58,8 @@ class StepExecutor:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._names: dict[tuple[str, ...], str] = {}
+        #: The name of the event about each recent message, and when it was last written; the latest last.
+        self._names: dict[tuple[str, ...], tuple[str, float]] = {}
         #: The messages of recent similar events about an object, and the time of the last one.
         self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
@@ -148,11 +152,14 @@ class StepExecutor:
         if many:
             note = replace(note, message=f"(combined from similar events): {note.message}")
             key = key[:-1]
-        now = stamp(self._store.clock())
+        clock = self._store.clock()
+        now = stamp(clock)
         namespace = namespace_of(regarding) or "default"
-        known = self._names.get(key)
-        held = None if known is None else self._store.find(EVENTS, namespace, known)
+        known, _ = self._names.pop(key, ("", 0.0))
+        held = self._store.find(EVENTS, namespace, known) if known else None
+        _forget(self._names, clock - EVENT_TTL_S, lambda kept: kept[1])
         if held is not None:
+            self._names[key] = known, clock
             event = held.document()
             event |= {"count": int(event.get("count") or 1) + 1, "lastTimestamp": now, "message": note.message}
             self._update(EVENTS, event, source)
@@ -168,9 +175,7 @@ class StepExecutor:
             if error.code not in {403, 404}:
                 raise
             return  # its namespace is being deleted, with its events
-        if len(self._names) >= _REMEMBERED:
-            del self._names[next(iter(self._names))]
-        self._names[key] = made.name
+        self._names[key] = made.name, clock
 
     def _are_many(self, key: tuple[str, ...]) -> bool:
         """Return True if similar events about an object are so many that this one is combined with them."""
@@ -179,13 +184,21 @@ class StepExecutor:
         if now - last > _FORGOTTEN_S:
             texts = {}
         texts[key[-1]] = None
-        if len(self._similar) >= _REMEMBERED:
-            del self._similar[next(iter(self._similar))]
+        _forget(self._similar, now - _FORGOTTEN_S, lambda kept: kept[1])
         self._similar[key[:-1]] = texts, now
         if len(texts) < _MOST_SIMILAR:
             return False
         del texts[next(iter(texts))]
         return True
+
+
+def _forget(table: dict[tuple[str, ...], V], since: float, time_of: Callable[[V], float]) -> None:
+    """Drop the entries of a table, the oldest of which come first, that are older than a time, or too many."""
+    while table:
+        first = next(iter(table))
+        if len(table) < _REMEMBERED and time_of(table[first]) >= since:
+            return
+        del table[first]
 
 
 def _is_outdated(store: Store, step: steps.ExecutableStep) -> bool:
@@ -194,7 +207,7 @@ def _is_outdated(store: Store, step: steps.ExecutableStep) -> bool:
     return held is not None and bool(seen) and seen != str(held.version)
 
 
-@cache
+@lru_cache(maxsize=512)  # a definition that changes makes another kind
 def _manager(source: str, kind: ServedKind, subresource: str = "") -> FieldManager:
     """Return the field manager of a controller's writes: the Kubernetes program that the controller is part of."""
     return FieldManager(

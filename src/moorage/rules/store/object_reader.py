@@ -250,6 +250,11 @@ class ObjectReader:
         kind_store.history.followers.append(watch)
         return watch
 
+    def compact(self, version: int) -> None:
+        """Forget the changes up to a version, but for the last ones of each kind. Watches and lists from there get 410."""
+        for kind_store in self._kind_stores.values():
+            kind_store.history.compact(version)
+
     def unwatch(self, kind: ServedKind, watch: Watch) -> None:
         watch.closed = True
         held = self._kind_stores.get(kind.storage)

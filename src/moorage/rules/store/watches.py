@@ -20,14 +20,16 @@ from moorage.rules.store.list_selection import Selection
 # -- watch cache -------------------------------------------------------------------------------------------------------
 # The watch cache: recent changes to the objects of one kind, in order.
 #
-# It keeps a limited number and size of changes. ``floor`` is the newest version that it no longer holds; a watch that starts
-# before it gets 410. Watches read the cache at their own pace and buffer nothing, so a watch that is not read costs nothing.
-# A watch that falls behind the floor ends, like slow watches of kube-apiserver.
+# It keeps a limited number and size of changes, and drops old ones when it is compacted. ``floor`` is the newest version that
+# it no longer holds; a watch that starts before it gets 410. Watches read the cache at their own pace and buffer nothing, so a
+# watch that is not read costs nothing. A watch that falls behind the floor ends, like slow watches of kube-apiserver.
 
 #: Maximum number of cached changes per kind.
 CAPACITY: Final = 16_384
 #: Maximum total size in bytes of objects that only the cache holds, per kind.
 MOST_BYTES: Final = 64 << 20
+#: Number of changes per kind that a compaction leaves.
+KEPT: Final = 100
 _VERSION: Final = attrgetter("version")
 
 
@@ -72,9 +74,19 @@ class WatchCache:
         while self._bytes > self._most_bytes:
             self._bytes -= self._changes[dropped].size
             dropped += 1
-        if dropped:
-            self.floor = self._changes[dropped - 1].version
-            del self._changes[:dropped]
+        self._drop(dropped)
+
+    def compact(self, version: int, kept: int = KEPT) -> None:
+        """Drop the changes up to a version, but not the last ``kept``."""
+        dropped = min(bisect_right(self._changes, version, key=_VERSION), len(self._changes) - kept)
+        if dropped > 0:
+            self._bytes -= sum(change.size for change in self._changes[:dropped])
+            self._drop(dropped)
+
+    def _drop(self, count: int) -> None:
+        if count:
+            self.floor = self._changes[count - 1].version
+            del self._changes[:count]
 
     def check(self, version: int) -> None:
         """Check that the changes after a version are cached.

@@ -22,6 +22,7 @@ from moorage.basis.client.rest import Rest
 from moorage.basis.serving.certificate_authority import LOOPBACK, SCHEDULER, Address, Authority
 from moorage.cluster.apiserver.access.authentication import make_authenticator
 from moorage.cluster.apiserver.access.server_objects import publish_server
+from moorage.cluster.apiserver.forgetting import forget_old
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.http.server import WebSite
@@ -35,7 +36,6 @@ from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.ports import Wall
 from moorage.live.server.health import report_delays
 from moorage.live.server.live_scheduler import Live, LiveSettings
-from moorage.rules.store.event_apis import delete_expired_events
 from moorage.rules.store.store import Store
 from moorage.rules.workloads.steps import Controller
 
@@ -76,9 +76,6 @@ def _object(kind: str, **content: Any) -> dict[str, Any]:
 
 #: A scheduler, and the client of its extenders.
 BuiltScheduler = tuple[Scheduler, ExtenderClient]
-
-#: Seconds between two deletions of expired events.
-_TIDY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,10 @@ class Embedded:
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
             publish_server(self.store, self.address.dial_address, port)
             start = _Start()
-            parts = [asyncio.create_task(manager.run(), name="controllers"), asyncio.create_task(self._forget(), name="events")]
+            parts = [
+                asyncio.create_task(manager.run(), name="controllers"),
+                asyncio.create_task(forget_old(self.store), name="forget"),
+            ]
             if self.scheduler is None:
                 start.synced.set()
             else:
@@ -159,11 +159,6 @@ class Embedded:
                     part.cancel()
                 await asyncio.gather(*parts, return_exceptions=True)
                 manager.close()
-
-    async def _forget(self) -> None:
-        while True:
-            await asyncio.sleep(_TIDY_S)
-            delete_expired_events(self.store)
 
     def _admit_plugins(self) -> None:
         """Grant the scheduler access to the kinds its plugins name, and to pods if they change pods; report invalid names."""

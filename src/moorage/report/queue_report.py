@@ -102,10 +102,20 @@ class CohortFigures(Struct, frozen=True, rename="camel"):
     nominal: Mapping[str, int]
 
 
-class WorkloadFigures(Struct, frozen=True, rename="camel"):
-    """A workload. ``state`` is Waiting, Admitted, Finished or Deactivated; ``without_node`` counts its pending pods.
+class QueueEviction(Struct, frozen=True, rename="camel"):
+    """A loss of quota: when, in seconds; the reason of the condition Preempted or Evicted; for which object; Kueue's text."""
 
-    ``held``: from when to when it held quota, in seconds; the last end is null if it still does
+    at: float
+    reason: str
+    by: str = ""
+    message: str = ""
+
+
+class WorkloadFigures(Struct, frozen=True, rename="camel"):
+    """A workload. ``state`` is Waiting, Admitted, Finished, Deactivated or Gone; ``without_node`` counts its pending pods.
+
+    ``held``  from when to when it held quota, in seconds; the last end is null if it still does
+    ``lost``  its evictions
     """
 
     namespace: str
@@ -124,6 +134,7 @@ class WorkloadFigures(Struct, frozen=True, rename="camel"):
     evictions: int
     without_node: int
     held: tuple[tuple[float, float | None], ...] = ()
+    lost: tuple[QueueEviction, ...] = ()
 
 
 class QueueReport(Struct, frozen=True, rename="camel"):
@@ -221,6 +232,8 @@ class QueueReport(Struct, frozen=True, rename="camel"):
         state = one.state.lower()
         if one.state == "Waiting" and one.evictions:
             state = "evicted, waiting"
+        elif one.state == "Gone":
+            state = "evicted, gone"
         elif one.state == "Admitted" and one.without_node:
             state = f"admitted, {one.without_node} without a node"
         elif one.finished is not None:

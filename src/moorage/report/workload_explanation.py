@@ -6,7 +6,7 @@ for enough of its pods to fit together: how many fit in each topology domain, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
@@ -54,8 +54,46 @@ class Borrower(Struct, frozen=True, rename="camel"):
     workloads: tuple[str, ...]
 
 
+class KeptQuota(Struct, frozen=True, rename="camel"):
+    """Quota that is kept free for the head of a queue, which has nothing to preempt: others do not get it.
+
+    ``strategy``  the queue's; the head of a StrictFIFO queue stays there, so its quota is kept as long as it waits
+    ``reclaim``   the queue's ``reclaimWithinCohort``: with Any nothing is kept
+    """
+
+    queue: str
+    strategy: str
+    reclaim: str
+    head: str
+    flavor: str
+    resource: str
+    amount: int
+
+
+class PreemptedWork(Struct, frozen=True, rename="camel"):
+    """A workload that loses its quota to the one in question. ``reason`` and ``message`` are those of Kueue's conditions."""
+
+    object: str
+    queue: str
+    at: float
+    reason: str
+    message: str
+
+
+class WrittenCondition(Struct, frozen=True, rename="camel"):
+    """A condition of the Workload as the input has it: what Kueue itself wrote."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
 class StartingChange(Struct, frozen=True, rename="camel"):
-    """A change with which the workload starts at once. ``kind`` is gang, flavor, priority, stop, weight, limit or quota."""
+    """A change with which the workload starts at once.
+
+    ``kind`` is gang, flavor, priority, stop, weight, limit, preemption or quota
+    """
 
     kind: str
     text: str
@@ -87,6 +125,9 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
     ends: bool = True
     needed: tuple[NeededQuota, ...] = ()
     borrowers: tuple[Borrower, ...] = ()
+    kept: tuple[KeptQuota, ...] = ()
+    preempts: tuple[PreemptedWork, ...] = ()
+    written: tuple[WrittenCondition, ...] = ()
     changes: tuple[StartingChange, ...] = ()
     tried: bool = True
 
@@ -98,7 +139,8 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
         needed = [{**plain(one), "missing": one.missing} for one in self.needed]
         return self._known(
             "namespace", "object", "local_queue", "cluster_queue", "cohort", "priority", "pods", "waits_for", "reason",
-            "position", "waiting", "without_node", "borrowers", "changes", startsSeconds=self.starts_s, needed=needed,
+            "position", "waiting", "without_node", "borrowers", "kept", "preempts", "written", "changes",
+            startsSeconds=self.starts_s, needed=needed,
         )  # fmt: skip
 
     def _blocks(self, *, wide: bool) -> Iterator[str]:
@@ -111,6 +153,14 @@ class WorkloadExplanation(Answer, frozen=True, kw_only=True):
             yield "\n".join(paragraph(one_line(why), hanging="  ") for why in whys)
         if self.borrowers:
             yield "\n".join(["Who borrows:", *map(_borrower_line, self.borrowers)])
+        if self.kept and not self.holds:
+            yield "\n".join(["Whose quota is kept free:", *map(_kept_line, self.kept)])
+        if self.preempts:
+            lines = (f"{one.object} of ClusterQueue {one.queue} ({one.reason}): {one.message}" for one in self.preempts)
+            yield "\n".join(["Whom it preempts:", *map(item, lines)])
+        if self.written:
+            texts = (f"{one.type}={one.status} ({one.reason}): {one.message}".rstrip(": ") for one in self.written)
+            yield "\n".join(["What Kueue wrote into the Workload:", *map(item, texts)])
         if not self.holds:
             yield "\n".join(self._change_lines())
 
@@ -152,8 +202,18 @@ def _borrower_line(one: Borrower) -> str:
     )
 
 
-def headline(namespace: str, title: str, waits_for: str) -> str:
-    """Return the first line."""
+def _kept_line(one: KeptQuota) -> str:
+    amount = f"{amount_text(one.resource, one.amount)} {one.resource} in {one.flavor}"
+    return item(
+        f"{amount} for {one.head}, the head of {one.strategy} queue {one.queue}: with reclaimWithinCohort: {one.reclaim} it "
+        "may not get it back from others, so they do not get it; with reclaimWithinCohort: Any nothing is kept"
+    )
+
+
+def headline(namespace: str, title: str, waits_for: str, preempts: Sequence[str] = ()) -> str:
+    """Return the first line. ``preempts``: those that lose their quota to it."""
+    if waits_for == "started" and preempts:
+        return f"{namespace}/{title} runs once it has preempted {some(preempts)}"
     return f"{namespace}/{title} {_STATES[waits_for]}"
 
 

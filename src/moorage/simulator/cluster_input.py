@@ -39,6 +39,7 @@ from moorage.api.workloads import (
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
+from moorage.simulator.components import Component
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ class ClusterInput:
     """Every object that simulations read, each kind in the order it was given.
 
     ``others`` are objects of kinds without a field here, ``custom`` objects of kinds that plugins name, ``job_objects`` jobs of
-    kinds that are none of Kubernetes' own (``job_kinds``). ``written`` is for admission policies, None if there are none.
+    kinds that are none of Kubernetes' own (``job_kinds``), ``components`` what runs beside the scheduler. ``written`` is for
+    admission policies, None if there are none.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -139,12 +141,14 @@ class ClusterInput:
     others: tuple[Object, ...] = ()
     custom: tuple[CustomObject, ...] = ()
     job_objects: tuple[CustomObject, ...] = ()
+    components: tuple[Component, ...] = ()
     written: WrittenObjects | None = None
     report: InputReport = InputReport()
 
 
 #: The fields that hold the objects of one kind: ``Kind.slot``.
 SLOTS: Final = frozenset(field.name for field in fields(ClusterInput)) - {
+    "components",
     "custom",
     "job_objects",
     "others",
@@ -240,6 +244,10 @@ class ReadObject(NamedTuple):
         return f"{self.kind} {space}{self.obj.name}"
 
 
+#: How the groups of configuration files begin.
+_FILE_GROUP: Final = "config."
+
+
 class CustomReader:
     """Keeps objects that may be of a named kind until ``objects`` is called. Those of ``namespaced`` kinds have a namespace."""
 
@@ -306,6 +314,8 @@ class CustomReader:
         given = read_custom(payload, str(kind), found.where)
         given = given.having(apiVersion=found.api_version, kind=found.kind)  # items of a list may leave these out
         metadata = given.metadata
+        if not metadata.name and kind.group.startswith(_FILE_GROUP):
+            metadata = replace(metadata, name=found.kind.lower())  # a configuration file has no metadata
         if not metadata.name and not metadata.generate_name:
             raise InputError(f"{found.where}: {found.kind}: metadata.name: Required value: name or generateName is required")
         spec = self._definitions.get((kind.group, found.kind))

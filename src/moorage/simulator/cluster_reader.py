@@ -35,6 +35,7 @@ from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, f
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
+from moorage.simulator.components import Component, components_of, files_of
 from moorage.simulator.job_kinds import PLACES
 from moorage.simulator.older_versions import advice, in_read_version
 from moorage.simulator.unknown_fields import FieldCheck, Validation
@@ -307,6 +308,7 @@ class _Reader:
         self.hints: dict[tuple[str, str], str] = {}
         self.named = dict.fromkeys(custom)
         self.custom = cluster_input.CustomReader({**self.named, **PLACES}, PLACES)
+        self.components: list[Component] = []
         self.custom_objects: dict[tuple[type[CustomObject], str, str], cluster_input.ReadObject] = {}
         self.pod_faults = PodValidator()
         self.pod_defaults = defaults.PodDefaults()
@@ -342,6 +344,10 @@ class _Reader:
             self._note_fault(InputError(f"{found.where}: {found.kind}: {refused}"))
             return
         is_custom = self.custom.take(found)
+        if not is_custom and [one for one in files_of(found) if self.custom.take(one)]:
+            self._takes_policy(found)  # a policy may name it as its parameter
+            return
+        self.components += components_of(found)
         try:
             read, is_written = self._as_read(found, is_custom)
         except InputError as error:
@@ -534,7 +540,13 @@ class _Reader:
         if self.policies or self.rules.for_policies:
             written = cluster_input.WrittenObjects(self.policies, self.parameters, self.written)
         return cluster_input.ClusterInput(
-            **kept, custom=custom, job_objects=jobs, others=others, written=written, report=report
+            **kept,
+            custom=custom,
+            job_objects=jobs,
+            components=tuple(self.components),
+            others=others,
+            written=written,
+            report=report,
         )
 
     def _unused(self, name: str, version: str, count: int) -> cluster_input.Unused:

@@ -16,7 +16,7 @@ from moorage.simulator.kueue import Objects, PodSet, QueueAdmission, Workload, r
 from moorage.simulator.kueue.flavors import Grade, Mode, assign_flavors, most_pods
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.preemption import Asking, Turns, find_targets
-from moorage.simulator.kueue.settings import STRATEGIES, read_settings
+from moorage.simulator.kueue.settings import NEXT, STRATEGIES, gates_of, read_settings
 from moorage.simulator.kueue.topology import FreeNode
 
 KINDS = {
@@ -33,7 +33,7 @@ KINDS = {
 def differences(case: dict[str, Any]) -> Iterator[str]:
     """Replay one recording. Yield where the decisions differ, until the first cycle with a difference."""
     documents = [{**one, "kind": kind} for field, kind in KINDS.items() for one in case.get(field) or ()]
-    gates = read_settings([{"kind": "Configuration", "featureGates": case.get("gates", {})}]).gates
+    gates = read_settings([{"kind": "Configuration", "featureGates": case.get("gates", {})}], release=NEXT).gates
     admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False), gates=gates)
     admission.set_nodes(free_nodes(case))
     workloads: dict[str, Workload] = {}
@@ -143,7 +143,7 @@ def table_differences(case: dict[str, Any]) -> Iterator[str]:
     names = {one["name"] for strategy in strategies for one in strategy.get("admissionChecks") or ()}
     documents += [{"kind": "AdmissionCheck", "metadata": {"name": name}} for name in names]  # the cases leave them out
     usage = read_settings([{"kind": "Configuration", "admissionFairSharing": case.get("admissionFairSharing")}]).usage
-    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False), usage=usage)
+    admission = QueueAdmission(read_objects(documents), fair=case.get("fairSharing", False), usage=usage, gates=gates_of(NEXT))
     admission.set_nodes(free_nodes(case))
     now = float(case["now"])
     if admission.ledger is not None:
@@ -200,7 +200,7 @@ def assignment_differences(case: dict[str, Any]) -> Iterator[str]:
         if data is not None:
             objects.queues[data["metadata"]["name"]].add(_amounts(used))
     answers = {_key(name): Grade(Mode(kind + 1), height) for name, (kind, height) in case["oracle"].items()}
-    admission = QueueAdmission(objects, fair=case["fair"])
+    admission = QueueAdmission(objects, fair=case["fair"], gates=gates_of(NEXT))
     workload, queue = read_workload(case["workload"]), objects.queues[case["clusterQueues"][0]["metadata"]["name"]]
     found = assign_flavors(
         workload, queue, objects.flavors, lambda key, _: answers.get(key, Grade(Mode.PREEMPT, 0)), 0, fair=case["fair"],

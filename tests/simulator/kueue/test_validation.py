@@ -3,7 +3,9 @@
 import pytest
 
 from moorage.errors import InputError
+from moorage.simulator.components import Component
 from moorage.simulator.kueue.batch_jobs import queued_cluster
+from moorage.simulator.kueue.settings import read_settings
 from moorage.simulator.kueue.validation import with_defaults
 from tests.simulator.kueue.timing import API, job, meta, node, queue, read, template
 
@@ -226,10 +228,6 @@ MALFORMED = {
         configuration(featureGates={"PartialAdmision": False}),
         "featureGates: unrecognized feature gate: PartialAdmision; did you mean PartialAdmission?",
     ),
-    "a gate of which only the default is simulated": (
-        configuration(featureGates={"ConcurrentAdmission": True}),
-        "featureGates.ConcurrentAdmission: true is not simulated; decisions follow false",
-    ),
     "a strategy of a transformation": (
         configuration(resources={"transformations": [{"input": "cpu", "strategy": "Drop"}]}),
         'resources.transformations[0].strategy: Unsupported value: "Drop": supported values: "Retain", "Replace"',
@@ -281,3 +279,31 @@ def test_a_queue_with_a_missing_check_is_inactive():
     found = queued_cluster(*read(node(), queue("a", 4, admissionChecks=["gone"]), job("one", "a")))
     assert found.objects.faults == {"a": "references missing AdmissionCheck(s): gone"}
     assert not found.fresh().objects.queues["a"].active
+
+
+def test_a_gate_of_which_only_the_default_is_simulated_is_noted():
+    settings = read_settings([configuration(featureGates={"ConcurrentAdmission": True, "PartialAdmission": False})])
+    assert settings.notes == ("Kueue's gate ConcurrentAdmission=true is not simulated; decisions follow false",)
+    assert "PartialAdmission" not in settings.gates
+
+
+def component(image, *arguments):
+    return Component("kueue", image, ("/manager", *arguments), {})
+
+
+SCAN = "FlavorFungibilityPreserveScanProgress"
+RELEASES = {  # image, arguments → notes, whether a search for flavors goes on where it stopped
+    "the release that is followed": ("registry.k8s.io/kueue/kueue:v0.17.0", (), 0, False),
+    "a later one": ("registry.k8s.io/kueue/kueue:v0.19.1", (), 0, True),
+    "an earlier one": ("registry.k8s.io/kueue/kueue:v0.12.3", (), 1, False),
+    "a tag without a version": ("example.com:5000/kueue:main", (), 0, False),
+    "a digest": ("example.com/kueue@sha256:00ff", (), 0, False),
+    "gates on the command line": ("kueue:v0.19.0", (f"--feature-gates={SCAN}=false,MultiKueue=true",), 0, False),
+    "gates as two arguments": ("kueue:v0.17.1", ("--feature-gates", f"{SCAN}=true"), 0, True),
+}
+
+
+@pytest.mark.parametrize(("image", "arguments", "notes", "goes_on"), RELEASES.values(), ids=RELEASES)
+def test_decisions_follow_the_release_and_gates_that_run(image, arguments, notes, goes_on):
+    settings = read_settings([], component(image, *arguments))
+    assert (len(settings.notes), SCAN in settings.gates) == (notes, goes_on)

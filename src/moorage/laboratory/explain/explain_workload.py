@@ -22,7 +22,16 @@ from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.queue_report import amount_text
-from moorage.report.workload_explanation import Borrower, NeededQuota, StartingChange, WorkloadExplanation, headline
+from moorage.report.workload_explanation import (
+    Borrower,
+    KeptQuota,
+    NeededQuota,
+    PreemptedWork,
+    StartingChange,
+    WorkloadExplanation,
+    WrittenCondition,
+    headline,
+)
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import create_for, objects_of
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
@@ -31,7 +40,7 @@ from moorage.simulator.kueue.flavors import refusal_of
 from moorage.simulator.kueue.integrations import QueuedWork
 from moorage.simulator.kueue.objects import ClusterQueue
 from moorage.simulator.kueue.timeline import QueueTimeline, TimedWork
-from moorage.simulator.kueue.workloads import Key
+from moorage.simulator.kueue.workloads import Key, Workload
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -88,6 +97,8 @@ def explain_workload(
     if queue is not None:
         waiting = [each.key for each in state.timeline.admission.waiting[queue.name]]
         needed, borrowers = tuple(_needed(state, queue)), tuple(_borrowers(state, queue))
+    preempts = tuple(_preempted(state))
+    kept = tuple(_kept(state, queue)) if waits_for in {"quota", "turn"} and queue is not None else ()
     without_node, reason, now_s = len(one.pods) - len(one.placed), _reason(state, waits_for), state.simulation.now
     starts_s: float | None = None
     changes: tuple[StartingChange, ...] = ()
@@ -96,7 +107,7 @@ def explain_workload(
         state.simulation.run()
         starts_s = one.ready_s
     return WorkloadExplanation(
-        request=request, summary=headline(workload.namespace, one.work.title, waits_for),
+        request=request, summary=headline(workload.namespace, one.work.title, waits_for, [each.object for each in preempts]),
         proof=Proof("run" if search.budget.stopped is None else "bounded", runs=search.runs, probes=search.runs),
         stopped=search.budget.stopped, namespace=workload.namespace, object=one.work.title,
         local_queue=workload.queue_name, cluster_queue="" if queue is None else queue.name,
@@ -105,7 +116,8 @@ def explain_workload(
         position=waiting.index(workload.key) + 1 if workload.key in waiting else None, waiting=len(waiting),
         without_node=without_node, now_s=now_s, starts_s=starts_s,
         ends=any(each.work.duration_s is not None for each in state.timeline.works if each is not one), needed=needed,
-        borrowers=borrowers, changes=changes, tried=probes > 0,
+        borrowers=borrowers, kept=kept, preempts=preempts, written=tuple(_written(queued.works[number].workload)),
+        changes=changes, tried=probes > 0,
     )  # fmt: skip
 
 
@@ -161,6 +173,36 @@ def _borrowers(state: _Trial, queue: ClusterQueue) -> Iterator[Borrower]:
                 yield Borrower(other.name, *key, over, names)
 
 
+def _kept(state: _Trial, queue: ClusterQueue) -> Iterator[KeptQuota]:
+    """Yield the quota that is kept free for the heads of other queues of the tree."""
+    admission = state.timeline.admission
+    for other in queue.root().all_queues():
+        if other is queue or other.name not in admission.kept:
+            continue
+        rules, (head, amounts) = state.queued.objects.queues[other.name], admission.kept[other.name]
+        title = next((_title(one) for one in state.timeline.works if one.work.workload is head), head.key)
+        for key, amount in amounts.items():
+            if key in state.one.work.workload.usage or queue.group_of(key[1]) is not None:
+                strategy = "StrictFIFO" if rules.strict else "BestEffortFIFO"
+                yield KeptQuota(other.name, strategy, rules.preemption.reclaim, title, *key, amount)
+
+
+def _preempted(state: _Trial) -> Iterator[PreemptedWork]:
+    """Yield the works that lost their quota to this one."""
+    title = _title(state.one)
+    for other in state.timeline.works:
+        for episode in other.episodes:
+            if episode.reason and episode.by == title:
+                queue, at = other.work.workload.cluster_queue, episode.until_s or 0.0
+                yield PreemptedWork(_title(other), queue, at, episode.reason, episode.message)
+
+
+def _written(workload: Workload) -> Iterator[WrittenCondition]:
+    """Yield the conditions that the input's Workload has: those that say why it waits or was evicted, then the others."""
+    for name, (status, reason, message) in workload.conditions.items():
+        yield WrittenCondition(name, status, reason, message)
+
+
 # -- changes ------------------------------------------------------------------------------------------------------------
 
 _Change = Callable[[QueuedCluster], None]
@@ -206,7 +248,8 @@ class _Search:
         self._nodes = waits_for == "nodes"
         self._holders = {one.work.workload.key for one in state.timeline.works if one.holds}
         of_quota = {
-            "priority": self._priority, "limit": self._limit, "quota": self._quota, "weight": self._weight, "stop": self._stop,
+            "priority": self._priority, "limit": self._limit, "preemption": self._preemption, "quota": self._quota,
+            "weight": self._weight, "stop": self._stop,
         }  # fmt: skip
         kinds = {"flavor": self._flavor, **({"stop": self._stop} if self._nodes else of_quota)}
         found = (one for kind, trials in kinds.items() for group in trials(state, queue) for one in self._first(kind, group))
@@ -314,6 +357,22 @@ class _Search:
             if (limited := [key for key, quota in other.quotas.items() if getattr(quota, field) is not None])
         )
 
+    def _preemption(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
+        """Let queues for which quota is kept free get it back when they need it; then let its own queue preempt."""
+        kept = [one.queue for one in _kept(state, queue)]
+        for names in (kept, [queue.name] if queue.parent is not None else []):
+            yield [
+                (
+                    f"set preemption.reclaimWithinCohort of ClusterQueue {name} to Any",
+                    partial(_set_preemption, name, {"reclaim": "Any"}),
+                )
+                for name in dict.fromkeys(names)
+                if state.queued.objects.queues[name].preemption.reclaim != "Any"
+            ]
+        if queue.preemption.within_queue == "Never":
+            text = f"set preemption.withinClusterQueue of ClusterQueue {queue.name} to LowerPriority"
+            yield [(text, partial(_set_preemption, queue.name, {"within_queue": "LowerPriority"}))]
+
     def _quota(self, state: _Trial, queue: ClusterQueue) -> Iterator[_Trials]:
         """Raise the quota of its queue in one flavor by what is missing, and by what those before it in the queue ask for."""
         missing: dict[str, dict[Key, int]] = {}
@@ -349,6 +408,11 @@ def _end(gone: Sequence[TimedWork], queued: QueuedCluster) -> None:
 
 def _set_weight(name: str, weight: float, queued: QueuedCluster) -> None:
     queued.objects.queues[name].weight = weight
+
+
+def _set_preemption(name: str, fields: Mapping[str, Any], queued: QueuedCluster) -> None:
+    queue = queued.objects.queues[name]
+    queue.preemption = with_fields(queue.preemption, **fields)
 
 
 def _set_quotas(name: str, changes: Mapping[Key, Mapping[str, Any]], queued: QueuedCluster) -> None:

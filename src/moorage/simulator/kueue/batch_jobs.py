@@ -19,6 +19,7 @@ from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
 from moorage.simulator.kueue.integrations import QueuedWork, find_works
 from moorage.simulator.kueue.objects import Objects, read_objects
+from moorage.simulator.kueue.request_defaults import RequestDefaults
 from moorage.simulator.kueue.settings import ResourceRules, Settings, read_settings
 from moorage.simulator.kueue.timeline import Episode, QueueTimeline, TimedWork
 from moorage.simulator.kueue.validation import with_defaults
@@ -141,7 +142,9 @@ def queued_cluster(
     Raises  InputError for objects that cannot be read
     """
     with_defaults(documents)
-    settings = read_settings(documents)
+    manager = next((one for one in cluster.components if one.name == "kueue"), None)
+    settings = read_settings(documents, manager)
+    completing = RequestDefaults(cluster)
     objects = read_objects(documents, lenient=settings.resources.lenient)
     for space in cluster.namespaces:
         objects.add_namespace(space.name, space.metadata.labels)
@@ -150,12 +153,17 @@ def queued_cluster(
         for one in documents
         if one.get("kind") == "WorkloadPriorityClass"
     }
-    given = [read_workload(one, where="Kueue: Workload") for one in documents if one.get("kind") == "Workload"]
+    given = [
+        read_workload(one, where="Kueue: Workload", completing=completing) for one in documents if one.get("kind") == "Workload"
+    ]
     held = [one for one in given if not one.has("Finished")]
-    rest, works = find_works(cluster, objects, priorities, held)
+    rest, works = find_works(cluster, objects, priorities, held, settings.jobs, completing)
+    if settings.notes:
+        rest = with_fields(rest, report=with_fields(rest.report, notes=(*rest.report.notes, *settings.notes)))
     standing = {id(work.workload) for work in works}
+    replaced = {(work.workload.namespace, *work.title.split("/", 1)) for work in works}
     for one in held:
-        if id(one) not in standing:
+        if id(one) not in standing and (one.owner is None or (one.namespace, *one.owner) not in replaced):
             works.append(QueuedWork(f"Workload/{one.name}", one, [[] for _ in one.pod_sets], [0] * len(one.pod_sets)))
     if more is not None:
         works += more(objects)

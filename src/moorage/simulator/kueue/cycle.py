@@ -85,7 +85,12 @@ class QueueAdmission:
         self.ledger = None if usage is None else UsageLedger(usage, objects.local_weights)
         for queue in objects.queues.values():
             queue.usage_of = self.ledger.usage if self.ledger is not None and queue.usage_based else None
-        self.waiting = {name: Waiting(strict=queue.strict, usage=queue.usage_of) for name, queue in objects.queues.items()}
+        alike = "SchedulingEquivalenceHashing" in gates
+        self.waiting = {
+            name: Waiting(strict=queue.strict, usage=queue.usage_of, alike=alike) for name, queue in objects.queues.items()
+        }
+        #: Whether a search for flavors goes on where it stopped, also if what it found no longer fits in the end.
+        self._goes_on = "FlavorFungibilityPreserveScanProgress" in gates
         self._lines = [(queue, self.waiting[name]) for name, queue in objects.queues.items()]
         self.cycles = 0
         #: Asked before a workload is admitted, with the number of those that this cycle admitted: whether it must wait.
@@ -97,6 +102,8 @@ class QueueAdmission:
         self.trees: dict[str, TopologyTree] = {}
         self.set_nodes(())
         self._reserved: list[tuple[ClusterQueue, Amounts]] = []
+        #: By queue the head that found nothing to preempt, and what its cycles keep free for it; see ``_to_reserve``.
+        self.kept: dict[str, tuple[Workload, Amounts]] = {}
         #: The workloads that the cycle evicts, and what they leave in topologies.
         self._victims: dict[str, Victim] = {}
         self._nodes: list[QuotaNode] = [*objects.queues.values(), *objects.cohorts.values()]
@@ -187,7 +194,7 @@ class QueueAdmission:
     def requeue_evicted(self, workload: Workload, now: float) -> None:
         """Release the quota of an evicted workload whose pods are gone, and queue it again."""
         self.release(workload, comes_back=True)
-        workload.wait("Pending", "The workload waits for quota again")
+        workload.wait("Pending", workload.conditions.get("Evicted", ("", "", "The workload waits for quota again"))[2])
         self.add(workload, now)
 
     def forget(self, workload: Workload) -> None:
@@ -343,7 +350,8 @@ class QueueAdmission:
     def _assign_flavors(self, workload: Workload, queue: ClusterQueue) -> tuple[Assignment, list[Victim]]:
         scan = workload.scan
         if scan is not None and (
-            scan.shape != workload.shape or (self.cycles - scan.cycle > 1 and queue.generation > scan.generation)
+            scan.shape != workload.shape
+            or (queue.generation > scan.generation and (not self._goes_on or self.cycles - scan.cycle > 1))
         ):
             workload.scan = None
         elif scan is not None:
@@ -377,6 +385,7 @@ class QueueAdmission:
 
     def _process(self, entry: QueueEntry, now: float, result: CycleResult) -> None:
         queue, victims = entry.queue, self._victims
+        self.kept.pop(queue.name, None)
         fits = self._fits(entry)
         overlaps = _overlap(entry.targets, victims) and "RecomputeAssignmentUponPreemptionTargetsOverlap" in self._gates
         if overlaps or (not fits and entry.queue_fits and "TASRecomputeAssignmentWithinSchedulingCycle" in self._gates):
@@ -386,14 +395,14 @@ class QueueAdmission:
             entry.why, entry.reason = Requeue.NO_FIT, entry.assignment.no_fit_reason
         elif mode.preempts and not entry.targets:
             entry.why, entry.reason = Requeue.NO_CANDIDATES, _WAITING
-            if queue.preemption.reclaim != "Any" or entry.preemptor:
-                self._reserve(entry, _to_reserve(entry))
+            self._keep_free(entry)
         elif mode is Mode.DEFERRED_FIT:
             entry.message = f"{_OVERLAP}, but will fit after these preemptions complete"
             entry.reason, entry.why, entry.workload.scan = _PREEMPTING, Requeue.PENDING_PREEMPTION, None
             self._reserve(entry, entry.assignment.usage)
         elif (late := _overlap(entry.targets, victims)) or not fits:
             entry.why, entry.reason = Requeue.FAILED_AFTER_NOMINATION, _WAITING
+            entry.workload.scan = entry.workload.scan if self._goes_on else None
             entry.message = _OVERLAP if late else "Workload no longer fits after processing another workload"
         elif mode.preempts:
             # for those that come later in the cycle, they are gone
@@ -423,6 +432,13 @@ class QueueAdmission:
             self._add(queue, entry.workload.usage)
             self._take_places(entry)
             result.admitted.append(entry.workload)
+
+    def _keep_free(self, entry: QueueEntry) -> None:
+        """Keep quota free for a head without victims, unless its queue can always get it back from others."""
+        if entry.queue.preemption.reclaim != "Any" or entry.preemptor:
+            kept = _to_reserve(entry)
+            self.kept[entry.queue.name] = entry.workload, {key: amount for key, amount in kept.items() if amount > 0}
+            self._reserve(entry, kept)
 
     def _preempt(self, entry: QueueEntry, result: CycleResult, now: float) -> None:
         workload = entry.workload

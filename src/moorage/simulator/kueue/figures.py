@@ -8,7 +8,15 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from moorage.report.queue_report import CohortFigures, QueueAmounts, QueueFigures, QueueReport, QueueWaits, WorkloadFigures
+from moorage.report.queue_report import (
+    CohortFigures,
+    QueueAmounts,
+    QueueEviction,
+    QueueFigures,
+    QueueReport,
+    QueueWaits,
+    WorkloadFigures,
+)
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.objects import ClusterQueue, Objects
 from moorage.simulator.kueue.quota import CohortNode, QuotaNode
@@ -61,6 +69,10 @@ def why_waiting(admission: QueueAdmission, one: TimedWork) -> str:
     workload, objects = one.work.workload, admission.objects
     if one.deactivated:
         return one.deactivated
+    if one.work.held_back:
+        return one.work.held_back
+    if not workload.queue_name:
+        return "Kueue manages jobs without a queue, too (manageJobsWithoutQueueName), and this one names no LocalQueue"
     queue = objects.queue_of(workload.namespace, workload.queue_name)
     if queue is None:
         local = objects.local_queues.get(workload.local_queue)
@@ -151,7 +163,7 @@ def _queue(
     return QueueFigures(
         name=queue.name, cohort=queue.cohort, weight=queue.weight, share=queue.share().shown, arrived=len(arrived),
         admitted=sum(one.holds for one in works),
-        waiting=sum(not one.holds and one.finished_s is None for one in arrived),
+        waiting=sum(not one.holds and one.finished_s is None and not one.is_gone for one in arrived),
         finished=sum(one.finished_s is not None for one in works), evictions=sum(map(_evictions, works)),
         amounts=tuple(shown for shown, _ in uses.values()),
         # What waits at the end of a run waits without end; without a run, until ``late_s``.
@@ -176,12 +188,18 @@ def _evictions(one: TimedWork) -> int:
     return sum(bool(episode.reason) for episode in one.episodes)
 
 
+def _last_eviction(one: TimedWork) -> str:
+    return next((episode.message for episode in reversed(one.episodes) if episode.reason), "")
+
+
 def _workload(one: TimedWork, admission: QueueAdmission) -> WorkloadFigures:
     workload = one.work.workload
     if one.finished_s is not None:
         state = "Finished"
     elif one.holds:
         state = "Admitted"
+    elif one.is_gone:
+        state = "Gone"
     else:
         state = "Deactivated" if one.deactivated else "Waiting"
     waits = state in {"Waiting", "Deactivated"}
@@ -189,8 +207,13 @@ def _workload(one: TimedWork, admission: QueueAdmission) -> WorkloadFigures:
         namespace=workload.namespace, name=workload.name, object=one.work.title, cluster_queue=workload.cluster_queue,
         priority=workload.priority, pods=sum(pod_set.count for pod_set in workload.pod_sets),
         admitted_pods=sum(held.count for held in workload.admission), state=state,
-        reason=why_waiting(admission, one) if waits else "", arrived=one.arrived_s,
+        reason=why_waiting(admission, one) if waits else _last_eviction(one) if state == "Gone" else "", arrived=one.arrived_s,
         reserved=one.episodes[0].since_s if one.episodes else None, started=one.started_s, finished=one.finished_s,
         evictions=_evictions(one), held=tuple(_spans(one)),
         without_node=len(one.pods) - len(one.placed) if state == "Admitted" else 0,
+        lost=tuple(
+            QueueEviction(episode.until_s or 0.0, episode.reason, episode.by, episode.message)
+            for episode in one.episodes
+            if episode.reason
+        ),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -165,8 +165,21 @@ def read_objects(documents: Iterable[Mapping[str, Any]], *, lenient: bool = Fals
         elif kind == "Namespace":
             found.add_namespace(name, meta.get("labels") or {})
     checks = [one for one in given if one.get("kind") == "AdmissionCheck"]
-    _join(found, parents, {one["metadata"]["name"]: (one.get("spec") or {}).get("controllerName") for one in checks})
+    _join(found, parents, {one["metadata"]["name"]: _Check.of(one) for one in checks})
     return found
+
+
+class _Check(NamedTuple):
+    """The controller of an AdmissionCheck, and whether it says that it cannot work."""
+
+    controller: str
+    is_inactive: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> _Check:
+        conditions = (data.get("status") or {}).get("conditions") or ()
+        is_inactive = any(one.get("type") == "Active" and one.get("status") == "False" for one in conditions)
+        return cls(str((data.get("spec") or {}).get("controllerName")), is_inactive)
 
 
 def _is_stopped(spec: Mapping[str, Any]) -> bool:
@@ -194,8 +207,8 @@ def _weight(spec: Mapping[str, Any]) -> float:
     return parse(weight) / _NANO
 
 
-def _join(found: Objects, parents: Mapping[str, str], controllers: Mapping[str, Any]) -> None:
-    """Build the tree. A Cohort that is only named exists; queues of a cycle are inactive. ``controllers``: those of checks."""
+def _join(found: Objects, parents: Mapping[str, str], checks: Mapping[str, _Check]) -> None:
+    """Build the tree. A Cohort that is only named exists; queues of a cycle are inactive. ``checks``: by name."""
     for name in [*parents.values(), *(queue.cohort for queue in found.queues.values())]:
         if name:
             found.cohorts.setdefault(name, CohortNode(name))
@@ -205,7 +218,7 @@ def _join(found: Objects, parents: Mapping[str, str], controllers: Mapping[str, 
             cohort.parent = found.cohorts[parent]
             cohort.parent.cohorts.append(cohort)
     for name, queue in sorted(found.queues.items()):
-        if fault := _fault(queue, found, looped, controllers):
+        if fault := _fault(queue, found, looped, checks):
             found.faults[name] = fault
         queue.active = name not in found.faults
         if queue.cohort and queue.cohort not in looped:
@@ -218,15 +231,16 @@ def _join(found: Objects, parents: Mapping[str, str], controllers: Mapping[str, 
             cohort.settle()
 
 
-def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str], controllers: Mapping[str, Any]) -> str:
+def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str], checks: Mapping[str, _Check]) -> str:
     """Return why a queue cannot admit anything; empty if it can. Note which of its checks decide where pods can be."""
     flavors = [flavor for group in queue.groups for flavor in group.flavors]
     missing = [flavor for flavor in flavors if flavor not in found.flavors]
     topologies = {flavor: found.flavors[flavor].topology for flavor in flavors if flavor not in missing}
     queue.topology_only = not missing and all(topologies.values())
     for name, of in queue.checks:
-        queue.is_remote |= controllers.get(name) == "kueue.x-k8s.io/multikueue"
-        if controllers.get(name) == "kueue.x-k8s.io/provisioning-request":
+        controller = checks[name].controller if name in checks else ""
+        queue.is_remote |= controller == "kueue.x-k8s.io/multikueue"
+        if controller == "kueue.x-k8s.io/provisioning-request":
             queue.delayed |= of or frozenset(flavors)
     if queue.stopped:
         return "is stopped"
@@ -237,8 +251,11 @@ def _fault(queue: ClusterQueue, found: Objects, looped: Collection[str], control
             return f'names no known topology: there is no Topology "{topology}" for TAS flavor "{flavor}"'
     if queue.cohort in looped:
         return "is in a cycle of Cohorts"
-    absent = [name for name, _ in queue.checks if name not in controllers]
-    return f"references missing AdmissionCheck(s): {','.join(absent)}" if absent else ""
+    absent = [name for name, _ in queue.checks if name not in checks]
+    if absent:
+        return f"references missing AdmissionCheck(s): {','.join(absent)}"
+    inactive = [name for name, _ in queue.checks if checks[name].is_inactive]
+    return f"references inactive AdmissionCheck(s): {','.join(inactive)}" if inactive else ""
 
 
 def _loops(name: str, parents: Mapping[str, str]) -> bool:

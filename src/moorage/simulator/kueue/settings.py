@@ -14,17 +14,32 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from moorage.api.core import LabelSelector
 from moorage.api.durations import duration_seconds
 from moorage.api.quantity import parse
+from moorage.api.selectors import EVERYTHING, Selector, compile_label_selector
 from moorage.basis import table_of
 from moorage.errors import InputError
+from moorage.simulator.components import Component
 from moorage.simulator.kueue.validation import with_defaults
 
 #: Kueue's feature gates with their defaults: those of which both values are simulated, those of which only the default is, and
-#: those that change nothing here.
-_GATES: Final[Mapping[str, Mapping[str, bool]]] = table_of("moorage.simulator.kueue", "feature_gates.toml")
-#: The gates that are on by default, of those that are simulated.
-GATES: Final = frozenset(name for name, is_on in _GATES["simulated"].items() if is_on)
+#: those that change nothing here; and by release what it has otherwise.
+_GATES: Final[Mapping[str, Any]] = table_of("moorage.simulator.kueue", "feature_gates.toml")
+#: The release that decisions follow unless the cluster runs a later one, and the one after it.
+RELEASE: Final = "0.17"
+NEXT: Final = "next"
+
+
+def gates_of(release: str) -> frozenset[str]:
+    """Return the gates that are on by default in a release, of those that are simulated."""
+    return frozenset(name for name, is_on in {**_GATES["simulated"], **_GATES["releases"][release]}.items() if is_on)
+
+
+#: Those of the release that is followed by default.
+GATES: Final = gates_of(RELEASE)
 _NANO: Final = 1_000_000_000
 #: A workload is taken from another queue if the share of the asking side is not larger than the one that its side has without
 #: it; or, in a second pass, smaller than the one that its side has with it.
@@ -32,6 +47,7 @@ STRATEGIES: Final = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 #: Annotations of an AdmissionCheck: how long it takes, and what it answers, in turn; the last answer stays.
 _DELAY: Final = "moorage.dev/delay"
 _ANSWERS: Final = "moorage.dev/answers"
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _STATES: Final = frozenset({"Ready", "Retry", "Rejected"})
 
 
@@ -106,8 +122,26 @@ def _base(resource: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagedJobs:
+    """Which jobs Kueue manages.
+
+    ``all_jobs``    also those that name no queue (``manageJobsWithoutQueueName``)
+    ``frameworks``  the kinds of jobs, such as ``batch/job``; None: all
+    ``namespaces``  in which namespaces
+    """
+
+    all_jobs: bool = False
+    frameworks: frozenset[str] | None = None
+    namespaces: Selector = EVERYTHING
+
+    def has(self, framework: str) -> bool:
+        """Return whether Kueue manages a kind of jobs."""
+        return self.frameworks is None or framework in self.frameworks
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings that change decisions."""
+    """All settings that change decisions. ``notes``: what they say that is not simulated."""
 
     fair: bool = False
     strategies: tuple[str, ...] = STRATEGIES
@@ -116,31 +150,70 @@ class Settings:
     pods_ready: PodsReadyRules | None = None
     checks: Mapping[str, CheckAnswers] = field(default_factory=dict)
     gates: frozenset[str] = GATES
+    jobs: ManagedJobs = field(default_factory=ManagedJobs)
+    notes: tuple[str, ...] = ()
 
 
-def read_settings(documents: Iterable[Mapping[str, Any]]) -> Settings:
+def read_settings(documents: Iterable[Mapping[str, Any]], manager: Component | None = None, release: str = "") -> Settings:
     """Read the Configuration, if there is one, and the AdmissionChecks.
 
+    ``manager``: the container that runs Kueue, for its release and its flag ``--feature-gates``
     Raises  InputError for fields of wrong types, and for values that cannot be read
     """
-    settings, checks = Settings(), dict[str, CheckAnswers]()
+    notes: list[str] = []
+    release = release or _release_of(manager, notes)
+    flags = _flags(manager)
+    settings, checks = Settings(gates=_gates(flags, release, notes), notes=tuple(notes)), dict[str, CheckAnswers]()
     for one in with_defaults(each for each in documents if each.get("kind") in {"Configuration", "AdmissionCheck"}):
         if one["kind"] == "AdmissionCheck":
             checks[str((one.get("metadata") or {}).get("name", ""))] = _answers(one.get("metadata") or {})
             continue
         sharing, usage = one.get("fairSharing") or {}, one.get("admissionFairSharing")
-        gates = _gates(one.get("featureGates") or {})
+        notes = [note for note in notes if not note.startswith("Kueue's gate ")]
+        gates = _gates({**flags, **(one.get("featureGates") or {})}, release, notes)
         settings = Settings(
             sharing.get("enable", False), tuple(sharing.get("preemptionStrategies", STRATEGIES)), _resources(one["resources"]),
             None if usage is None or "AdmissionFairSharing" not in gates else _usage(usage),
             _pods_ready(one.get("waitForPodsReady"), old=str(one.get("apiVersion")).endswith("/v1beta1")), gates=gates,
+            jobs=_jobs(one), notes=tuple(notes),
         )  # fmt: skip
     return replace(settings, checks=checks)
 
 
-def _gates(given: Mapping[str, bool]) -> frozenset[str]:
-    """Return the simulated gates that are on."""
-    known = {name: is_on for gates in _GATES.values() for name, is_on in gates.items()}
+def _release_of(manager: Component | None, notes: list[str]) -> str:
+    """Return the release whose decisions are followed: the one that runs, or the nearest that is known."""
+    version = () if manager is None else manager.version
+    known = tuple(int(part) for part in RELEASE.split("."))
+    if version and version[:2] < known:
+        shown = ".".join(map(str, version))
+        notes.append(f"Kueue {shown} runs in this cluster; decisions follow Kueue {RELEASE}")
+    return NEXT if version[:2] > known else RELEASE
+
+
+def _flags(manager: Component | None) -> dict[str, bool]:
+    """Return the gates that the command line of Kueue sets."""
+    text = None if manager is None else manager.flag("feature-gates")
+    pairs = (part.partition("=") for part in (text or "").split(",") if part.strip())
+    return {name.strip(): value.strip().lower() in {"true", "1", "t"} for name, _, value in pairs}
+
+
+def _jobs(given: Mapping[str, Any]) -> ManagedJobs:
+    integrations = given.get("integrations") or {}
+    listed = integrations.get("frameworks")
+    selector = given.get("managedJobsNamespaceSelector")
+    if selector is None:
+        own = [{"key": _NAME_LABEL, "operator": "NotIn", "values": ["kube-system", given.get("namespace") or "kueue-system"]}]
+        selector = {"matchExpressions": own}
+    return ManagedJobs(
+        bool(given.get("manageJobsWithoutQueueName")),
+        None if not listed else frozenset(map(str, (*listed, *(integrations.get("externalFrameworks") or ())))),
+        compile_label_selector(msgspec.convert(selector, LabelSelector)),
+    )
+
+
+def _gates(given: Mapping[str, bool], release: str, notes: list[str]) -> frozenset[str]:
+    """Return the simulated gates that are on; note those that are set to what is not simulated."""
+    known = {name: is_on for kind in ("simulated", "fixed", "inert") for name, is_on in _GATES[kind].items()}
     for name, is_on in given.items():
         if name not in known:
             near = " or ".join(get_close_matches(name, known, 2, 0.7))
@@ -148,9 +221,9 @@ def _gates(given: Mapping[str, bool]) -> frozenset[str]:
                 f"Configuration: featureGates: unrecognized feature gate: {name}{near and f'; did you mean {near}?'}"
             )
         if is_on is not _GATES["fixed"].get(name, is_on):
-            where = f"Configuration: featureGates.{name}"
-            raise InputError(f"{where}: {json.dumps(is_on)} is not simulated; decisions follow {json.dumps(not is_on)}")
-    return frozenset(name for name, is_on in {**_GATES["simulated"], **given}.items() if is_on and name in _GATES["simulated"])
+            notes.append(f"Kueue's gate {name}={json.dumps(is_on)} is not simulated; decisions follow {json.dumps(not is_on)}")
+    defaults = {**_GATES["simulated"], **_GATES["releases"][release]}
+    return frozenset(name for name, is_on in {**defaults, **given}.items() if is_on and name in _GATES["simulated"])
 
 
 def _resources(given: Mapping[str, Any]) -> ResourceRules:

@@ -42,12 +42,19 @@ _MOST_ENDS: Final = 64
 
 @dataclass(slots=True)
 class Episode:
-    """A time in which a workload held quota. ``reason``: why it lost it; empty if it ended or still holds it."""
+    """A time in which a workload held quota.
+
+    ``reason``   why it lost it; empty if it ended or still holds it
+    ``by``       the object of the workload for which it lost it
+    ``message``  what Kueue wrote of that
+    """
 
     since_s: float
     usage: Amounts
     until_s: float | None = None
     reason: str = ""
+    by: str = ""
+    message: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +65,7 @@ class TimedWork:
     ``lost``     what its evicted pods had used: amounts times seconds, by resource
     ``pods``     the pods that it has, with the number of their pod set; ``placed``: those with a node
     ``left``     how many pods of each pod set must still end; ``models``: a pod of each, for those that follow
+    ``is_gone``  it was evicted, and no controller makes its pods again
     ``serial``   rises with each change of its quota: what was planned before no longer holds
     ``unready``  it has quota, and waitForPodsReady waits for its pods
     ``futile``   what evicted it since ``changes`` arrivals and ends of others, in turn; empty: itself
@@ -73,6 +81,7 @@ class TimedWork:
     lost: dict[str, float] = field(default_factory=dict)
     attempts: int = 0
     deactivated: str = ""
+    is_gone: bool = False
     pods: dict[str, int] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
     left: list[int] = field(default_factory=list)
@@ -131,8 +140,12 @@ class QueueTimeline:
             if one.work.workload.admission and one.work.workload.cluster_queue in self.admission.objects.queues:
                 self.admission.hold(one.work.workload)
                 (self._reserve if one.work.workload.needs_places else self._resume)(one)
+                if not one.work.workload.active:
+                    self._deactivate(one, inactive_text(one.work.workload))
+            elif not one.work.workload.active:
+                one.deactivated = inactive_text(one.work.workload)
         for one in self.works:
-            if not one.holds:
+            if not one.episodes and not one.deactivated and not one.work.held_back:
                 self._simulation.at(one.arrived_s, partial(self._arrive, one))
         if self.admission.has_untried():  # a gang stands on a failed node
             self._ask_for_cycles()
@@ -419,7 +432,7 @@ class QueueTimeline:
 
         def retry() -> None:
             workload.requeue_at = None
-            if not one.holds and not one.deactivated and one not in self._set_aside:
+            if not one.holds and not one.deactivated and not one.is_gone and one not in self._set_aside:
                 self.admission.add(workload, self._zero_s + self._now)
                 self._ask_for_cycles()
 
@@ -434,6 +447,7 @@ class QueueTimeline:
     def _evict(self, one: TimedWork, reason: str, by: str = "") -> None:
         """Stop the pods of a work. It gives its quota back when they are gone, and waits again."""
         self._close(one, reason)
+        one.episodes[-1].by, one.episodes[-1].message = by, one.work.workload.conditions.get("Evicted", ("", "", ""))[2]
         if not one.work.workload.evicted:
             self.admission.note_eviction(one.work.workload)
         if one.changes != self._changes:
@@ -472,7 +486,11 @@ class QueueTimeline:
         workload = one.work.workload
         if one.holds or one.pods or workload.reserved_at is None:
             return
-        if one.deactivated or one in self._set_aside:
+        if one.work.is_bare:
+            one.is_gone = True
+            self.admission.release(workload)
+            workload.wait("Pending", workload.conditions.get("Evicted", ("", "", ""))[2])
+        elif one.deactivated or one in self._set_aside:
             self.admission.release(workload, comes_back=not one.deactivated)
             workload.wait("Pending", self._set_aside.get(one, ("",))[0])
         else:
@@ -487,6 +505,12 @@ class QueueTimeline:
         ran_s = self._now - record.placed_s
         at = one.pods.get(record.pod.uid, 0)
         add_amounts(one.lost, one.work.workload.pod_sets[at].requests, ran_s)
+
+
+def inactive_text(workload: Workload) -> str:
+    """Return what Kueue says of a workload that is not active."""
+    status, reason, message = workload.conditions.get("Evicted", ("", "", ""))
+    return message if status == "True" and reason.startswith("Deactivated") and message else "The workload is deactivated"
 
 
 def _copy_of(pod: Pod, number: int) -> Pod:

@@ -33,10 +33,11 @@ class Requeue(Enum):
 
 
 class Waiting:
-    """The waiting workloads of one queue."""
+    """The waiting workloads of one queue. ``alike``: what one workload learns holds for its equals."""
 
-    def __init__(self, *, strict: bool, usage: Callable[[Workload], float] | None = None) -> None:
+    def __init__(self, *, strict: bool, usage: Callable[[Workload], float] | None = None, alike: bool = True) -> None:
         self.strict = strict
+        self._alike = alike
         self._usage = usage
         self.active: dict[str, Workload] = {}
         self.inadmissible: dict[str, Workload] = {}
@@ -99,7 +100,7 @@ class Waiting:
             self._activate(workload)
             return
         self.inadmissible[workload.key] = workload
-        if why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES} and not self.strict:
+        if why in {Requeue.NO_FIT, Requeue.NO_CANDIDATES} and not self.strict and self._alike:
             self._hopeless[workload.shape] = workload
             for other in [one for one in self.active.values() if one.shape == workload.shape]:
                 self.inadmissible[other.key] = self.active.pop(other.key)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from moorage.api.core import Pod, PodSpec
 from moorage.api.decode import decode
@@ -99,6 +99,7 @@ class Workload:
     ``order_time``  its place in the queue: creation, or the eviction that put it back
     ``conditions``  status, reason and message of each
     ``unhealthy``   failed nodes on which it stands
+    ``reclaimed``   by pod set how many of its pods have ended and count no longer
     ``invalid``     why it can never be admitted
     ``owner``       kind and name of the object that it stands for, if the input says so
     """
@@ -128,6 +129,7 @@ class Workload:
     uses: frozenset[Key] = frozenset()
     owner: tuple[str, str] | None = None
     unhealthy: tuple[str, ...] = ()
+    reclaimed: Mapping[str, int] = field(default_factory=dict)
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -193,12 +195,24 @@ class Workload:
         self.admission, self.reserved_at, self.usage, self.uses = (), None, {}, frozenset()
 
 
-def read_workload(data: Mapping[str, Any], created: float | None = None, where: str = "Workload") -> Workload:
+class Completing(Protocol):
+    """Says what pods of a template ask for beyond what it says itself."""
+
+    def complete(self, namespace: str, spec: PodSpec) -> PodSpec: ...
+
+    def faults(self, namespace: str, spec: PodSpec, path: str) -> Iterator[str]: ...
+
+
+def read_workload(
+    data: Mapping[str, Any], created: float | None = None, where: str = "Workload", completing: Completing | None = None
+) -> Workload:
     """Read a Workload (v1beta1 or v1beta2) from plain data, with the quota that it holds. ``created`` stands for its own time.
 
+    ``completing``  sets on the templates what the API server sets on their pods
     Raises  InputError for fields of the wrong type
     """
     meta, spec, status = data.get("metadata") or {}, data.get("spec") or {}, data.get("status") or {}
+    namespace = str(meta.get("namespace", "default"))
     at = f"{where} {meta.get('namespace', 'default')}/{meta.get('name', '')}"
     if created is None:
         created = _seconds(meta.get("creationTimestamp"))
@@ -206,16 +220,21 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
     sets: list[PodSet] = []
     shapes: list[object] = []
     faults: list[str] = []
+    beyond: list[str] = []
     for index, one in enumerate(spec.get("podSets", ())):
         template = one.get("template", {}).get("spec", {})
         path = f"{at}: spec.podSets[{index}]"
         asked = one.get("topologyRequest")
-        pod = decode({"metadata": {"name": "pod"}, "spec": template}, Pod, path)
-        requests = every_request(pod.spec)
-        faults += _over_limits(pod.spec, f"spec.podSets[{index}].template.spec")
+        pod_spec = decode({"metadata": {"name": "pod"}, "spec": template}, Pod, path).spec
+        at_spec = f"spec.podSets[{index}].template.spec"
+        if completing is not None:
+            pod_spec = completing.complete(namespace, pod_spec)
+            beyond += completing.faults(namespace, pod_spec, at_spec)
+        requests = every_request(pod_spec)
+        faults += _over_limits(pod_spec, at_spec)
         count, least = int(one.get("count", 1)) - reclaimed.get(one.get("name"), 0), one.get("minCount")
         topology = None if asked is None else read_request(asked)
-        sets.append(PodSet(str(one.get("name", "main")), count, least, pod.spec, requests, topology, requests))
+        sets.append(PodSet(str(one.get("name", "main")), count, least, pod_spec, requests, topology, requests))
         containers = [
             [[c.get("resources", {}).get("requests"), c.get("ports")] for c in template.get(kind, ())]
             for kind in ("initContainers", "containers")
@@ -225,15 +244,16 @@ def read_workload(data: Mapping[str, Any], created: float | None = None, where: 
         )
     priority = int(spec.get("priority") or 0)
     workload = Workload(
-        namespace=str(meta.get("namespace", "default")), name=str(meta.get("name", "")), uid=str(meta.get("uid", "")),
+        namespace=namespace, name=str(meta.get("name", "")), uid=str(meta.get("uid", "")),
         queue_name=str(spec.get("queueName", "")), priority=priority, created=created, order_time=created,
         pod_sets=tuple(sets), shape=intern(json.dumps([priority, shapes], sort_keys=True, default=str)),
-        labels=meta.get("labels") or {}, active=spec.get("active") is not False,
+        reclaimed=reclaimed, labels=meta.get("labels") or {}, active=spec.get("active") is not False,
         owner=next(((str(one.get("kind")), str(one.get("name"))) for one in meta.get("ownerReferences") or ()), None),
     )  # fmt: skip
-    if faults:
-        listed = ", ".join(dict.fromkeys(faults))
-        workload.invalid = f"resources validation failed: {listed if len(faults) == 1 else f'[{listed}]'}"
+    if faults or beyond:
+        what = "resources validation failed" if faults else "resources didn't satisfy LimitRange constraints"
+        listed = list(dict.fromkeys(faults or beyond))
+        workload.invalid = f"{what}: {listed[0] if len(listed) == 1 else '[' + ', '.join(listed) + ']'}"
     _read_status(workload, status)
     return workload
 

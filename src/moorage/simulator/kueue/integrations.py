@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ObjectMeta, Pod, PodSpec, PodTemplateSpec
 from moorage.api.documents.object_fields import stable_uid
+from moorage.api.pod_requests import every_request
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.api.workloads import Job
 from moorage.basis import text_of
@@ -37,7 +38,6 @@ from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.pod_factory import PodFactory
 from moorage.simulator.trace import Trace
 from moorage.simulator.workloads import is_finished
-from moorage.state.pod_requests import every_request
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 #: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.

@@ -16,10 +16,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import Container, LimitRange, LimitRangeItem, PodSpec, Quantity, ResourceList
+from moorage.api.pod_requests import amount as amount_of
+from moorage.api.pod_requests import every_request
 from moorage.api.quantity import parse
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.state.pod_requests import amount as amount_of
-from moorage.state.pod_requests import every_request
 
 _ABOVE: Final = "requests must not be above the limitRange max"
 _BELOW: Final = "requests must not be below the limitRange min"

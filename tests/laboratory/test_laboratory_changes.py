@@ -14,8 +14,9 @@ from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.workloads import ReplicaSet
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.change.change_text import command_of, describe
-from moorage.laboratory.cluster_objects import ListedObjects
+from moorage.laboratory.change.change_requests import ChangeRequests
+from moorage.laboratory.change.change_text import describe
+from moorage.laboratory.cluster_objects import NOTHING_AROUND, ListedObjects
 from moorage.laboratory.costs import BASE_COSTS, UNDONE, Costs, read_costs
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.edit.edits import parse_edit
@@ -206,7 +207,12 @@ def test_errors_say_what_was_found_and_what_would_work(edit, message):
     ],
 )
 def test_changes_are_commands_to_paste(edit, command):
-    assert command_of(parse_edit(edit)) == command
+    assert ChangeRequests(NOTHING_AROUND).commands([parse_edit(edit)]) == ((command,) if command else ())
+
+
+def command(edit, *objects):
+    (text,) = ChangeRequests(ListedObjects(objects)).commands([parse_edit(edit)])
+    return text
 
 
 def test_a_change_of_a_pod_patches_its_workload():
@@ -215,15 +221,18 @@ def test_a_change_of_a_pod_patches_its_workload():
     owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="r", controller=True)
     made = a_pod("web-1-x", namespace="shop", nodeSelector={"example.com/disk": "ssd"}, containers=[{"name": "c"}]).pod
     made = Pod(metadata=ObjectMeta(name="web-1-x", namespace="shop", owner_references=(owner,)), spec=made.spec)
-    words = shlex.split(command_of(parse_edit("pod/shop/web-1-x nodeSelector.example.com/disk-"), ListedObjects([rs, made])))
+    words = shlex.split(command("pod/shop/web-1-x nodeSelector.example.com/disk-", rs, made))
     assert words[:-1] == ["kubectl", "patch", "deployment", "web", "-n", "shop", "--type=json"]
     assert json.loads(words[-1].removeprefix("-p=")) == [
         {"op": "remove", "path": "/spec/template/spec/nodeSelector/example.com~1disk"}
     ]
-    words = shlex.split(command_of(parse_edit("pod/shop/web-1-x requests.cpu=500m"), ListedObjects([rs, made])))
+    words = shlex.split(command("pod/shop/web-1-x requests.cpu=500m", rs, made))
     (operation,) = json.loads(words[-1].removeprefix("-p="))
     assert operation["path"].startswith("/spec/template/spec/containers/0/resources")
-    assert command_of(parse_edit("pod/web nodeSelector.a-"), ListedObjects([pod(nodeSelector={"a": "b"})])) == ""
+    assert command("pod/web nodeSelector.a-", pod(nodeSelector={"a": "b"})) == (
+        "kubectl get pod web -o json | kubectl patch --local -f - -o json --type=json "
+        '-p=\'[{"op":"remove","path":"/spec/nodeSelector/a"}]\' | kubectl replace --force -f -'
+    )
 
 
 # -- costs ------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,8 @@ def test_a_higher_priority_is_the_lowest_that_preempts():
         *(a_node(f"n{i}", allocatable=AMOUNTS) for i in range(2)), *held, asking("new", "2", priority=0), may=["pod"]
     )
     raised = next(one for one in found.remedies if "priority" in one.texts[0])
-    assert (raised.texts, raised.displaced, raised.cost) == (("priority 0 → 101",), ("default/p0",), 9)
+    text = "create PriorityClass priority-101 (101), priorityClassName (none) → priority-101"
+    assert (raised.texts, raised.displaced, raised.cost) == ((text,), ("default/p0",), 9.5)
 
 
 def test_gates_and_schedulers_come_first():

@@ -21,8 +21,9 @@ from moorage.errors import MoorageError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import Advice
+from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.change.change_sets import field_of, sort_key
-from moorage.laboratory.change.change_text import command_of, describe, workload_of
+from moorage.laboratory.change.change_text import describe, workload_of
 from moorage.laboratory.change.effects import all_who_make, effects_of, who_makes
 from moorage.laboratory.change.least_change import ChangeLimits, ChangeSearch, Remedy, find_least_change
 from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
@@ -217,7 +218,7 @@ class PendingSearch:
     def _way(self, remedy: Remedy, made: Sequence[Change], placed: int, preempted: tuple[str, ...]) -> PendingWay:
         priced = [self._costs.price(change) for change in made]
         around = self._cluster.present()
-        commands = tuple(dict.fromkeys(text for one in made if (text := command_of(one, around))))
+        commands = ChangeRequests(around).commands(made)
         cost = round(sum(one.cost for one in priced) + self._costs.table["disturbs.preempted"] * len(preempted), 6)
         effects = tuple(effects_of(made, Trial(displaced=preempted), around, self._costs.prices))
         who = all_who_make(made, around)

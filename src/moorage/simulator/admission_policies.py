@@ -74,7 +74,7 @@ class PolicyAdmission:
         if written is None or not written.policies:
             return None
         store = Store(lambda: 0.0, random.Random(0), b"")  # noqa: S311  # draws names, no secrets
-        namespaces = [("", _plain(_KINDS[_FIRST], one)) for one in given.namespaces]
+        namespaces = [("", plain_document(_KINDS[_FIRST], one)) for one in given.namespaces]
         texts = [*written.policies.values(), *written.parameters.values()]
         adopted = [*namespaces, *((where, msgspec.json.decode(text)) for where, text in texts)]
         for where, document in sorted(adopted, key=lambda one: _turn(one[1])):
@@ -166,7 +166,7 @@ class PolicyAdmission:
         if shared not in self._complete:
             document = self._document(kind, pod, _pod_text(key[0], self.written.objects.get(key)))
             self._complete[shared] = (pod.spec, msgspec.json.encode(document["spec"]))
-        metadata = _plain(kind, pod)["metadata"]
+        metadata = plain_document(kind, pod)["metadata"]
         metadata.setdefault("creationTimestamp", self.store.now)
         spec = msgspec.json.decode(self._complete[shared][1])
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
@@ -181,10 +181,10 @@ class PolicyAdmission:
 
     def _document(self, kind: Kind, obj: Any, text: bytes | None) -> dict[str, Any]:
         """Return an object as it was written, with what has been changed since, and with defaults."""
-        now = _plain(kind, obj)
+        now = plain_document(kind, obj)
         document = now
         if text is not None:
-            document = _with_changes(msgspec.json.decode(text), _plain(kind, decode(text, kind.type, obj.key)), now)
+            document = with_changes(msgspec.json.decode(text), plain_document(kind, decode(text, kind.type, obj.key)), now)
         served = self._served(kind)
         if served is not None:
             set_defaults_and_decode(served, document)
@@ -259,7 +259,8 @@ def _pod_text(slot: str, text: bytes | None) -> bytes | None:
     return msgspec.json.encode(template)
 
 
-def _plain(kind: Kind, obj: Any) -> dict[str, Any]:
+def plain_document(kind: Kind, obj: Any) -> dict[str, Any]:
+    """Return the document of an object, with the fields that simulations read."""
     plain: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(msgspec.json.encode(obj))}
     plain.setdefault("metadata", {})
     return plain
@@ -273,7 +274,7 @@ def _reread(kind: Kind, obj: Any, document: Mapping[str, Any]) -> Any:
     return default_pod(made) if isinstance(made, Pod) else made
 
 
-def _with_changes(written: Any, before: Any, after: Any) -> Any:
+def with_changes(written: Any, before: Any, after: Any) -> Any:
     """Return what was written, with the changes from ``before`` to ``after``; these lack the fields that scheduling ignores."""
     if before == after:
         return written
@@ -281,9 +282,9 @@ def _with_changes(written: Any, before: Any, after: Any) -> Any:
     if all(isinstance(one, dict) for one in values):
         kept = {name: value for name, value in written.items() if name not in before}
         return kept | {
-            name: _with_changes(written[name], before[name], value) if name in written and name in before else value
+            name: with_changes(written[name], before[name], value) if name in written and name in before else value
             for name, value in after.items()
         }
-    if all(isinstance(one, list) for one in values) and len({*map(len, values)}) == 1:
-        return [_with_changes(*one) for one in zip(*values, strict=True)]
+    if all(isinstance(one, list) for one in values) and len(written) == len(before) <= len(after):
+        return [*map(with_changes, written, before, after), *after[len(before) :]]
     return after

@@ -7,7 +7,8 @@ from moorage.api.documents.http_messages import User
 from moorage.api.documents.served_kinds import served
 from moorage.framework.changes import Change
 from moorage.interfaces.cli.main import cli
-from moorage.laboratory.change.change_text import command_of
+from moorage.laboratory.change.change_requests import ChangeRequests
+from moorage.laboratory.cluster_objects import NOTHING_AROUND
 from tests.interfaces.web.test_site import ADMIN, NODES, PODS, a_store, bind, browse
 
 EVICT = (
@@ -86,7 +87,7 @@ def test_commands_do_what_kubectl_does():
 def test_every_command_of_a_change_is_known(change):
     async def test(browser, store):
         await browser.enter()
-        status, message = await run(browser, command_of(change), dryRun=True)
+        status, message = await run(browser, ChangeRequests(NOTHING_AROUND).commands([change])[0], dryRun=True)
         assert "does not run this command" not in message
         assert status in {200, 404, 422}  # the request was made
 

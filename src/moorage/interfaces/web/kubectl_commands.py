@@ -20,23 +20,28 @@ from aiohttp import web
 from moorage.api.documents.served_kinds import ServedKind, served
 from moorage.api.documents.statuses import ApiError, bad_request
 from moorage.basis.printable import clip, is_printable
+from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.interfaces.web.site import Site, Visitor, json_response, read_body
 
 # -- kubectl commands --------------------------------------------------------------------------------------------------
 # The kubectl commands that the web interface runs, as the requests that kubectl makes for them.
 #
-# Only the commands that its pages show are known: cordon, uncordon, label and taint a node, delete a pod, patch a pod or a
-# workload with a JSON patch, and evict a pod. No shell and no kubectl runs.
+# Only the commands that its pages show are known: cordon, uncordon, label and taint a node, label a namespace, delete, annotate
+# or evict a pod, patch a pod or a workload, scale one, create a priority class, and replace an object by a patched copy, also
+# several joined by ``&&``. No shell and no kubectl runs.
 #
 # Source  kubectl 1.36, pkg/cmd (drain, label, taint, delete, patch, create) and pkg/drain
 
 _MOST_TEXT: Final = 1 << 16
 _JSON_PATCH, _MERGE_PATCH, _STRATEGIC_PATCH = PATCH_TYPES[:3]
+_VALUE: Final = re.compile(r"--value=-?[0-9]{1,10}")
+_REPLICAS: Final = re.compile(r"--replicas=[0-9]{1,9}")
 _EVICTION: Final = re.compile(r"/api/v1/namespaces/([^/?#]+)/pods/([^/?#]+)/eviction")
 _PATCHED: Final[Mapping[str, tuple[str, str]]] = {
     "pod": ("pods", ""),
     "replicationcontroller": ("replicationcontrollers", ""),
+    "job": ("jobs", "batch"),
     **{kind: (f"{kind}s", "apps") for kind in ("daemonset", "deployment", "replicaset", "statefulset")},
 }
 
@@ -51,24 +56,106 @@ async def run_command(text: str, act: Act) -> str:
     Raises  ApiError 400 for a command that is not known; 409 where kubectl refuses; what the requests raise
     """
     words = _words(text)
+    if "&&" in words:
+        return "\n".join([await run_command(shlex.join(some), act) for some in _parts(words, "&&")])
+    if "|" in words:
+        return await _replace(act, _parts(words, "|"))
+    done = await _node_command(words, act) or await _pod_command(words, act) or await _other_command(words, act)
+    if done:
+        return done
+    raise bad_request("the web interface does not run this command")
+
+
+async def _node_command(words: Sequence[str], act: Act) -> str:
     match words:
         case ["kubectl", ("cordon" | "uncordon") as verb, node] if _is_name(node):
             return await _cordon(act, verb, node)
-        case ["kubectl", "label", "node", node, label] if _is_name(node):
-            return await _label(act, node, label, overwrite=False)
-        case ["kubectl", "label", "node", node, label, "--overwrite"] if _is_name(node):
-            return await _label(act, node, label, overwrite=True)
+        case ["kubectl", "label", ("node" | "namespace") as kind, name, label, *over] if _is_name(name):
+            if over in ([], ["--overwrite"]):
+                return await _label(act, name, label, overwrite=bool(over), kind=kind)
         case ["kubectl", "taint", "nodes", node, taint] if _is_name(node):
             return await _taint(act, node, taint)
+    return ""
+
+
+async def _pod_command(words: Sequence[str], act: Act) -> str:
+    match words:
         case ["kubectl", "delete", "pod", name, *where] if _is_name(name):
             namespace = _namespace(where)
             await act("DELETE", _path(served("pods"), namespace, name))
             return f'pod "{name}" deleted from {namespace} namespace'
-        case ["kubectl", "patch", kind, name, *where, "--type=json", patch] if patch.startswith("-p=") and _is_name(name):
-            return await _patch(act, kind, _namespace(where), name, patch.removeprefix("-p="))
+        case ["kubectl", "annotate", "pod", name, *where, note] if _is_name(name) and "=" in note:
+            key, _, value = note.partition("=")
+            patch = {"metadata": {"annotations": {key: value}}}
+            await act("PATCH", _path(served("pods"), _namespace(where), name), patch, _MERGE_PATCH)
+            return f"pod/{name} annotated"
         case ["kubectl", "create", "--raw", path, "-f", "-", "<<<", body]:
             return await _evict(act, path, body)
-    raise bad_request("the web interface does not run this command")
+    return ""
+
+
+async def _other_command(words: Sequence[str], act: Act) -> str:
+    match words:
+        case ["kubectl", "patch", kind, name, *where, "--type=json", patch] if patch.startswith("-p=") and _is_name(name):
+            return await _patch(act, kind, _namespace(where), name, patch.removeprefix("-p="))
+        case ["kubectl", "patch", what, *where, patch] if what.partition("/")[0] in _PATCHED and patch.startswith("-p="):
+            kind, _, name = what.partition("/")
+            path = _path(served(*_PATCHED[kind]), _namespace(where), name)
+            await act("PATCH", path, _object(patch.removeprefix("-p=")), _STRATEGIC_PATCH)
+            return f"{what} patched"
+        case ["kubectl", "scale", what, *where, replicas] if _REPLICAS.fullmatch(replicas):
+            return await _scale(act, what, _namespace(where), int(replicas.partition("=")[2]))
+        case ["kubectl", "create", "priorityclass", name, value] if _is_name(name) and _VALUE.fullmatch(value):
+            made = {"metadata": {"name": name}, "value": int(value.partition("=")[2])}
+            await act("POST", _path(served("priorityclasses", "scheduling.k8s.io"), "", ""), made)
+            return f"priorityclass.scheduling.k8s.io/{name} created"
+    return ""
+
+
+def _parts(words: Sequence[str], sign: str) -> list[list[str]]:
+    """Return the words between signs."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == sign:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+async def _replace(act: Act, steps: Sequence[Sequence[str]]) -> str:
+    """Replace an object by a copy that is patched on the way: delete it, then create it, as ``kubectl replace --force``."""
+    match steps:
+        case [["kubectl", "get", kind, name, *where, "-o", "json"], *patches, ["kubectl", "replace", "--force", "-f", "-"]] if (
+            kind in _PATCHED and _is_name(name)
+        ):
+            path = _path(served(*_PATCHED[kind]), _namespace(where), name)
+        case _:
+            raise bad_request("the web interface does not run this command")
+    document: Any = await act("GET", path)
+    for one in patches:
+        match one:
+            case ["kubectl", "patch", "--local", "-f", "-", "-o", "json", "--type=merge", patch]:
+                document = merge_patch(document, _object(patch.removeprefix("-p=")))
+            case ["kubectl", "patch", "--local", "-f", "-", "-o", "json", "--type=json", patch]:
+                document = json_patch(document, _object(patch.removeprefix("-p=")))
+            case _:
+                raise bad_request("the web interface does not run this command")
+    for field in ("resourceVersion", "uid"):
+        document["metadata"].pop(field, None)
+    options = {"propagationPolicy": "Background"} | ({"gracePeriodSeconds": 0} if kind == "pod" else {})
+    await act("DELETE", path, options)
+    await act("POST", path.rpartition("/")[0], document)
+    return f"{kind}/{name} replaced"
+
+
+async def _scale(act: Act, what: str, namespace: str, replicas: int) -> str:
+    kind, _, name = what.partition("/")
+    if kind not in _PATCHED or not name:
+        raise bad_request("the web interface does not run this command")
+    path = f"{_path(served(*_PATCHED[kind]), namespace, name)}/scale"
+    await act("PATCH", path, {"spec": {"replicas": replicas}}, _MERGE_PATCH)
+    return f"{what} scaled"
 
 
 def _words(text: str) -> list[str]:
@@ -96,7 +183,7 @@ def _namespace(words: Sequence[str]) -> str:
 def _path(kind: ServedKind, namespace: str, name: str) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{root}{place}/{kind.resource}/{quote(name, safe='')}"
+    return "/".join(filter(None, (f"{root}{place}/{kind.resource}", quote(name, safe=""))))
 
 
 async def _cordon(act: Act, verb: str, node: str) -> str:
@@ -108,8 +195,8 @@ async def _cordon(act: Act, verb: str, node: str) -> str:
     return f"node/{node} {verb}ed"
 
 
-async def _label(act: Act, node: str, label: str, *, overwrite: bool) -> str:
-    path = _path(served("nodes"), "", node)
+async def _label(act: Act, node: str, label: str, *, overwrite: bool, kind: str = "node") -> str:
+    path = _path(served(f"{kind}s"), "", node)
     key, assigned, value = label.partition("=")
     removes = not assigned and label.endswith("-")
     if not assigned and not removes:
@@ -117,13 +204,13 @@ async def _label(act: Act, node: str, label: str, *, overwrite: bool) -> str:
     key = key.removesuffix("-") if removes else key
     labels = (await act("GET", path)).get("metadata", {}).get("labels", {})
     if removes and key not in labels:
-        return f'label "{key}" not found.\nnode/{node} not labeled'
+        return f'label "{key}" not found.\n{kind}/{node} not labeled'
     if not removes and labels.get(key) == value:
-        return f"node/{node} not labeled"
+        return f"{kind}/{node} not labeled"
     if not removes and not overwrite and key in labels:
         raise ApiError(409, "Conflict", f"'{key}' already has a value ({labels[key]}), and --overwrite is false")
     await act("PATCH", path, {"metadata": {"labels": {key: None if removes else value}}}, _MERGE_PATCH)
-    return f"node/{node} {'unlabeled' if removes else 'labeled'}"
+    return f"{kind}/{node} {'unlabeled' if removes else 'labeled'}"
 
 
 async def _taint(act: Act, node: str, word: str) -> str:

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from itertools import islice, product
+from itertools import count, islice, product
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
-from moorage.api.workloads import Deployment, Job, ReplicaSet, StatefulSet
+from moorage.api.workloads import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
@@ -42,6 +42,8 @@ _NEVER: Final[Mapping[str, str]] = CHANGES["never"]
 _HIGHEST: Final = 1_000_000_000
 #: Changes that a person makes only instead of the one that plugins offer.
 _REPLACING: Final = frozenset(["surge", "relabel", "wait", "tolerate-own", "repair"])
+#: Changes that only a priority class can make.
+_RAISING: Final = frozenset(["priority", "preemption-policy"])
 #: Maximum number of combinations of what replaces the changes of one offer.
 _MOST: Final = 32
 
@@ -150,6 +152,9 @@ class Advice:
         return found
 
     def _instead(self, changes: ChangeSet, node: Node | None) -> Iterator[ChangeSet]:
+        if any(one.verb in _RAISING for one in changes):
+            yield from (frozenset([one]) for one in self._classes(changes, node))
+            return
         if len(changes) == 1:
             yield from (frozenset([one]) for change in changes for one in self._options(change, node))
             return
@@ -190,6 +195,33 @@ class Advice:
             }:  # fmt: skip
                 yield Change("node", "repair", change.target, change.path, f"no {name}", change.new)
 
+    def _classes(self, changes: ChangeSet, node: Node | None) -> Iterator[Change]:
+        """Yield the priority class that lets a pod preempt with the priority that it needs: an existing one, or a new one.
+
+        The API server sets the priority of a pod, and whether it may preempt, from its class.
+        """
+        wanted = max((one.new for one in changes if isinstance(one.new, int)), default=self._pod.spec.priority or 0)
+        for one in changes:
+            yield from self._corrections.instead_of(one, node)
+        if wanted > _HIGHEST:
+            self.leave_out("system", changes)
+            return
+        held = [one for one in self._around.all_of(PriorityClass) if isinstance(one, PriorityClass)]
+        old = self._pod.spec.priority_class_name
+        enough = [
+            one for one in held
+            if wanted <= one.value <= _HIGHEST and one.preemption_policy != "Never" and one.metadata.name != old
+        ]  # fmt: skip
+        target = f"pod/{self._key}"
+        if enough:
+            best = min(enough, key=lambda one: (one.value, one.metadata.name))
+            yield Change("pod", "priority-class", target, "priorityClassName", old, f"{best.metadata.name}={best.value}")
+            return
+        taken = {one.metadata.name for one in held}
+        names = (f"priority-{wanted}{f'-{number}' if number > 1 else ''}" for number in count(1))
+        name = next(one for one in names if one not in taken)
+        yield Change("pod", "create-class", target, "priorityClassName", old, f"{name}={wanted}")
+
     def _reason(self, change: Change, node: Node | None) -> str:
         """Return why a change is left out; "" if it is not."""
         match change.verb:
@@ -208,8 +240,6 @@ class Advice:
                 used = self.used(change.path.removeprefix("requests."))
                 is_less = used is not None and isinstance(change.new, int) and change.new < used
                 return "nothing" if change.new == 0 else "used" if is_less else ""
-            case "priority":
-                return "system" if isinstance(change.new, int) and change.new > _HIGHEST else ""
         of_its_node = change.verb == "drop-expression" and "metadata.name" in str(change.old)
         return "pinned" if of_its_node and controller_kind(self._pod) == "DaemonSet" else _NEVER.get(change.verb, "")
 
@@ -295,9 +325,12 @@ class Advice:
         reason = "budget" if broken else "stranded" if trial.stranded else ""
         reason = reason or ("returns" if preempts and any(map(self._returns, trial.displaced)) else "")
         if reason:
-            made = (one for one in changes if one.verb == "evict" or one.verb in KINDS["priority"])
-            self.left_out.setdefault(reason, set()).update((one.verb, one.target, one.path) for one in made)
+            self.leave_out(reason, (one for one in changes if one.verb == "evict" or one.verb in KINDS["priority"]))
         return bool(reason) and not self.everything
+
+    def leave_out(self, reason: str, changes: Iterable[Change]) -> None:
+        """Note changes that are left out for a reason."""
+        self.left_out.setdefault(reason, set()).update((one.verb, one.target, one.path) for one in changes)
 
     def _returns(self, key: str) -> bool:
         """Return whether a preempted pod comes back with the same claim to its place: a sibling, or one of a DaemonSet."""

@@ -16,7 +16,11 @@ from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
 
 #: Numeric changes → the step that makes them one unit weaker.
-_WEAKER: Final = {"request": 1, "max-skew": -1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1}
+_WEAKER: Final = {
+    "request": 1, "max-skew": -1, "min-domains": 1, "allocatable": -1, "pods": -1, "priority": -1, "plugin-argument": -1,
+}  # fmt: skip
+#: Changes to a priority class, NAME=VALUE, which are alike but for their values.
+_CLASSES: Final = frozenset(["priority-class", "create-class"])
 #: Up to this many changes, every proper subset is tried.
 MOST_SUBSETS: Final = 6
 #: How many changes keep their field and their sort key. A search combines few changes in many ways.
@@ -103,6 +107,8 @@ def sort_key(changes: ChangeSet) -> tuple[int, tuple[tuple[str, int], ...]]:
 @lru_cache(maxsize=_REMEMBERED)
 def _words_and_number(change: Change) -> tuple[str, int]:
     text = f"{change.owner} {change.verb} {change.target} {change.path} "
+    if change.verb in _CLASSES:
+        return text, int(str(change.new).partition("=")[2])
     return (text, change.new) if isinstance(change.new, int) else (f"{text}{change.new}", 0)
 
 
@@ -116,7 +122,7 @@ def shape_of(changes: ChangeSet) -> tuple[tuple[str, ...], ...]:
 def _field(change: Change) -> str:
     if change.verb == "add-node":
         return ""
-    value = "" if isinstance(change.new, int) or change.owner == "cluster" else f" {change.new}"
+    value = "" if isinstance(change.new, int) or change.owner == "cluster" or change.verb in _CLASSES else f" {change.new}"
     taint = f" {change.old}" if change.verb in {"untaint", "drop-port", "drop-expression", "prefer"} else ""
     return f"{change.path}{value}{taint}"
 

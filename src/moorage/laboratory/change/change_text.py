@@ -1,38 +1,21 @@
-"""Changes in words, and as kubectl commands to paste.
-
-A change of a pod is made where the pod comes from: ``kubectl patch`` of its workload. Its patch is the difference between the
-pod before and after, so it names exactly the fields that change.
-"""
+"""Changes in words, and those of nodes and of the number of pods as kubectl commands to paste."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
-import msgspec
-from msgspec.structs import replace
-
-from moorage.api.core import Object, Pod, PodSpec, ReplicationController
-from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from moorage.api.core import Pod
+from moorage.api.workloads import ReplicaSet
 from moorage.basis.printable import one_line
-from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import people_quantity
-from moorage.laboratory.cluster_objects import NOTHING_AROUND, Surroundings
+from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.costs import CHANGES
-from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.simulator.owners import controller_of
-
-#: Workloads whose template can be changed.
-_PATCHED: Final[Mapping[str, type[Object]]] = {
-    kind.__name__: kind for kind in (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController)
-}
-#: Fields of an existing pod that the API server lets clients change.
-_MUTABLE: Final = frozenset(["tolerate", "ungate"])
-
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
@@ -119,6 +102,13 @@ def _created(change: Change) -> str:
     return f"create claim {_name(change)}{f' of class {change.new}' if change.new else ''}"
 
 
+def _given_class(change: Change) -> str:
+    name, _, value = str(change.new).partition("=")
+    create = f"create PriorityClass {name} ({value}), " if change.verb == "create-class" else ""
+    named = name if create else f"{name} ({value})"
+    return f"{create}priorityClassName {change.old or '(none)'} → {named}"
+
+
 def _added(change: Change) -> str:
     return f"add a node {change.new}{f' ({change.path})' if change.path.startswith('group ') else ''}"
 
@@ -131,23 +121,11 @@ def _disabled(change: Change) -> str:
 _WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
     "drop-expression": _expression, "prefer": _preferred, "correct": _corrected, "create": _created, "wait": _waiting,
     "add-node": _added, "plugin-argument": _argument, "disable-plugin": _disabled,
+    "priority-class": _given_class, "create-class": _given_class,
 }  # fmt: skip
 
 
 # -- commands -----------------------------------------------------------------------------------------------------------
-
-
-def command_of(change: Change, around: Surroundings = NOTHING_AROUND) -> str:
-    """Return the kubectl command that makes the change; "" if there is none. ``around`` finds the owners of pods."""
-    if change.verb in {"evict", "move"}:
-        return _delete(change)
-    if change.verb in {"scale", "surge"}:
-        return _workload_command(change)
-    if change.target.startswith("pod/"):
-        namespace, _, name = _name(change).partition("/")
-        pod = around.find(Pod, namespace, name)
-        return _patch(pod, change, around) if isinstance(pod, Pod) and change.verb in POD_CHANGES else ""
-    return node_command(change)
 
 
 def node_command(change: Change) -> str:
@@ -174,24 +152,28 @@ def _without_value(taint: str) -> str:
     return f"{named.partition('=')[0]}:{effect}"
 
 
-def _workload_command(change: Change) -> str:
-    """Return the command that scales a workload so that this pod leaves, or that lets its rollouts remove a pod first."""
+def workload_command(change: Change) -> str:
+    """Return the command that deletes a pod, scales a workload so that it leaves, or lets its rollouts remove a pod first."""
+    if change.verb in {"evict", "move"}:
+        return _delete(change)
     namespace, _, pod = _name(change).partition("/")
     if change.verb == "surge":
         patch = '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'
-        return f"kubectl patch {shlex.quote(change.path)}{_in(namespace)} -p={shlex.quote(patch)}"
-    scale = f"kubectl scale {shlex.quote(change.path)}{_in(namespace)} --replicas={change.new}"
+        return f"kubectl patch {shlex.quote(change.path)}{in_namespace(namespace)} -p={shlex.quote(patch)}"
+    scale = f"kubectl scale {shlex.quote(change.path)}{in_namespace(namespace)} --replicas={change.new}"
     if change.path.startswith("statefulset/"):
         return scale
-    return f"kubectl annotate pod {shlex.quote(pod)}{_in(namespace)} controller.kubernetes.io/pod-deletion-cost=-1 && {scale}"
+    cost = f"kubectl annotate pod {shlex.quote(pod)}{in_namespace(namespace)} controller.kubernetes.io/pod-deletion-cost=-1"
+    return f"{cost} && {scale}"
 
 
 def _delete(change: Change) -> str:
     namespace, _, name = _name(change).partition("/")
-    return f"kubectl delete pod {shlex.quote(name)}{_in(namespace)}"
+    return f"kubectl delete pod {shlex.quote(name)}{in_namespace(namespace)}"
 
 
-def _in(namespace: str) -> str:
+def in_namespace(namespace: str) -> str:
+    """Return the option of kubectl for a namespace."""
     return "" if namespace in {"", "default"} else f" -n {shlex.quote(namespace)}"
 
 
@@ -204,51 +186,3 @@ def workload_of(pod: Pod, around: Surroundings) -> tuple[str, str] | None:
         replica_set = around.find(ReplicaSet, pod.namespace, owner.name)
         owner = (controller_of(replica_set.metadata) if replica_set is not None else None) or owner
     return owner.kind, owner.name
-
-
-def _patch(pod: Pod, change: Change, around: Surroundings) -> str:
-    workload = workload_of(pod, around)
-    kind, name = workload or ("Pod", pod.name)
-    if kind not in _PATCHED and not (kind == "Pod" and change.verb in _MUTABLE):
-        return ""
-    made_from = pod if kind == "Pod" else replace(pod, spec=_template(kind, name, pod, around))
-    try:
-        changed = POD_CHANGES[change.verb](made_from, change)
-    except InputError:  # the template does not have the fields that admission added to the pod
-        return ""
-    before, after = (msgspec.to_builtins(one.spec) for one in (made_from, changed))
-    patch = list(_difference(before, after, "/spec" if kind == "Pod" else "/spec/template/spec"))
-    text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
-    return f"kubectl patch {kind.lower()} {shlex.quote(name)}{_in(pod.namespace)} --type=json -p={shlex.quote(text)}"
-
-
-def _template(kind: str, name: str, pod: Pod, around: Surroundings) -> PodSpec:
-    """Return the pod spec in a workload's template; the pod's own spec if the workload is not in the input."""
-    workload = around.find(_PATCHED[kind], pod.namespace, name)
-    template = getattr(getattr(workload, "spec", None), "template", None)
-    if template is not None and template.spec.containers:
-        return template.spec  # type: ignore[no-any-return]
-    return pod.spec
-
-
-def _difference(before: Any, after: Any, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the operations of a JSON patch. Lists are compared element by element, unless they become shorter."""
-    if before == after:
-        return
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in sorted({*before, *after}):
-            at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            if key not in after and isinstance(before[key], dict) and path.endswith("/spec"):
-                yield from _difference(before[key], {}, at)
-            elif key not in after:
-                yield {"op": "remove", "path": at}
-            elif key not in before:
-                yield {"op": "add", "path": at, "value": after[key]}
-            else:
-                yield from _difference(before[key], after[key], at)
-    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) <= len(after):
-        for i, (one, other) in enumerate(zip(before, after, strict=False)):
-            yield from _difference(one, other, f"{path}/{i}")
-        yield from ({"op": "add", "path": f"{path}/-", "value": one} for one in after[len(before) :])
-    else:
-        yield {"op": "replace", "path": path, "value": after}

@@ -30,6 +30,7 @@ from moorage.framework.changes import Change, Owner
 from moorage.laboratory.amount_text import people_quantity, round_amount
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import KINDS, Advice, kind_of
+from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.change.change_sets import (
     NodeChoices,
     combinations,
@@ -41,7 +42,7 @@ from moorage.laboratory.change.change_sets import (
     subsets,
     weakened,
 )
-from moorage.laboratory.change.change_text import command_of, describe
+from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.change.effects import all_who_make, effects_of
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.cluster_objects import ListedObjects, Surroundings
@@ -155,6 +156,8 @@ class ChangeSearch:
         self.is_complete = True
         self.runs = 0
         self.around = around
+        #: The requests behind the changes.
+        self.requests = ChangeRequests(around)
         self._choices: dict[Offers, Sequence[NodeChoices]] = {}
 
     @classmethod
@@ -334,6 +337,9 @@ class SearchFront:
         """Return whether an answer is left out. If evicted pods find no place, queue the set that scales down instead."""
         if trial.stranded and (scaled := advice.scaled(changes)) is not None:
             self._push(scaled)
+        if self.search.requests.refusal(changes):
+            advice.leave_out("refused", changes)
+            return True
         return advice.refuses(changes, self.search.broken_by(changes), trial)
 
     def _keep(self, one: _Found) -> None:
@@ -399,7 +405,7 @@ def _with_node(search: ChangeSearch) -> list[_Found]:
     """Return the cheapest answer that adds a node and asks for less: for pods that are too large even for an empty one."""
     both = ChangeSearch(search.trials, search.costs, search.probes, search.around)
     both.verbs, both.advice, both.budget = _WITH_NODE, search.advice, search.budget
-    both.known, both.runs = search.known, search.runs
+    both.known, both.runs, both.requests = search.known, search.runs, search.requests
     front = SearchFront(both, ("pod", "cluster"))
     found: list[_Found] = []
     while not found and front.bound < float("inf") and both.runs < search.runs + _MOST_WITH_NODE:
@@ -469,7 +475,7 @@ def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
         cost=one.cost,
         changes=tuple(changes),
         texts=tuple(map(describe, changes)),
-        commands=tuple(dict.fromkeys(text for text in (command_of(change, search.around) for change in changes) if text)),
+        commands=search.requests.commands(changes),
         nodes=search.trials.fits(made) or (trial.node,),
         displaced=trial.displaced,
         stranded=trial.stranded,
@@ -482,7 +488,7 @@ def _remedy(one: _Found, search: ChangeSearch) -> Remedy:
 def _rounded(one: _Found, search: ChangeSearch) -> tuple[ChangeSet, Trial]:
     """Return an answer with requests in round numbers, if it still works then."""
     made = frozenset(_rounded_request(change, search) if change.verb == "request" else change for change in one.changes)
-    if made == one.changes or not (trial := search.attempt(made)).node:
+    if made == one.changes or not (trial := search.attempt(made)).node or search.requests.refusal(made):
         return one.changes, one.trial
     return made, trial
 

@@ -181,11 +181,19 @@ def _max_skew(pod: core.Pod, change: Change) -> core.Pod:
     return _with_constraint(pod, change.path, max_skew=change.new)
 
 
+def _min_domains(pod: core.Pod, change: Change) -> core.Pod:
+    if _whole(change) < 1:
+        raise InputError(f"{change.target}: minDomains must be at least 1")
+    return _with_constraint(pod, change.path, min_domains=change.new)
+
+
 def _schedule_anyway(pod: core.Pod, change: Change) -> core.Pod:
+    """Set ``whenUnsatisfiable``. ``minDomains`` is valid only with DoNotSchedule, so it goes with it."""
     policy = str(change.new)
     if policy not in {"DoNotSchedule", "ScheduleAnyway"}:
         raise InputError(f"{change.target}: whenUnsatisfiable is DoNotSchedule or ScheduleAnyway, not {policy!r}")
-    return _with_constraint(pod, change.path, when_unsatisfiable=policy)
+    without = {"min_domains": None} if policy == "ScheduleAnyway" else {}
+    return _with_constraint(pod, change.path, when_unsatisfiable=policy, **without)
 
 
 _SLOTS: Final = {"podAffinity": "pod_affinity", "podAntiAffinity": "pod_anti_affinity"}
@@ -238,6 +246,12 @@ def _priority(pod: core.Pod, change: Change) -> core.Pod:
     if not isinstance(change.new, int):
         raise InputError(f"{change.target}: priority must be a whole number, not {change.new!r}")
     return _with_spec(pod, priority=change.new, priority_class_name="")
+
+
+def _priority_class(pod: core.Pod, change: Change) -> core.Pod:
+    """Give the pod a priority class, written ``NAME=VALUE``, with which it preempts pods of lower priority."""
+    name, _, value = str(change.new).partition("=")
+    return _with_spec(pod, priority_class_name=name, priority=int(value), preemption_policy="PreemptLowerPriority")
 
 
 def _preemption_policy(pod: core.Pod, change: Change) -> core.Pod:
@@ -328,10 +342,13 @@ POD_CHANGES: Final[Mapping[str, Callable[[core.Pod, Change], core.Pod]]] = {
     "drop-expression": _drop_expression,
     "node-name": _node_name,
     "max-skew": _max_skew,
+    "min-domains": _min_domains,
     "schedule-anyway": _schedule_anyway,
     "prefer": _prefer,
     "drop-port": _drop_port,
     "priority": _priority,
+    "priority-class": _priority_class,
+    "create-class": _priority_class,
     "preemption-policy": _preemption_policy,
     "ungate": _ungate,
     "scheduler-name": _scheduler_name,

@@ -50,8 +50,12 @@ def explained(spreads: Iterable[Spread], node: NodeView) -> Detail | None:
             continue
         held, least = int(spread.counts[domain]), spread.least
         skew = held + spread.own - least
+        if (found := int(spread.domains.sum())) < constraint.min_domains:
+            least_text = f"0, as there are {found} of minDomains {constraint.min_domains}"
+        else:
+            least_text = str(least)
         text = (
-            f"{what} {column.values[domain]} has {held} of {selector_text(constraint.selector)}, the minimum is {least}: "
+            f"{what} {column.values[domain]} has {held} of {selector_text(constraint.selector)}, the minimum is {least_text}: "
             f"skew would be {skew}, maxSkew is {constraint.max_skew}"
         )
         said.append((_name(spread), text))
@@ -111,6 +115,10 @@ def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node
     skew = int(spread.counts[domain]) + spread.own - spread.least
     if at is not None:
         yield Change(at.owner, at.skew, at.target, f"{at.path}.maxSkew", constraint.max_skew, skew, term=term)
+        domains = int(spread.domains.sum())
+        if at is not None and at.owner == "pod" and spread.least == 0 and domains < constraint.min_domains:
+            # With fewer domains than minDomains, the minimum counts as 0.
+            yield Change("pod", "min-domains", at.target, f"{at.path}.minDomains", constraint.min_domains, domains, term=term)
     counted = [
         (other, name)
         for other, name in pods_near(node, key)

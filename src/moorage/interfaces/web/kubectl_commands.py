@@ -19,8 +19,8 @@ from aiohttp import web
 
 from moorage.api.documents.served_kinds import ServedKind, served
 from moorage.api.documents.statuses import ApiError, bad_request
+from moorage.api.fields.patches import json_patch, merge_patch
 from moorage.basis.printable import clip, is_printable
-from moorage.cluster.apiserver.fields.patches import json_patch, merge_patch
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.interfaces.web.site import Site, Visitor, json_response, read_body
 

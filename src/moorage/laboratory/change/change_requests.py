@@ -33,8 +33,8 @@ from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.simulator.admission_policies import plain_document, with_changes
 
 if TYPE_CHECKING:
-    from moorage.cluster.apiserver.storage.store import Store
-    from moorage.cluster.apiserver.vocabulary.served_kinds import ServedKind
+    from moorage.api.documents.served_kinds import ServedKind
+    from moorage.rules.store.store import Store
 
 #: Workloads whose template can be changed.
 _PATCHED: Final[Mapping[str, type[Object]]] = {
@@ -169,7 +169,7 @@ class ChangeRequests:
         }  # fmt: skip
         if ("PriorityClass", "", name) in self._adopted:
             return ""
-        from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+        from moorage.api.documents.statuses import ApiError
 
         try:
             self._store.create(self._served(PriorityClass), "", document)
@@ -300,7 +300,7 @@ class ChangeRequests:
 
     @cached_property
     def _store(self) -> Store:
-        from moorage.cluster.apiserver.storage.store import Store  # takes long to load
+        from moorage.rules.store.store import Store  # takes long to load
 
         store = Store(lambda: 0.0, random.Random(0), b"")  # noqa: S311  # draws names, no secrets
         store.has_quotas = False
@@ -329,7 +329,7 @@ class ChangeRequests:
 
     def _updates(self, struct: type[Object], namespace: str, name: str, document: dict[str, Any]) -> str:
         """Return why the store refuses a new version of an object, unless it refuses the present one as well."""
-        from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+        from moorage.api.documents.statuses import ApiError
 
         kind, store = self._served(struct), self._store
         held = store.find(kind, namespace, name)
@@ -349,7 +349,7 @@ class ChangeRequests:
         self, struct: type[Object], namespace: str, document: dict[str, Any], owner: _Subject | None = None
     ) -> tuple[str, dict[str, Any] | None]:
         """Return why the store refuses a new object, and otherwise the object after admission."""
-        from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+        from moorage.api.documents.statuses import ApiError
 
         document = json.loads(json.dumps(document))
         document["metadata"]["name"] = document["metadata"].get("name") or _NEW
@@ -363,7 +363,7 @@ class ChangeRequests:
 
 def _adopt(store: Store, kind: ServedKind, document: dict[str, Any]) -> None:
     """Store an object of the input; what no API server can have had is left out."""
-    from moorage.cluster.apiserver.vocabulary.statuses import ApiError
+    from moorage.api.documents.statuses import ApiError
 
     namespace = document["metadata"].get("namespace") or ""
     if store.find(kind, namespace, document["metadata"]["name"]) is not None:

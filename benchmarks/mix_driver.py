@@ -22,11 +22,11 @@ from time import process_time
 from typing import Any, Final
 
 import msgspec
-from moorage.engine.facts import Gone, News, Seen  # type: ignore[import-untyped]  # the short path, as in earlier checkouts
 
 import moorage
 from moorage.api.core import Node, Pod, PodStatus
 from moorage.api.meta import Object
+from moorage.core.engine.facts import Gone, News, Seen
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster

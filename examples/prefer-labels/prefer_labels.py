@@ -5,9 +5,9 @@ A Score plugin with arguments that scores all nodes at once: each distinct label
 
 from __future__ import annotations
 
-from moorage.api.feature_gates import FeatureGates
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
+from moorage.framework.feature_gates import FeatureGates
 from moorage.framework.points import Reusable, Reuse, Scope, ScorePlugin
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -6,8 +6,8 @@ from typing import Annotated, Self, TypeAlias
 
 import msgspec
 
-from moorage.api.feature_gates import FeatureGates
 from moorage.errors import Fault
+from moorage.framework.feature_gates import FeatureGates
 
 #: A 32-bit integer on the wire; decoding rejects a larger one.
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]

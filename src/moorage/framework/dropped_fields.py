@@ -29,11 +29,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.api.core import LabelSelector, LabelSelectorRequirement, Pod, Quantity, ResourceList, TopologySpreadConstraint
-from moorage.api.feature_gates import FeatureGates
 from moorage.api.pod_requests import with_greatest_of_each_container
 from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
 from moorage.basis import table_of
 from moorage.basis.printable import counted, some
+from moorage.framework.feature_gates import FeatureGates
 
 _Reader = Callable[[Pod], Pod]
 #: Field → the fields below it to change, or the function of its value; None sets the field to its default.

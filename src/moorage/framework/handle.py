@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from moorage.api.feature_gates import FeatureGates
+from moorage.framework.feature_gates import FeatureGates
 from moorage.state.view import PodInfo, Snapshot
 
 

@@ -53,6 +53,25 @@ def test_a_module_that_cannot_be_had_is_a_reason(machine):
         Program("echo").build(10)
 
 
+UNTIDY = (
+    "main.go:15:2: missing go.sum entry for module providing package k8s.io/api/core/v1",
+    "go: updates to go.mod needed; to update it:\n\tgo mod tidy",
+)
+
+
+@pytest.mark.parametrize("said", UNTIDY)
+def test_modules_that_are_not_tidy_are_a_fault_of_ours(machine, said):
+    (machine / "said").write_text(said)
+    put_go(machine, listing=f"/bin/cat {machine / 'said'} >&2; exit 1")
+    with pytest.raises(BuildError, match=r"v1\.36\.mod and its \.sum are not tidy, run `go mod tidy -modfile=v1\.36\.mod`"):
+        Program("echo", "1.36").build(10)
+
+
+def test_each_release_of_the_decisions_has_its_sums():
+    for one in programs("verdicts"):
+        assert one.modules.with_suffix(".sum").is_file(), one
+
+
 def test_sources_that_do_not_compile_are_a_fault(machine):
     put_go(machine, building='echo "main.go:7: undefined: x" >&2; exit 1')
     with pytest.raises(BuildError, match=r"oracles/echo does not compile:\nmain.go:7: undefined: x"):

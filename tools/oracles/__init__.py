@@ -72,6 +72,11 @@ class Program:
         ends = time.monotonic() + limit_s
         modules = f"-modfile={self.modules}"
         listed = self._go([go, "list", modules, "-deps", "-f", "{{.ImportPath}}", "."], ends)
+        if listed.returncode and _is_untidy(listed.stderr):
+            tidy = f"go mod tidy -modfile={self.modules.name}"
+            raise BuildError(
+                f"oracles/{self.name}: {self.modules.name} and its .sum are not tidy, run `{tidy}` there:\n{listed.stderr}"
+            )
         if listed.returncode:
             raise OracleMissingError(f"a module cannot be had: {_gist(listed.stderr)}")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +104,11 @@ class Program:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise OracleMissingError(f"{self} was not built in time; what was compiled is kept for the next try") from None
+
+
+def _is_untidy(said: str) -> bool:
+    """Return whether the file of modules, or the one with their sums, lacks a line: a fault of ours, not of the machine."""
+    return any(text in said for text in ("missing go.sum entry", "updates to go.mod needed", "updates to go.sum needed"))
 
 
 def _gist(said: str) -> str:

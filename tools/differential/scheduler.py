@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tools.differential import decisions, documents, wakes
+from tools.differential import decisions, documents, validity, wakes
 from tools.differential.bred_clusters import Variation, cluster
 from tools.differential.oracle import record, recorded_ahead
 from tools.differential.random_changes import IN_FLIGHT, OWN_UPDATES, changing_cluster
@@ -116,15 +116,27 @@ def _compared(program: Path, kind: str, scenario: Document, expected: Document, 
 
 
 def shrink(program: Path, found: Disagreement) -> Disagreement:
-    """Return the smallest scenario that was found on which the decisions of both sides still differ."""
+    """Return the smallest scenario that was found on which the two sides differ in the same way.
+
+    A smaller scenario counts if a pod still differs in a field that differed for it, and if no more of it is refused.
+    """
+    differing, refused = _differing(found.lines), validity.refused(found.scenario)
 
     def disagree(candidate: Document) -> bool:
+        if validity.refused(candidate) - refused:
+            return False
         expected = record(program, [candidate])[0]
-        return "results" in expected and bool(decisions.settled(program, candidate, expected))
+        return "results" in expected and bool(differing & _differing(decisions.settled(program, candidate, expected)))
 
     smallest = shrunk(found.scenario, disagree)
     expected = record(program, [smallest])[0]
     return Disagreement(smallest, expected, decisions.differences(expected, smallest) or found.lines)
+
+
+def _differing(lines: Sequence[str]) -> set[tuple[str, str]]:
+    """Return pod and field of each difference; of a refused configuration, its text."""
+    named = (line.partition(": ") for line in lines)
+    return {(pod, field) for pod, _, fields in named for field in fields.split(", ")}
 
 
 def table(counts: Counts) -> str:

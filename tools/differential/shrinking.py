@@ -11,7 +11,21 @@ from typing import Any, Final
 Document = dict[str, Any]
 
 #: What each kind needs, and what is not worth taking away alone.
-KEPT: Final = frozenset(["apiVersion", "kind", "metadata", "name", "namespace", "uid", "containers", "nodeName"])
+KEPT: Final = frozenset(
+    [
+        "apiVersion",
+        "kind",
+        "metadata",
+        "name",
+        "namespace",
+        "uid",
+        "containers",
+        "nodeName",
+        "allocationMode",
+        "count",
+        "generation",
+    ]
+)
 
 
 def shrunk(scenario: Document, disagree: Callable[[Document], bool], tries: int = 400) -> Document:

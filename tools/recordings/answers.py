@@ -40,7 +40,9 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
     cycle = Cycle(always_score=True, nominated_first=False, errors_end=False)
     profiles = {name: without_post_filter(p) if scenario.in_sequence else p for name, p in scenario.profiles.items()}
     for pod in scenario.pending:
-        profile = profiles[pod.spec.scheduler_name]
+        profile = profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            continue  # Another scheduler decides it.
         decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
         result = _result(decision, scenario)
         if decision.error is not None:

@@ -7,9 +7,11 @@ from collections import Counter
 
 import pytest
 
+from tools.differential import scheduler
 from tools.differential.scheduler import table
 from tools.differential.shapes import SHAPES, cluster_of
 from tools.differential.shrinking import shrunk, write
+from tools.differential.validity import refused
 from tools.recordings.answers import answer
 
 
@@ -25,6 +27,46 @@ def test_only_the_objects_and_fields_that_it_takes_are_left():
     found = shrunk({"name": "s", "config": {}, "mode": "sequence", "objects": things(8)}, disagree)
     assert found["objects"] == [{"kind": "Thing", "metadata": {"name": f"t{at}"}, "spec": {"size": at}} for at in (3, 6)]
     assert not {"config", "mode"} & found.keys()
+
+
+def test_a_pod_of_another_scheduler_has_no_decision():
+    made = cluster_of("racks", 1, "1.37")
+    decided = [one["pod"] for one in answer(made)["results"]]
+    other = next(one for one in made["objects"] if one["kind"] == "Pod" and one["metadata"]["name"] == "q2")
+    other["spec"]["schedulerName"] = "second"
+    gone = f"{other['metadata']['namespace']}/q2"
+    assert [one["pod"] for one in answer(made)["results"]] == [name for name in decided if name != gone]
+
+
+def test_what_an_api_server_refuses_is_named():
+    fit = cluster_of("racks", 1, "1.37")
+    assert refused(fit) == set()
+    broken = json.loads(json.dumps(fit))
+    pod = next(one for one in broken["objects"] if one["kind"] == "Pod")
+    pod["spec"]["containers"] = []
+    pod["metadata"]["namespace"] = "gone"
+    assert {one for one in refused(broken) if "containers" in one or "namespace" in one} == {
+        "Pod spec.containers", "namespace gone",
+    }  # fmt: skip
+
+
+def test_a_smaller_input_differs_in_the_same_pod_and_field(monkeypatch, tmp_path):
+    """The real program is played: one pod differs in its filter, another in its scores."""
+    fit = cluster_of("racks", 1, "1.37")
+    names = [one["metadata"]["name"] for one in fit["objects"] if one["kind"] == "Pod" and "nodeName" not in one["spec"]]
+
+    def differing(program, scenario, expected):
+        left = {one["metadata"]["name"] for one in scenario["objects"]}
+        return [
+            *(["default/a: filter, message"] if names[0] in left else []),
+            *(["default/b: scores"] if names[1] in left else []),
+        ]
+
+    monkeypatch.setattr(scheduler, "record", lambda program, scenarios: [{"results": []}] * len(scenarios))
+    monkeypatch.setattr(scheduler.decisions, "settled", differing)
+    found = scheduler.shrink(tmp_path, scheduler.Disagreement(fit, {}, ["default/a: filter"]))
+    assert [one["metadata"]["name"] for one in found.scenario["objects"] if one["kind"] == "Pod"] == [names[0]]
+    assert refused(found.scenario) == set()
 
 
 def test_what_does_not_shrink_stays_as_it_is():

@@ -19,6 +19,9 @@ WITHOUT = {
     "resizes-in-opposite-directions": {"sums_resizes": False},
     "nominated-and-gated": {"nominates_gated_pods": False},
     "victims-that-have-not-started": {"variants": {"DynamicResources": "1.37"}},
+    "namespaces-without-a-label": {"variants": {"DynamicResources": "1.37"}},
+    "lists-of-values-while-their-gate-is-closed": {"selectors_see_lists": False},
+    "infeasible-resizes-that-report-nothing": {"sums_resizes": False},
 }
 
 

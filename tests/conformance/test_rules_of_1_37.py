@@ -30,8 +30,8 @@ OF_1_36 = {
 }
 
 
-#: Rules that came after the pre-release; tests/core/engine/test_groups_as_one.py has cases of each.
-UNRECORDED = {"DefaultPreemption", "GangScheduling"}
+#: Rules that came after the pre-release; tests/core/engine/test_groups_as_one.py and test_found.py have cases of each.
+UNRECORDED = {"DefaultPreemption", "GangScheduling", "InterPodAffinity"}
 
 
 def test_each_rule_of_1_37_has_a_recording():

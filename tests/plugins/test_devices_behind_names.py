@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.core import Node
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
@@ -104,7 +105,7 @@ CASES = {  # selectors of the class, slices, claims → devices that node n sees
 def test_devices_are_counted(selectors, slices, claims, counted):
     nodes = [a_node("n", {"zone": "a"}, allocatable={"cpu": 4}), "m"]
     cluster = a_cluster_of(nodes, the_class(*selectors), *slices, *claims)
-    stock = count_devices(the_class(*selectors), cluster.snapshot.nodes, lists=False)
+    stock = count_devices(the_class(*selectors), cluster.snapshot.nodes, lists=Lists.UNKNOWN)
     assert (int(stock.seen[0]), int(stock.held[0])) == counted
 
 

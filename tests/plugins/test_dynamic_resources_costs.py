@@ -7,6 +7,7 @@ from time import process_time
 import pytest
 
 from moorage.api.cel import CompiledSelector
+from moorage.api.cel.list_attributes import Lists
 from moorage.errors import AttemptError
 from moorage.plugins.devices.device_counts import count_devices
 from moorage.plugins.devices.meter import ATTEMPT_COST, FREE_CHARACTERS, FREE_COST
@@ -165,7 +166,7 @@ def test_long_expressions_count_towards_the_budget():
 def test_counting_the_devices_of_a_class_reports_the_error_too():
     cluster = cluster_with(device_class=a_class("gpu", ENDLESS))
     with pytest.raises(AttemptError, match="class gpu: counting its devices on nodes: CEL runtime error: operation cancelled"):
-        count_devices(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=False)
+        count_devices(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=Lists.UNKNOWN)
 
 
 def test_an_attempt_that_exceeds_the_limit_is_short_and_other_pods_are_placed():

@@ -105,7 +105,7 @@ def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
             size += _milli(asked["memory"])
         else:
             return _of_usual(milli, size)
-    sums = tuple(_reported_sums(pod, options)) if options.use_status and reports_resources(pod) else (_of_spec(pod),)
+    sums = tuple(_reported_sums(pod, options)) if options.use_status and _has_sums(pod) else (_of_spec(pod),)
     level: _Asked = ()
     if options.pod_level and spec.resources is not None and spec.resources.requests:
         level = _pod_level(pod, spec.resources.requests, options)
@@ -129,13 +129,18 @@ def is_plain(pod: Pod) -> bool:
     """Return True if a pod has neither pod-level resources nor a status that says what it takes: then no option matters."""
     status = pod.status
     reported = status.container_statuses or status.init_container_statuses or status.node_allocatable_resource_claim_statuses
-    return pod.spec.resources is None and not reported
+    return pod.spec.resources is None and not reported and not resize_is_infeasible(pod)
 
 
 def reports_resources(pod: Pod) -> bool:
     """Return whether the kubelet reports what containers have, or what is allocated to them."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return bool(statuses) and any(status.resources is not None or status.allocated_resources for status in statuses)
+
+
+def _has_sums(pod: Pod) -> bool:
+    """Return whether a pod counts with what is allocated and reported; if a resize is infeasible, nothing else."""
+    return reports_resources(pod) or resize_is_infeasible(pod)
 
 
 class _Sum(NamedTuple):
@@ -196,7 +201,7 @@ def with_greatest_of_each_container(pod: Pod) -> Pod:
     Only statuses with the resources of a container count there, and those of init containers only if they are sidecars. What is
     reported of the pod as a whole raises its own requests, and never stands for the sum of its containers.
     """
-    if not reports_resources(pod):
+    if not _has_sums(pod):
         return pod
     infeasible = resize_is_infeasible(pod)
     kept = {one.name: one for one in (*pod.spec.containers, *pod.spec.init_containers)}
@@ -235,8 +240,10 @@ def with_greatest_of_each_container(pod: Pod) -> Pod:
 
 def resize_is_infeasible(pod: Pod) -> bool:
     """Return True if the kubelet reports that the requested resize does not fit on the node."""
-    pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
-    return pending is not None and pending.reason == "Infeasible"
+    for one in pod.status.conditions:
+        if one.type == "PodResizePending":
+            return one.reason == "Infeasible"
+    return False
 
 
 def _effective(spec: ResourceList, actual: ResourceRequirements, allocated: ResourceList, infeasible: bool) -> ResourceList:

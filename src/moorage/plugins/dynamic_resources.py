@@ -44,6 +44,7 @@ from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.node_amounts import NodeAmounts
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pools import PoolRule
+from moorage.plugins.devices.selector_lists import lists_in_selectors
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
@@ -146,7 +147,7 @@ class DynamicResources(
             partitions=gates["DRAPartitionableDevices"],
             taints=gates["DRADeviceTaints"],
             prioritized_list=gates["DRAPrioritizedList"],
-            lists=gates["DRAListTypeAttributes"],
+            lists=lists_in_selectors(gates),
             admin_access=gates["DRAAdminAccess"],
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,

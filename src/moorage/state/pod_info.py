@@ -256,7 +256,8 @@ class PodInfo:
     def needs_under(self, options: RequestOptions) -> PodRequests:
         """Return the pod's resource requests where some parts of the pod do not count."""
         status = self.status  # as ``is_plain``, in line because it runs several times for each pod
-        if self.spec.resources is None and not status.container_statuses and not status.init_container_statuses:
+        reported = status.container_statuses or status.init_container_statuses
+        if self.spec.resources is None and not reported and not (status.conditions and resize_is_infeasible(self.pod)):
             return self.needs
         return pod_requests(self.pod, options)
 
@@ -456,10 +457,12 @@ def parts_of(pod: Pod) -> Hashable:
     if affinity is not None and affinity.pod_affinity is None and affinity.pod_anti_affinity is None:
         affinity = None  # no derived data depends on affinity to nodes, which differs between the pods of a DaemonSet
     taken = status.node_allocatable_resource_claim_statuses
-    if status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources or taken:
+    infeasible = resize_is_infeasible(pod)  # no other condition matters
+    said = status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources
+    if said or taken or infeasible:
         held = (status.container_statuses, status.init_container_statuses, status.resources, taken)
         allocated = id(status.allocated_resources) if status.allocated_resources else 0  # each decoded pod has a {} of its own
-        reported = (*map(id, held), allocated, resize_is_infeasible(pod))  # no other condition matters
+        reported = (*map(id, held), allocated, infeasible)
     return (
         meta.namespace, id(meta.labels) if meta.labels else 0, meta.deletion_timestamp is None,
         id(spec.containers), id(spec.init_containers),

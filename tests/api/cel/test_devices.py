@@ -6,6 +6,7 @@ import pytest
 
 from moorage.api.cel.bounds import EvalError
 from moorage.api.cel.devices import DeviceFacts, Version, compile_selector, device_variables
+from moorage.api.cel.list_attributes import Lists
 
 DRIVER = "dra.example.com"
 DEVICE = DeviceFacts(
@@ -15,7 +16,7 @@ DEVICE = DeviceFacts(
 )
 
 
-def matches(source, device=DEVICE, lists=False):
+def matches(source, device=DEVICE, lists=Lists.UNKNOWN):
     return compile_selector(source, lists).matches(device_variables(device, lists))
 
 
@@ -80,8 +81,8 @@ def test_devices_may_allow_multiple_allocations():
 
 def test_list_attributes_need_their_gate():
     device = DeviceFacts(DRIVER, {"names": ("fish", "bird"), "versions": (Version("1.0.0"),)}, {})
-    assert matches(f'device.attributes["{DRIVER}"].names.exists(x, x == "bird")', device, lists=True)
-    assert matches(f'device.attributes["{DRIVER}"].versions.includes(semver("1.0.0"))', device, lists=True)
+    assert matches(f'device.attributes["{DRIVER}"].names.exists(x, x == "bird")', device, lists=Lists.SUPPORTED)
+    assert matches(f'device.attributes["{DRIVER}"].versions.includes(semver("1.0.0"))', device, lists=Lists.SUPPORTED)
     with pytest.raises(EvalError, match="attribute names: unsupported attribute value"):
         matches("true", device)
 

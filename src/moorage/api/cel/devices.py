@@ -17,6 +17,7 @@ from moorage.api.cel.call_estimates import DeclaredSize, SizeLookup
 from moorage.api.cel.frame import EFFORT_PER_COST
 from moorage.api.cel.functions.quantities import Quantity
 from moorage.api.cel.functions.semver import SemverError, parse_semver
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.cel.program import COST_LIMIT, Program, compile_expression, compile_with_estimate
 from moorage.api.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.api.cel.values import EMPTY_MAP, Map, Value, type_name
@@ -86,29 +87,29 @@ def _why_no_bool(value: Value) -> str:
 
 
 @lru_cache(maxsize=1024)
-def compile_selector(expression: str, list_attributes: bool = False) -> CompiledSelector:
-    """Compile a selector; ``list_attributes``: attributes may be lists (gate ``DRAListTypeAttributes``).
+def compile_selector(expression: str, lists: Lists = Lists.UNKNOWN) -> CompiledSelector:
+    """Compile a selector.
 
     Raises  CompileError with kube-scheduler's text
     """
-    program = compile_expression(expression, {"device": _DEVICE}, _device_fields(list_attributes), _missing(list_attributes))
-    return _selector(program, list_attributes)
+    program = compile_expression(expression, {"device": _DEVICE}, _device_fields(lists), _missing(lists))
+    return _selector(program, lists)
 
 
 @lru_cache(maxsize=1024)
-def estimated_selector_cost(expression: str, list_attributes: bool = False) -> int:
+def estimated_selector_cost(expression: str, lists: Lists = Lists.UNKNOWN) -> int:
     """Compile a selector and return what it may cost at most, for a device of any size.
 
     Raises  CompileError with kube-apiserver's text
     """
-    fields, missing = _device_fields(list_attributes), _missing(list_attributes)
+    fields, missing = _device_fields(lists), _missing(lists)
     program, estimate = compile_with_estimate(expression, {"device": _DEVICE}, fields, missing, _DEVICE_SIZES)
-    _selector(program, list_attributes)
+    _selector(program, lists)
     return estimate
 
 
-def _device_fields(list_attributes: bool) -> Mapping[str, Mapping[str, Type]]:
-    attribute = DYN if list_attributes else ANY
+def _device_fields(lists: Lists) -> Mapping[str, Mapping[str, Type]]:
+    attribute = DYN if lists is Lists.SUPPORTED else ANY
     fields = {
         "driver": STRING,
         "allowMultipleAllocations": BOOL,
@@ -118,12 +119,12 @@ def _device_fields(list_attributes: bool) -> Mapping[str, Mapping[str, Type]]:
     return {_DEVICE.name: fields}
 
 
-def _missing(list_attributes: bool) -> frozenset[str]:
-    return frozenset() if list_attributes else frozenset(["includes"])
+def _missing(lists: Lists) -> frozenset[str]:
+    return frozenset(["includes"]) if lists is Lists.UNKNOWN else frozenset()
 
 
-def _selector(program: Program, list_attributes: bool) -> CompiledSelector:
-    if program.type not in ((BOOL, ANY, DYN) if list_attributes else (BOOL, ANY)):
+def _selector(program: Program, lists: Lists) -> CompiledSelector:
+    if program.type not in ((BOOL, ANY, DYN) if lists is Lists.SUPPORTED else (BOOL, ANY)):
         raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
     return CompiledSelector(program)
 
@@ -141,7 +142,7 @@ def _device_sizes() -> SizeLookup:
 _DEVICE_SIZES: Final = _device_sizes()
 
 
-def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapping[str, Value]:
+def device_variables(device: DeviceFacts, lists: Lists = Lists.UNKNOWN) -> Mapping[str, Value]:
     """Return a device as the variables of an expression.
 
     Raises  EvalError for an attribute without a supported value, or with an invalid one
@@ -149,7 +150,7 @@ def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapp
     attributes: dict[str, dict[str, Value]] = {}
     for name, value in device.attributes.items():
         domain, name_there = _qualified(name, device.driver)
-        attributes.setdefault(domain, {})[name_there] = _attribute(name, value, list_attributes)
+        attributes.setdefault(domain, {})[name_there] = _attribute(name, value, lists)
     capacity: dict[str, dict[str, Value]] = {}
     for name, amount in device.capacity.items():
         domain, name_there = _qualified(name, device.driver)
@@ -175,8 +176,9 @@ def _by_domain(found: Mapping[str, Mapping[str, Value]]) -> Map:
     return Map(((domain, Map(named.items())) for domain, named in found.items()), default=EMPTY_MAP)
 
 
-def _attribute(name: str, value: Value, list_attributes: bool) -> Value:
-    if value is None or (isinstance(value, tuple) and not isinstance(value, Version) and not list_attributes):
+def _attribute(name: str, value: Value, lists: Lists) -> Value:
+    is_list = isinstance(value, tuple) and not isinstance(value, Version)
+    if value is None or (is_list and lists is not Lists.SUPPORTED):
         raise EvalError(f"attribute {name}: unsupported attribute value")
     if isinstance(value, Version):
         return _version(name, value)

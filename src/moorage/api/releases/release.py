@@ -169,6 +169,8 @@ class Release:
     #: While a pod is being resized, the greatest of three sums over its containers counts; up to 1.36 the sum of the greatest
     #: amounts of each container.
     sums_resizes: bool = False
+    #: Selectors of devices see attributes that are lists also while the gate DRAListTypeAttributes is closed.
+    selectors_see_lists: bool = False
     #: Metrics tell the events of a pod itself (``TargetPod``) from those of other pods (``UnscheduledPod``).
     names_target_pods: bool = False
     #: A configuration has the extension points of placements.

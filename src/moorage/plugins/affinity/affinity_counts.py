@@ -50,8 +50,8 @@ class ResolvedTerm(NamedTuple):
 def resolved(term: AffinityTerm, snapshot: Snapshot) -> ResolvedTerm:
     """Resolve the namespace selector of an incoming pod's term.
 
-    kube-scheduler 1.36 also matches the namespace selector against an empty set of labels. A selector that matches no labels
-    therefore selects every namespace, with or without labels, and even a namespace that does not exist.
+    kube-scheduler 1.34 to 1.36 also match the namespace selector against an empty set of labels. A selector that matches no
+    labels therefore selects every namespace there, with or without labels, and even a namespace that does not exist.
     """
     over = term.namespace_selector
     if over is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.core import PodResourceClaim, Quantity
 from moorage.api.devices import (
     CapacityRequirements,
@@ -104,7 +105,7 @@ class DeviceGates(NamedTuple):
     partitions: bool = True
     taints: bool = True
     prioritized_list: bool = True
-    lists: bool = False
+    lists: Lists = Lists.UNKNOWN
     admin_access: bool = True
     device_status: bool = False
     pool_rule: PoolRule = PoolRule.COMPLETE

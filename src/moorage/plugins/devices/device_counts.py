@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
 from moorage.errors import AttemptError
@@ -34,8 +35,8 @@ class DeviceCounts(NamedTuple):
     held: IntArray
 
 
-def count_devices(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> DeviceCounts:
-    """Count the devices of a class; ``lists``: attributes may be lists of values.
+def count_devices(device_class: DeviceClass, nodes: NodeView, *, lists: Lists) -> DeviceCounts:
+    """Count the devices of a class.
 
     Raises  AttemptError if the selectors of the class cost more than an attempt may spend
     """
@@ -67,7 +68,7 @@ def _for_node(held: SliceOffers, node: Node) -> Iterable[SliceDevice]:
     return held.offers if held.is_for(node) else ()
 
 
-def _is_of(offer: SliceDevice, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
+def _is_of(offer: SliceDevice, device_class: DeviceClass, lists: Lists, meter: Meter) -> bool:
     # As in kube-scheduler, selectors do not see here whether a device allows multiple allocations.
     expressions = (selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None)
     return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)
@@ -82,7 +83,7 @@ class DeviceCountView(NodeView):
     __slots__ = ("_base", "_device_counts")
     is_true = False
 
-    def __init__(self, base: NodeView, classes: Mapping[str, DeviceClass], *, lists: bool) -> None:
+    def __init__(self, base: NodeView, classes: Mapping[str, DeviceClass], *, lists: Lists) -> None:
         super().__init__(base.snapshot, base.rows)
         self._base = base
         self._device_counts = {name: count_devices(device_class, base, lists=lists) for name, device_class in classes.items()}

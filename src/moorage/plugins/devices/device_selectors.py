@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from moorage.api.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
 from moorage.api.cel.bounds import CompileError
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.cel.values import Value
 from moorage.api.devices import Device, DeviceAttribute
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
@@ -14,7 +15,7 @@ from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
 Variables = Mapping[str, Value] | CelError
 
 
-def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> bool | str:
+def takes(expression: str, lists: Lists, variables: Variables, meter: Meter) -> bool | str:
     """Return whether a selector selects the device with these variables; kube-scheduler's error text if it fails.
 
     Raises  CostlyError if the evaluation costs more than the attempt has left
@@ -32,7 +33,7 @@ def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> b
     return f"{RUNTIME_ERROR}: {taken}" if isinstance(taken, CelError) else taken
 
 
-def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | str:
+def _compiled(expression: str, lists: Lists, meter: Meter) -> CompiledSelector | str:
     """Return the compiled selector, or the error text of the compilation.
 
     Raises  CostlyError
@@ -48,7 +49,7 @@ def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | 
     return selector
 
 
-def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Variables:
+def variables_of(device: Device, driver: str, lists: Lists, shares: bool) -> Variables:
     """Return the variables of a device for selectors; if the device is invalid, an error for every selector to return."""
     attributes = {name: _value(attribute, lists) for name, attribute in device.attributes.items()}
     capacity = {name: held.value for name, held in device.capacity.items()}
@@ -59,10 +60,10 @@ def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Vari
         return error
 
 
-def _value(attribute: DeviceAttribute, lists: bool) -> Value:
+def _value(attribute: DeviceAttribute, lists: Lists) -> Value:
     """Return the value of an attribute, which has a field for each type; None if no field is set."""
     a = attribute
-    if lists:
+    if lists is Lists.SUPPORTED:
         for values in (a.int_values, a.bool_values, a.string_values):
             if values is not None:
                 return tuple(values)

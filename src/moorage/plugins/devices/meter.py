@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from moorage.api.cel import CompiledSelector
+    from moorage.api.cel.list_attributes import Lists
 
 #: The limit on the cost of all selectors of an attempt together, in CEL's units of one to three microseconds each.
 ATTEMPT_COST: Final = 20_000
@@ -39,15 +40,15 @@ class CostlyError(Exception):
 
 
 class Selectors:
-    """Compiled selectors by expression and by whether attributes may be lists; an error text if one does not compile."""
+    """Compiled selectors by expression and by what it makes of lists; an error text if one does not compile."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bool], CompiledSelector | str] = {}
+        self._known: dict[tuple[str, Lists], CompiledSelector | str] = {}
 
-    def get(self, expression: str, lists: bool) -> CompiledSelector | str | None:
+    def get(self, expression: str, lists: Lists) -> CompiledSelector | str | None:
         return self._known.get((expression, lists))
 
-    def keep(self, expression: str, lists: bool, selector: CompiledSelector | str) -> None:
+    def keep(self, expression: str, lists: Lists, selector: CompiledSelector | str) -> None:
         if len(self._known) >= _CAPACITY:
             self._known.clear()
         self._known[expression, lists] = selector

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.core import Node, NodeSelector
 from moorage.api.devices import Device, DeviceAttribute, DeviceTaint, ResourceSlice
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
@@ -61,8 +62,8 @@ class SliceDevice:
         self.id: DeviceId = (source.spec.driver, source.spec.pool.name, device.name)
         self.shared = bool(device.allow_multiple_allocations)
         same = before if before is not None and before.id[0] == self.id[0] and before.device == device else None
-        self._answers: dict[tuple[str, bool, bool], bool | str | None] = {} if same is None else same._answers
-        self._variables: dict[tuple[bool, bool], Variables] = {} if same is None else same._variables
+        self._answers: dict[tuple[str, Lists, bool], bool | str | None] = {} if same is None else same._answers
+        self._variables: dict[tuple[Lists, bool], Variables] = {} if same is None else same._variables
 
     def __repr__(self) -> str:
         return f"Offer({'/'.join(self.id)})"
@@ -77,10 +78,10 @@ class SliceDevice:
                 in_set[name] = in_set.get(name, 0) + parse(counter.value)
         return taken
 
-    def matches(self, expression: str, lists: bool, shares: bool, meter: Meter) -> bool:
+    def matches(self, expression: str, lists: Lists, shares: bool, meter: Meter) -> bool:
         """Return whether a selector selects the device.
 
-        ``lists``: attributes may be lists of values; ``shares``: the selector sees whether multiple allocations are allowed
+        ``shares``: the selector sees whether multiple allocations are allowed
 
         Raises  DeviceSelectorError; CostlyError if the evaluation costs more than the attempt has left
         """
@@ -92,7 +93,7 @@ class SliceDevice:
             raise DeviceSelectorError(known)
         return known
 
-    def _ask(self, key: tuple[str, bool, bool], meter: Meter) -> bool | str | None:
+    def _ask(self, key: tuple[str, Lists, bool], meter: Meter) -> bool | str | None:
         """Evaluate a selector and cache the result: an error text if it fails, None if it costs more than any attempt may.
 
         Raises  CostlyError if it costs more than this attempt has left

@@ -19,8 +19,9 @@ from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import ANY_EVENT, Wake
 from moorage.framework.points import Reuse
 from moorage.framework.verdicts import Hold, Reject, Skip
-from moorage.plugins.affinity.affinity_counts import AffinityCounts, AffinityWeights, ResolvedTerm
-from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods, with_namespaces, with_namespaces_found
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, AffinityWeights
+from moorage.plugins.affinity.selected_namespaces import SelectingNamespaces
+from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs, refusals, signature_of
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.view import NodeView, PodInfo, Snapshot
@@ -40,18 +41,8 @@ class InterPodAffinityV135(WokenByPlacedPods, InterPodAffinity):
         return False
 
 
-class InterPodAffinityV133(InterPodAffinityV135):
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> AffinityCounts | Skip | Hold:
-        return super().pre_filter(with_namespaces_found(pod, snapshot), snapshot)
-
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights | Skip:
-        return super().pre_score(with_namespaces_found(pod, snapshot), snapshot, feasible)
-
-    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
-        if self._handle is None:
-            return super()._resolved(terms)
-        snapshot = self._handle.snapshot
-        return super()._resolved(with_namespaces(term, snapshot) for term in terms)
+class InterPodAffinityV133(SelectingNamespaces, InterPodAffinityV135):
+    pass
 
 
 class InterPodAffinityV127(InterPodAffinityV133):

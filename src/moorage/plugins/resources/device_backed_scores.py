@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.devices import DeviceClass
 from moorage.api.feature_gates import FeatureGates
 from moorage.plugins.devices.device_counts import DeviceCountView
+from moorage.plugins.devices.selector_lists import lists_in_selectors
 from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.state.view import NodeInfo, NodeView, Snapshot
 
@@ -54,7 +56,7 @@ class DeviceBackedDemands(NamedTuple):
 
     demands: tuple[Demand, ...]
     classes: Mapping[str, DeviceClass]
-    lists: bool
+    lists: Lists
     snapshot: Snapshot
 
     def among(self, nodes: NodeView) -> DeviceCountView:
@@ -75,7 +77,7 @@ def with_devices(demands: tuple[Demand, ...], snapshot: Snapshot, gates: Feature
     if not snapshot.objects(DeviceClass):
         return demands
     classes = classes_behind([demand.resource for demand in demands], snapshot, gates)
-    return DeviceBackedDemands(demands, classes, gates["DRAListTypeAttributes"], snapshot) if classes else demands
+    return DeviceBackedDemands(demands, classes, lists_in_selectors(gates), snapshot) if classes else demands
 
 
 def without_devices(scored: ScoredDemands) -> tuple[Demand, ...]:

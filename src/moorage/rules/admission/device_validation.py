@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from moorage.api.cel import COST_LIMIT, estimated_selector_cost
 from moorage.api.cel.bounds import CompileError
+from moorage.api.cel.list_attributes import Lists
 from moorage.api.documents.served_kinds import Document
 from moorage.api.validation.faults import forbidden, invalid, too_long
 from moorage.errors import Fault
@@ -23,14 +24,15 @@ _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 
 def selector_faults(found: Document, *, has_lists: bool) -> Faults:
     """Yield the faults of the CEL selectors of a class, a claim or its template. ``has_lists``: attributes may be lists."""
-    yield from _expression_faults("spec", found.get("spec") or {}, has_lists)
+    lists = Lists.SUPPORTED if has_lists else Lists.UNKNOWN
+    yield from _expression_faults("spec", found.get("spec") or {}, lists)
     path, devices = _devices(found)
     for i, request in enumerate(devices.get("requests") or ()):
         for name, asked in (("exactly", request.get("exactly")), *_choices(request)):
-            yield from _expression_faults(f"{path}.devices.requests[{i}].{name}", asked or {}, has_lists)
+            yield from _expression_faults(f"{path}.devices.requests[{i}].{name}", asked or {}, lists)
 
 
-def _expression_faults(path: str, holder: Document, has_lists: bool) -> Faults:
+def _expression_faults(path: str, holder: Document, lists: Lists) -> Faults:
     for i, selector in enumerate((holder.get("selectors") or ())[:_MOST_SELECTORS]):
         at, expression = f"{path}.selectors[{i}].cel.expression", (selector.get("cel") or {}).get("expression")
         if not expression:
@@ -39,7 +41,7 @@ def _expression_faults(path: str, holder: Document, has_lists: bool) -> Faults:
             yield too_long(at, _MOST_EXPRESSION)
             continue
         try:
-            estimate = estimated_selector_cost(expression, has_lists)
+            estimate = estimated_selector_cost(expression, lists)
         except CompileError as error:
             yield invalid(at, expression, str(error))
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.api.cel.list_attributes import Lists
-from moorage.framework.feature_gates import FeatureGates
+from moorage.api.feature_gates import FeatureGates
 
 _GATE = "DRAListTypeAttributes"
 

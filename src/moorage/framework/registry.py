@@ -157,29 +157,29 @@ def _installed(found: EntryPoint) -> Any:
         raise InputError(message) from error
 
 
-def load(reference: str) -> Any:
-    """Import a plugin class from ``module:object``, or from ``path/to/file.py:object``.
+def load(reference: str, option: str = "--plugins") -> Any:
+    """Import a plugin class from ``module:object``, or from ``path/to/file.py:object``; ``option`` is what errors name.
 
     Raises  InputError if the module, the file or the object does not exist, or importing it fails
     """
     named, colon, attribute = reference.rpartition(":")
     if not colon or not named or not attribute:
         example = "my_rules.gpu:SpreadGpus or ./my_rules/gpu.py:SpreadGpus"
-        raise InputError(f"--plugins {reference}: write it as module:Class or file.py:Class, for example {example}")
-    module_name = _module_of_file(reference, Path(named)) if named.endswith(".py") else named
+        raise InputError(f"{option} {reference}: write it as module:Class or file.py:Class, for example {example}")
+    module_name = _module_of_file(reference, Path(named), option) if named.endswith(".py") else named
     try:
         module = importlib.import_module(module_name)
     except RAISED as error:
         why = f"{type(error).__name__}: {clip(str(error))}{_raised_at(error)}{_as_module(module_name, attribute)}"
-        raise InputError(f"--plugins {reference}: cannot import {module_name}: {why}") from error
+        raise InputError(f"{option} {reference}: cannot import {module_name}: {why}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
         near = _classes_in(module, attribute)
-        raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}{near}") from None
+        raise InputError(f"{option} {reference}: module {module_name} has no {attribute}{near}") from None
 
 
-def _module_of_file(reference: str, file: Path) -> str:
+def _module_of_file(reference: str, file: Path, option: str) -> str:
     """Make a file importable and return its module's name.
 
     Its folder joins the module path, which spawned processes inherit: they find a pickled class of the file by its name.
@@ -189,9 +189,9 @@ def _module_of_file(reference: str, file: Path) -> str:
     if not file.is_file():
         near = get_close_matches(file.name, [one.name for one in file.parent.glob("*.py")], n=1)
         hint = f"; did you mean {file.with_name(near[0])}?" if near else ""
-        raise InputError(f"--plugins {reference}: there is no file {file}{hint}")
+        raise InputError(f"{option} {reference}: there is no file {file}{hint}")
     if "." in file.stem:
-        raise InputError(f"--plugins {reference}: a module's name has no dot; rename the file")
+        raise InputError(f"{option} {reference}: a module's name has no dot; rename the file")
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
@@ -199,7 +199,7 @@ def _module_of_file(reference: str, file: Path) -> str:
     found = _origin(file.stem)
     if found is None or not Path(found).exists() or not file.samefile(found):
         raise InputError(
-            f"--plugins {reference}: the name {file.stem} is taken by another module ({found or 'built-in'}); rename the file"
+            f"{option} {reference}: the name {file.stem} is taken by another module ({found or 'built-in'}); rename the file"
         )
     return file.stem
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
@@ -296,6 +296,25 @@ class SimulatedCluster(PodBooks):
         """Return True if all due attempts would repeat earlier ones in an unchanged state, as groups do without events."""
         return self.scheduler.cluster.groups is not None and not self.scheduler.has_waiting and self._all_repeat()
 
+    def _groups_wait_idly(self) -> bool:
+        """Return True if all that is due are attempts of groups that failed in this state of the cluster.
+
+        kube-scheduler repeats them after each backoff. Here they wait for the next event, like other pods that were rejected,
+        unless a plugin of the user's runs, whose answer may depend on the time.
+        """
+        scheduler = self.scheduler
+        if scheduler.cluster.groups is None or scheduler.state.bindings.held or scheduler.has_waiting or self._has_own_plugins:
+            return False
+        revision, last = scheduler.state.revision, self._last_attempts
+        return all(
+            queued.entry and (tried := last.get(queued.pod.uid)) is not None and tried.revision == revision
+            for queued in scheduler.queue.in_backoff
+        )
+
+    @cached_property
+    def _has_own_plugins(self) -> bool:
+        return bool(self._own_plugins())
+
     def _all_repeat(self) -> bool:
         """Return True if every pending pod waits for an event, or would fail again."""
         queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
@@ -327,6 +346,8 @@ class SimulatedCluster(PodBooks):
         due = self.scheduler.next_deadline()
         if not times and (due is None or self._is_settled() or self._only_repeats()):
             return None
+        if times and due is not None and due < min(times) and self._groups_wait_idly():
+            due = None
         return max(self.now, min(times if due is None else [*times, due]))
 
     def _advance(self) -> bool:

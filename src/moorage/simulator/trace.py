@@ -6,26 +6,32 @@ A trace is immutable: methods return a new trace. Random choices depend on the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, overload
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import force_setattr
+from msgspec.structs import replace as structs_replace
 
 from moorage.api import quantity
-from moorage.api.core import Node, ObjectMeta, Pod, PodSpec, PodStatus
+from moorage.api.core import Node, ObjectMeta, Pod, PodSchedulingGroup, PodSpec, PodStatus
 from moorage.api.documents.object_fields import stable_uid
+from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
+from moorage.api.releases import RELEASES
 from moorage.basis.inputs.objects import FoundObject
+from moorage.basis.printable import counted
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
 from moorage.simulator.outcome_collector import collect
-from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
@@ -45,7 +51,9 @@ _NAMESPACE: Final = "default"
 class Arrival:
     """A pod that arrives ``time_s`` seconds after the start and runs ``duration_s`` seconds once placed (None: forever).
 
-    ``pod`` may be a dict as in a manifest, which is read and completed. A pod without a namespace or a UID gets one.
+    ``pod``   may be a dict as in a manifest, which is read and completed. A pod without a namespace or a UID gets one
+    ``job``   the name of the job that it belongs to; empty: it is a job of its own
+    ``gang``  so many pods of the job start together, or none: the pod names ``group``; 0: pods of a job start one by one
 
     Raises  InputError for a dict that is not one pod, and for a pod without a name
     """
@@ -53,11 +61,33 @@ class Arrival:
     time_s: float
     pod: Pod
     duration_s: float | None = None
+    job: str = ""
+    gang: int = 0
 
     def __post_init__(self) -> None:
         pod: Any = self.pod
         if not isinstance(pod, Pod) or not (pod.metadata.uid and pod.metadata.namespace):
-            object.__setattr__(self, "pod", _pod_of(pod))
+            pod = _pod_of(pod)
+            object.__setattr__(self, "pod", pod)
+        if self.gang and pod.spec.scheduling_group is None:
+            object.__setattr__(self, "pod", structs_replace(pod, spec=in_group(pod.spec, self.job)))
+
+    @property
+    def group(self) -> PodGroup | None:
+        """The pod group of a gang, which must be there before its pods; None for a pod that starts alone."""
+        if not self.gang:
+            return None
+        space = self.pod.namespace
+        policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=self.gang))
+        return PodGroup(
+            metadata=ObjectMeta(name=self.job, namespace=space, uid=stable_uid("PodGroup", space, self.job)),
+            spec=PodGroupSpec(scheduling_policy=policy, priority=self.pod.spec.priority),
+        )
+
+
+def in_group(spec: PodSpec, name: str) -> PodSpec:
+    """Return the spec of a pod that names this pod group; without a name, of one that names none."""
+    return structs_replace(spec, scheduling_group=PodSchedulingGroup(pod_group_name=name) if name else None)
 
 
 def _pod_of(given: Any) -> Pod:
@@ -116,10 +146,11 @@ class PodTemplate:
     namespace: str = _NAMESPACE
     own: tuple[str, ...] = ()
 
-    def pod(self, name: str, own: str = "") -> Pod:
+    def pod(self, name: str, own: str = "", spec: PodSpec | None = None) -> Pod:
         """Return a pod of this template with this name.
 
-        ``own`` has the values of its own labels, separated by newlines; the pod lacks labels with an empty value.
+        ``own``   the values of its own labels, separated by newlines; the pod lacks labels with an empty value
+        ``spec``  another spec
         """
         labels = dict(self.labels)
         if own:
@@ -128,7 +159,7 @@ class PodTemplate:
             name=name, namespace=self.namespace, uid=stable_uid("Pod", self.namespace, name), labels=labels,
             annotations=dict(self.annotations),
         )  # fmt: skip
-        return Pod(metadata=metadata, spec=self.spec, status=_PENDING)
+        return Pod(metadata=metadata, spec=spec or self.spec, status=_PENDING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +170,8 @@ class ArrivalColumns(Sequence[Arrival]):
     ``labels``               the values of each row's own labels, as ``PodTemplate.pod`` takes them; empty if no row has any
     ``row``, ``copy``        the row of each arrival, and the number of the copy: 0 for the pod itself
     ``duration_s``           NaN for pods that never end
+    ``job_of``, ``jobs``     the job of each row, -1 for a pod alone, and the names of jobs; empty if no row has a job
+    ``gang_of``              how many pods of each job start together, 0 if they start one by one
     """
 
     templates: tuple[PodTemplate, ...]
@@ -149,6 +182,11 @@ class ArrivalColumns(Sequence[Arrival]):
     time_s: Floats
     duration_s: Floats
     labels: Sequence[str] = ()
+    job_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    jobs: Sequence[str] = ()
+    gang_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    #: The last spec with a group, which the other pods of its gang share: the template's spec, the group, and the spec in it.
+    _last: list[tuple[PodSpec, str, PodSpec]] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -163,9 +201,66 @@ class ArrivalColumns(Sequence[Arrival]):
         if not -len(self) <= at < len(self):
             raise IndexError(f"arrival {at} of {len(self)}")
         row, copy, duration = int(self.row[at]), int(self.copy[at]), float(self.duration_s[at])
-        name = f"{self.names[row]}.copy-{copy}" if copy else self.names[row]
-        pod = self.templates[int(self.shape_of[row])].pod(name, self.labels[row] if self.labels else "")
-        return Arrival(float(self.time_s[at]), pod, None if math.isnan(duration) else duration)
+        suffix = f".copy-{copy}" if copy else ""
+        template, labels = self.templates[int(self.shape_of[row])], self.labels[row] if self.labels else ""
+        time_s, duration_s = float(self.time_s[at]), None if math.isnan(duration) else duration
+        job = int(self.job_of[row]) if len(self.job_of) else -1
+        if job < 0:
+            return Arrival(time_s, template.pod(self.names[row] + suffix, labels), duration_s)
+        name, gang = self.jobs[job] + suffix, int(self.gang_of[job])
+        spec = self._in_group(template.spec, name) if gang else template.spec
+        return Arrival(time_s, template.pod(self.names[row] + suffix, labels, spec), duration_s, name, gang)
+
+    def _in_group(self, spec: PodSpec, group: str) -> PodSpec:
+        """Return the spec of pods in a group; pods of a gang that are alike share it."""
+        last = self._last[0] if self._last else None
+        if last is None or last[0] is not spec or last[1] != group:
+            last = (spec, group, in_group(spec, group))
+            self._last[:] = [last]
+        return last[2]
+
+    @property
+    def has_gangs(self) -> bool:
+        """Whether some pods start together."""
+        return bool((self.gang_of[self._jobs_there()] > 1).any()) if len(self.gang_of) else False
+
+    def _jobs_there(self) -> Ints:
+        found = self.job_of[self.row]
+        return found[found >= 0]
+
+    @property
+    def gangs(self) -> int:
+        """How many gangs there are."""
+        units = self.units()
+        return int((np.bincount(units) > 1).sum()) if len(units) else 0
+
+    def units(self) -> Ints:
+        """Return the number of the unit of each arrival, by first arrival: pods that start together are one unit.
+
+        Shape (arrivals,).
+        """
+        alone = np.arange(len(self), dtype=np.int64)
+        if not len(self.gang_of) or not len(self):
+            return alone
+        job = self.job_of[self.row]
+        is_gang = (job >= 0) & (self.gang_of[np.maximum(job, 0)] > 0)
+        keys = np.where(is_gang, job * (self.copy.max() + 1) + self.copy, -1 - alone)
+        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.empty_like(first)
+        rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+        found: Ints = rank[of].astype(np.int64)
+        return found
+
+    def whole(self) -> ArrivalColumns:
+        """Return the arrivals without those of gangs that are not complete."""
+        if not len(self.gang_of) or not len(self):
+            return self
+        units, job = self.units(), self.job_of[self.row]
+        wanted = np.where(job >= 0, np.maximum(self.gang_of[np.maximum(job, 0)], 1), 1)
+        there = np.bincount(units)[units]
+        is_gang = (job >= 0) & (self.gang_of[np.maximum(job, 0)] > 0)
+        kept = ~is_gang | (there >= wanted)
+        return self if kept.all() else self.at(np.flatnonzero(kept))
 
     def __iter__(self) -> Iterator[Arrival]:
         return (self[at] for at in range(len(self)))
@@ -187,6 +282,107 @@ class ArrivalColumns(Sequence[Arrival]):
     def shapes(self) -> Ints:
         """The index in ``templates`` of each arrival's template."""
         return self.shape_of[self.row]
+
+
+# -- arrivals of programs ----------------------------------------------------------------------------------------------
+
+_OTHER: Final = re.compile(r"[^a-z0-9]+")
+_MOST_NAME: Final = 200
+
+
+def plain_name(text: str, prefix: str = "task") -> str:
+    """Return a name that an object can have: lower case, with dashes for all other characters."""
+    found = _OTHER.sub("-", text.lower()).strip("-")[:_MOST_NAME].strip("-")
+    return found or prefix
+
+
+def job_names(jobs: Iterable[str]) -> list[str]:
+    """Return names that objects can have, all different; a second ``job-1`` is ``job-1.2``."""
+    found: dict[str, None] = {}
+    for job in jobs:
+        plain = name = plain_name(job, "job")
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{plain}.{number}"
+        found[name] = None
+    return list(found)
+
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def columns_of(given: Iterable[Any]) -> ArrivalColumns:
+    """Return the arrivals of a program as columns, by time; see ``Trace.of``.
+
+    Raises  InputError
+    """
+    templates: dict[Hashable, int] = {}
+    made: list[PodTemplate] = []
+    names: dict[tuple[str, str], str] = {}
+    jobs: dict[str, int] = {}
+    gangs: dict[int, list[int]] = {}
+    shape_of, job_of, times, durations = [], [], [], []
+    for at, arrival in enumerate(told_apart(map(_arrival_of, given))):
+        if not (math.isfinite(arrival.time_s) and arrival.time_s >= 0):
+            raise InputError(f"arrival {at}: time_s {arrival.time_s!r} is no time; use seconds from 0")
+        meta, spec = arrival.pod.metadata, arrival.pod.spec
+        spec = in_group(spec, "") if arrival.gang else spec
+        key = _encode((spec, meta.labels, meta.annotations, meta.namespace))
+        shape = templates.setdefault(key, len(made))
+        if shape == len(made):
+            made.append(PodTemplate(spec, meta.labels, meta.annotations, meta.namespace))
+        name, number = meta.name, 1
+        while (meta.namespace, name) in names:
+            number += 1
+            name = f"{meta.name}-{number}"
+        names[meta.namespace, name] = name
+        job = jobs.setdefault(arrival.job, len(jobs)) if arrival.job else -1
+        if arrival.gang:
+            if job < 0:
+                raise InputError(f"arrival {at}: a gang needs the name of its job")
+            gangs.setdefault(job, []).append(arrival.gang)
+        shape_of.append(shape)
+        job_of.append(job)
+        times.append(float(arrival.time_s))
+        durations.append(math.nan if arrival.duration_s is None else max(float(arrival.duration_s), 0.0))
+    rows = np.arange(len(times), dtype=np.int64)
+    found = ArrivalColumns(
+        templates=tuple(made), names=list(names.values()), shape_of=np.array(shape_of, dtype=np.int64), row=rows,
+        copy=np.zeros_like(rows), time_s=np.array(times), duration_s=np.array(durations),
+        job_of=np.array(job_of, dtype=np.int64) if jobs else np.zeros(0, dtype=np.int64), jobs=job_names(jobs),
+        gang_of=_gang_sizes(jobs, gangs),
+    )  # fmt: skip
+    return found.at(np.argsort(found.time_s, kind="stable"))
+
+
+def _gang_sizes(jobs: Iterable[str], gangs: Mapping[int, Sequence[int]]) -> Ints:
+    """Return how many pods of each job start together."""
+    sizes = []
+    for number, job in enumerate(jobs):
+        said = gangs.get(number, [])
+        if said and set(said) != {len(said)}:
+            wanted = ", ".join(map(str, sorted(set(said))))
+            raise InputError(f"job {job}: {counted(len(said), 'pod')} arrive, and its gang is of {wanted}")
+        sizes.append(len(said) if len(said) > 1 else 0)
+    return np.array(sizes, dtype=np.int64)
+
+
+def _arrival_of(given: Any) -> Arrival:
+    if isinstance(given, Arrival):
+        return given
+    try:
+        return Arrival(**given) if isinstance(given, Mapping) else Arrival(*given)
+    except TypeError as error:
+        raise InputError(f"an arrival is an Arrival, or its fields (time_s, pod, duration_s): {error}") from None
+
+
+def _nodes_of(given: Iterable[Any]) -> tuple[Node, ...]:
+    plain = ({"apiVersion": "v1", "kind": "Node", **one} if isinstance(one, Mapping) else one for one in given)
+    found = read_objects(
+        [FoundObject(str(one["apiVersion"]), str(one["kind"]), one, "node") if isinstance(one, dict) else one for one in plain]
+    )
+    return tuple(found.nodes)
 
 
 # -- trace amounts -----------------------------------------------------------------------------------------------------
@@ -288,6 +484,11 @@ class Trace:
     arrivals: ArrivalColumns
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        given: Any = self.arrivals
+        if not isinstance(given, ArrivalColumns):
+            object.__setattr__(self, "arrivals", columns_of(given))
+
     def __len__(self) -> int:
         return len(self.arrivals)
 
@@ -305,20 +506,63 @@ class Trace:
         """Return the same arrivals on other nodes."""
         return replace(self, nodes=tuple(nodes))
 
+    @classmethod
+    def of(cls, nodes: Iterable[Any], arrivals: Iterable[Any], notes: Sequence[str] = ()) -> Trace:
+        """Return a trace of nodes and arrivals of a program, in any order.
+
+        ``nodes``     Node objects, or dicts as in manifests
+        ``arrivals``  ``Arrival`` values, or mappings and tuples of their fields: ``(time_s, pod)``, ``(time_s, pod,
+                      duration_s)``; pods may be dicts, and an arrival of a pod that has arrived before is another pod
+
+        Raises  InputError for what is no node and no arrival, for a time that is no number from 0, and for a gang with another
+        number of pods than it says
+        """
+        return cls(_nodes_of(nodes), columns_of(arrivals), tuple(notes))
+
+    def with_pods_apart(self) -> Trace:
+        """Let pods of a job start one by one."""
+        return replace(self, arrivals=replace(self.arrivals, gang_of=np.zeros_like(self.arrivals.gang_of), _last=[]))
+
+    def split(self, *shares: float, seed: int | None = None) -> tuple[Trace, ...]:
+        """Return one trace for each share of the arrivals, such as ``split(0.8, 0.2)``, in order of time; each begins at 0.
+
+        ``seed``: draw the arrivals of each part at random instead, at their own times. Pods that start together stay together.
+
+        Raises  InputError for shares that are not positive or sum to more than 1
+        """
+        if not shares or any(not share > 0 for share in shares) or sum(shares) > 1 + 1e-9:
+            raise InputError(f"split: {', '.join(map(str, shares)) or 'nothing'}: use positive shares that sum to at most 1")
+        units = self.arrivals.units()
+        count = int(units.max(initial=-1)) + 1
+        order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
+        ends = np.rint(np.cumsum(shares) * count).astype(np.int64)
+        parts = []
+        for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+            chosen = np.zeros(count, dtype=bool)
+            chosen[order[start:end]] = True
+            part = self._at(np.flatnonzero(chosen[units]))
+            first = part.arrivals.time_s[0] if seed is None and len(part) else 0.0
+            parts.append(replace(part, arrivals=replace(part.arrivals, time_s=part.arrivals.time_s - first)))
+        return tuple(parts)
+
     def head(self, count: int) -> Trace:
-        """Return the first arrivals."""
-        return self._at(np.arange(min(max(count, 0), len(self))))
+        """Return the first arrivals, without gangs of which some pods come later."""
+        return replace(self, arrivals=self.arrivals.at(np.arange(min(max(count, 0), len(self)))).whole())
 
     def between(self, start_s: float, end_s: float = math.inf) -> Trace:
         """Return the arrivals from ``start_s`` up to but not including ``end_s``; ``start_s`` becomes time 0."""
         first, last = np.searchsorted(self.arrivals.time_s, (start_s, end_s), side="left").tolist()
-        found = self.arrivals.at(np.arange(first, max(first, last)))
+        found = self.arrivals.at(np.arange(first, max(first, last))).whole()
         return replace(self, arrivals=replace(found, time_s=found.time_s - start_s))
 
     def shuffle(self, seed: int = 0) -> Trace:
-        """Let the pods arrive in random order, at the same times."""
-        order = np.random.default_rng(seed).permutation(len(self))
-        return replace(self, arrivals=replace(self.arrivals.at(order), time_s=self.arrivals.time_s))
+        """Let the pods arrive in random order, at the same times; pods that start together arrive together."""
+        units = self.arrivals.units()
+        rows, starts = _rows_of_units(units)
+        order = np.random.default_rng(seed).permutation(len(starts))
+        sizes = np.diff(np.append(starts, len(units)))
+        times = np.repeat(self.arrivals.time_s[rows[starts]], sizes[order])
+        return replace(self, arrivals=replace(self.arrivals.at(_expanded(order, rows, starts, sizes)), time_s=times))
 
     def scale_to(
         self, *, cpu: float | None = None, memory: float | None = None, gpu: float | None = None, seed: int = 0
@@ -335,30 +579,32 @@ class Trace:
         if len(wanted) != 1:
             raise InputError(f"scale_to takes one of {', '.join(RESOURCES)}")
         [(resource, share)] = wanted
-        asked = requests_of(self.arrivals, resource)
+        units = self.arrivals.units()
+        asked: Floats = np.bincount(units, weights=requests_of(self.arrivals, resource)).astype(np.float64)
         target = share * capacity_of(self.nodes, resource)
         if not target > 0 or not asked.sum():
             raise InputError(f"a trace cannot be scaled by {resource}: its nodes have none of it, or its pods request none")
         chance = np.random.default_rng(seed)
         if asked.sum() > target:
-            return self._at(np.sort(_kept(asked, target, chance)))
-        return self._with_copies(_drawn(asked, target, chance))
+            return self._at(np.sort(_expand(_kept(asked, target, chance), units)))
+        return self._with_copies(_expand(_drawn(asked, target, chance), units))
 
     def inflate(self, factor: float, seed: int = 0) -> Trace:
         """Let ``factor`` times as many pods arrive, each copy when its original does; below 1, remove pods at random.
 
         Raises  InputError for a factor that is not positive, or too large
         """
-        count = round(factor * len(self)) if math.isfinite(factor) else _MOST + 1
+        units = self.arrivals.units()
+        there = int(units.max(initial=-1)) + 1
+        count = round(factor * there) if math.isfinite(factor) else _MOST + 1
         if not factor > 0 or count > _MOST:
             raise InputError(f"inflate: {factor} is no factor; use a positive number that gives at most {_MOST:,} pods")
         chance = np.random.default_rng(seed)
-        if count <= len(self):
-            return self._at(np.sort(chance.permutation(len(self))[:count]))
-        whole, rest = divmod(count - len(self), len(self))
-        return self._with_copies(
-            np.concatenate([np.tile(np.arange(len(self)), whole), np.sort(chance.permutation(len(self))[:rest])])
-        )
+        if count <= there:
+            return self._at(np.sort(_expand(chance.permutation(there)[:count], units)))
+        whole, rest = divmod(count - there, there)
+        drawn = np.concatenate([np.tile(np.arange(there), whole), np.sort(chance.permutation(there)[:rest])])
+        return self._with_copies(_expand(drawn, units))
 
     def with_lifetimes(self, mean_s: float | None, distribution: str = "exponential", seed: int = 0) -> Trace:
         """Give every pod another lifetime. ``None``: all stay for good. ``distribution``: ``exponential`` or ``constant``.
@@ -374,7 +620,8 @@ class Trace:
         elif distribution == "constant":
             lifetimes = np.full(len(self), float(mean_s))
         else:
-            lifetimes = np.random.default_rng(seed).exponential(mean_s, len(self))
+            units = self.arrivals.units()
+            lifetimes = np.random.default_rng(seed).exponential(mean_s, int(units.max(initial=-1)) + 1)[units]
         return replace(self, arrivals=replace(self.arrivals, duration_s=lifetimes))
 
     def _at(self, which: Ints) -> Trace:
@@ -388,6 +635,22 @@ class Trace:
         both = np.concatenate([np.arange(len(held)), which])
         found = replace(held.at(both), copy=np.concatenate([held.copy, number]))
         return replace(self, arrivals=found.at(np.argsort(found.time_s, kind="stable")))
+
+
+def _rows_of_units(units: Ints) -> tuple[Ints, Ints]:
+    """Return the arrivals by unit, and where each unit starts among them."""
+    rows = np.argsort(units, kind="stable")
+    return rows, np.flatnonzero(np.diff(units[rows], prepend=-1))
+
+
+def _expand(which: Ints, units: Ints) -> Ints:
+    """Return the arrivals of these units, in this order."""
+    rows, starts = _rows_of_units(units)
+    return _expanded(which, rows, starts, np.diff(np.append(starts, len(units))))
+
+
+def _expanded(which: Ints, rows: Ints, starts: Ints, sizes: Ints) -> Ints:
+    return rows[ranges(starts[which], sizes[which])]
 
 
 def _kept(asked: Floats, target: float, chance: np.random.Generator) -> Ints:
@@ -448,12 +711,20 @@ def simulate_trace(
 
     Raises  ConfigError, InputError
     """
+    trace, options, about_gangs = with_gangs(trace, options)
     simulation, notes = prepare(options, on_attempt)
     if stay:
         trace = trace.with_lifetimes(None)
     simulation.load(trace.nodes)
+    jobs: dict[str, str] = {}
+    group = ""
     for arrival in trace.arrivals:
+        if arrival.gang and arrival.job != group and (made := arrival.group) is not None:
+            group = arrival.job
+            simulation.at(arrival.time_s, Seen(made))
         simulation.at(arrival.time_s, Seen(arrival.pod))
+        if arrival.job:
+            jobs[arrival.pod.uid] = f"Job/{arrival.job}"
         if arrival.duration_s is not None:
             simulation.durations[arrival.pod.uid] = arrival.duration_s
     simulation.run()
@@ -464,8 +735,37 @@ def simulate_trace(
     return collect(
         simulation,
         simulation.scheduler.gates.release,
-        notes=[InputNote("Remark", text) for text in (about, *trace.notes, *_warnings(trace, stay=stay))] + notes,
+        notes=[InputNote("Remark", text) for text in (about, *about_gangs, *trace.notes, *_warnings(trace, stay=stay))] + notes,
+        workloads=jobs,
     )
+
+
+#: The feature gates that pod groups need.
+_GATES: Final = ("GenericWorkload", "GangScheduling")
+
+
+def with_gangs(trace: Trace, options: Options) -> tuple[Trace, Options, list[str]]:
+    """Return a trace with gangs and the options that schedule them together, and a note; or the trace with its pods apart.
+
+    The pods are apart if the release has no pod groups, or the options close their feature gate.
+    """
+    count = trace.arrivals.gangs
+    if not count:
+        return trace, options, []
+    what = f"{counted(count, 'job')} on several nodes"
+    loaded = load_options(options)
+    if loaded.gates["GenericWorkload"]:
+        return trace, options, [f"{what}: the pods of each start together, as a pod group"]
+    missing = [gate for gate in _GATES[:1] if gate not in RELEASES[loaded.release].gates]
+    if missing or _GATES[0] in options.feature_gates:
+        why = f"kube-scheduler {loaded.release} has no pod groups" if missing else f"the feature gate {_GATES[0]} is closed"
+        return trace.with_pods_apart(), options, [f"{what}: {why}, so their pods start one by one"]
+    opened = [gate for gate in _GATES if gate in RELEASES[loaded.release].gates]
+    text = ",".join([*([options.feature_gates] if options.feature_gates else []), *(f"{gate}=true" for gate in opened)])
+    note = (
+        f"{what}: the pods of each start together, as a pod group (feature gates {', '.join(opened)}); --pods-apart starts them"
+    )
+    return trace, replace(options, feature_gates=text), [f"{note} one by one"]
 
 
 def _warnings(trace: Trace, *, stay: bool) -> list[str]:

@@ -6,13 +6,14 @@ import math
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.api.core import Node
-from moorage.simulator.trace import ArrivalColumns, PodTemplate, Trace
+from moorage.simulator.trace import ArrivalColumns, PodTemplate, Trace, job_names
 
 # -- trace texts -------------------------------------------------------------------------------------------------------
 # Texts of a trace's rows, packed: a million names take some 20 MB, where as many strings take 80 MB.
@@ -99,6 +100,7 @@ class TraceBuilder:
         #: The hashes of the names. Rows of equal names are found when all are there.
         self._hashes = array("q")
         self._shape_of, self._time_s, self._duration_s = array("q"), array("d"), array("d")
+        self._job_of, self._jobs, self._gangs = array("q"), dict[str, int](), bytearray()
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -111,8 +113,20 @@ class TraceBuilder:
             self._templates.append(make())
         return number
 
-    def add(self, name: str, shape: int, time_s: float, duration_s: float | None = None, labels: Sequence[str] = ()) -> int:
-        """Add an arrival and return its row. ``labels``: the values of the template's ``own`` labels."""
+    def add(self, name: str, shape: int, time_s: float, duration_s: float | None = None, labels: Sequence[str] = (), *,
+        job: str = "", gang: bool = False,
+    ) -> int:  # fmt: skip
+        """Add an arrival and return its row.
+
+        ``labels``  the values of the template's ``own`` labels
+        ``job``     what the job of this pod is called in the trace; ``gang``: its pods start together
+        """
+        if job:
+            self._job_of.extend([-1] * (len(self._hashes) - len(self._job_of)))  # rows before the first with a job
+            number = self._jobs.setdefault(job, len(self._jobs))
+            if number == len(self._gangs):
+                self._gangs.append(gang)
+            self._job_of.append(number)
         if labels:
             while len(self._labels) < len(self._hashes):  # rows before the first that has labels of its own
                 self._labels.append("")
@@ -155,6 +169,17 @@ class TraceBuilder:
             row=rows, copy=np.zeros_like(rows), time_s=times, duration_s=np.array(self._duration_s, dtype=np.float64),
             labels=self._labels,
         )  # fmt: skip
+        arrivals = self._with_jobs(arrivals)
         if not (times[:-1] <= times[1:]).all():
             arrivals = arrivals.at(np.argsort(times, kind="stable"))
         return Trace(tuple(nodes), arrivals, tuple(notes))
+
+    def _with_jobs(self, arrivals: ArrivalColumns) -> ArrivalColumns:
+        """Add the jobs; those of one pod start as any pod does."""
+        if not self._jobs:
+            return arrivals
+        self._job_of.extend([-1] * (len(arrivals.names) - len(self._job_of)))
+        job_of = np.array(self._job_of, dtype=np.int64)
+        sizes = np.bincount(job_of[job_of >= 0], minlength=len(self._jobs))
+        gangs = np.frombuffer(bytes(self._gangs), dtype=np.uint8).astype(bool)
+        return replace(arrivals, job_of=job_of, jobs=job_names(self._jobs), gang_of=np.where(gangs & (sizes > 1), sizes, 0))

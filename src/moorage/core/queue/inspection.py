@@ -73,6 +73,11 @@ class QueueInspection:
         return Counter((place, "podgroup" if grouped else "pod") for place, grouped in kinds)
 
     @property
+    def in_backoff(self) -> Iterator[QueuedPod]:
+        """The pods that wait for their backoff."""
+        return iter(self._backoff)
+
+    @property
     def logged_events(self) -> int:
         """Number of events logged for pods in flight; none are logged while no pod is in flight."""
         return self._in_flight.logged

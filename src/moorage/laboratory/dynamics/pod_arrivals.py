@@ -331,6 +331,8 @@ class TraceArrivals:
         self._round = 0
         #: The number of the last copy of a pod that arrived again, by the UID of the first.
         self._copies: dict[str, int] = {}
+        #: The pod groups that are there.
+        self._groups: set[str] = set()
         #: How many pods arrived.
         self.count = 0
 
@@ -363,6 +365,9 @@ class TraceArrivals:
         if arrival.duration_s is not None and not self._stay:
             engine.durations[pod.metadata.uid] = arrival.duration_s
         self.count += 1
+        if (group := arrival.group) is not None and not self._round and group.key not in self._groups:
+            self._groups.add(group.key)
+            engine.at(engine.now, Seen(group))
         engine.at(engine.now, Seen(pod))
         self._schedule_next()
 

@@ -5,6 +5,7 @@ Files are sent as paths with the digest of their content; a worker that finds ot
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,13 +16,14 @@ from typing import Any, Final
 
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.errors import InputError, MoorageError
+from moorage.framework.registry import load
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.sweeps.grid import GridField
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.kueue.batch_jobs import QUEUE_KINDS, read_queues
 from moorage.simulator.trace import Trace
-from moorage.simulator.traces.formats import FORMATS, read_trace
+from moorage.simulator.traces.formats import FORMATS, is_function, read_trace
 from moorage.simulator.traces.streams import open_bytes
 
 
@@ -132,7 +134,19 @@ def digest_of_files(files: Iterator[InputFile] | Sequence[InputFile]) -> str:
 #
 # Random steps use the seed of the run.
 
-_FIELDS: Final = ("format", "pods", "nodes", "between", "head", "shuffle", "scaleTo", "inflate", "lifetimes", "stay")
+_FIELDS: Final = (
+    "format",
+    "pods",
+    "nodes",
+    "between",
+    "head",
+    "shuffle",
+    "scaleTo",
+    "inflate",
+    "lifetimes",
+    "stay",
+    "podsApart",
+)
 _CHUNK: Final = 1 << 20
 
 
@@ -143,7 +157,7 @@ class TraceSource:
     digest: str
     content: str
     format_name: str
-    pods: str
+    pods: str | None = None
     nodes: str | None = None
     between: tuple[float, float] | None = None
     head: int | None = None
@@ -152,9 +166,10 @@ class TraceSource:
     inflate: float | None = None
     lifetimes: float | None = None
     stay: bool = False
+    pods_apart: bool = False
 
     @property
-    def files(self) -> tuple[str, str, str, str | None]:
+    def files(self) -> tuple[str, str, str | None, str | None]:
         """The files to read."""
         return self.content, self.format_name, self.pods, self.nodes
 
@@ -164,6 +179,8 @@ class TraceSource:
         Raises  InputError, also if a file has changed
         """
         found = _read(self.files)
+        if self.pods_apart:
+            found = found.with_pods_apart()
         if self.between is not None:
             found = found.between(*self.between)
         if self.head is not None:
@@ -180,11 +197,20 @@ class TraceSource:
 
 
 @lru_cache(maxsize=2)
-def _read(files: tuple[str, str, str, str | None]) -> Trace:
+def _read(files: tuple[str, str, str | None, str | None]) -> Trace:
     content, name, pods, nodes = files
-    if _digest([path for path in (pods, nodes) if path is not None]) != content:
-        raise InputError(f"{pods}: the content has changed since the sweep began")
+    if _content(name, pods, nodes) != content:
+        raise InputError(f"{pods or name}: the content has changed since the sweep began")
     return read_trace(name, pods, nodes)
+
+
+def _content(name: str, pods: str | None, nodes: str | None) -> str:
+    """Return the digest of a trace: of its files and, where a function makes it, of the function's module."""
+    files = [path for path in (pods, nodes) if path is not None]
+    if is_function(name):
+        source = inspect.getsourcefile(load(name, "format"))
+        files += [source] if source else []
+    return _digest(files)
 
 
 def _digest(paths: list[str]) -> str:
@@ -209,14 +235,16 @@ def read_trace_source(given: GridField, path: Callable[[str], str]) -> TraceSour
     if isinstance(given.value, Trace):
         raise given.fault("a trace of a program has no digest; give its files, or run it in a function of your own")
     fields = {name: one for name, one in given.fields(_FIELDS).items() if one.value is not None}
-    if "format" not in fields or "pods" not in fields:
-        raise given.fault(f"expected format ({', '.join(FORMATS)}) and pods, a file")
-    name = fields["format"].text()
-    if name not in FORMATS:
-        raise fields["format"].fault(f"no such format; the formats are {', '.join(FORMATS)}")
-    pods, nodes = path(fields["pods"].text()), path(fields["nodes"].text()) if "nodes" in fields else None
+    name = fields["format"].text() if "format" in fields else ""
+    if not name or ("pods" not in fields and not is_function(name)):
+        raise given.fault(f"expected format ({', '.join(FORMATS)}, or file.py:function) and pods, a file")
+    if name not in FORMATS and not is_function(name):
+        raise fields["format"].fault(f"no such format; the formats are {', '.join(FORMATS)}, or file.py:function")
+    file, _, function = name.rpartition(":")
+    name = f"{path(file)}:{function}" if file.endswith(".py") else name
+    pods, nodes = (path(fields[one].text()) if one in fields else None for one in ("pods", "nodes"))
     try:
-        content = _digest([one for one in (pods, nodes) if one is not None])
+        content = _content(name, pods, nodes)
     except MoorageError as error:
         raise given.fault(str(error)) from None
     steps = _steps(fields)
@@ -227,8 +255,8 @@ def read_trace_source(given: GridField, path: Callable[[str], str]) -> TraceSour
 def _steps(fields: dict[str, GridField]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, one in fields.items():
-        if name in {"shuffle", "stay"}:
-            found[name] = one.flag()
+        if name in {"shuffle", "stay", "podsApart"}:
+            found["pods_apart" if name == "podsApart" else name] = one.flag()
         elif name in {"inflate", "lifetimes"}:
             found[name] = _number(one)
         elif name == "head":

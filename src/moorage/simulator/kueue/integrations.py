@@ -9,6 +9,7 @@ Source  Kueue, pkg/controller/jobs
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -36,7 +37,7 @@ from moorage.simulator.kueue.workloads import Completing, Workload, read_workloa
 from moorage.simulator.owners import controller_of, is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.pod_factory import PodFactory
-from moorage.simulator.trace import Trace
+from moorage.simulator.trace import Arrival, Trace
 from moorage.simulator.workloads import is_finished
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -521,7 +522,9 @@ class _Taker(NamedTuple):
 def works_of_trace(
     trace: Trace, objects: Objects, documents: Sequence[Mapping[str, Any]], *, seed: int = 0
 ) -> Iterator[QueuedWork]:
-    """Yield a work for each arrival, in a LocalQueue. All LocalQueues take equal parts unless one of them states a part.
+    """Yield a work for each arrival, in a LocalQueue: one for all pods of a gang.
+
+    All LocalQueues take equal parts unless one of them states a part.
 
     Raises  InputError if no queue takes a pod, or an annotation cannot be read
     """
@@ -531,12 +534,25 @@ def works_of_trace(
     for space in {taker.namespace for taker in takers}:
         if space not in objects.namespaces:
             objects.add_namespace(space, {})
-    for number, arrival in enumerate(trace.arrivals):
-        pod = arrival.pod
+    for number, held in enumerate(_admitted_together(trace)):
+        first = held[0]
+        pod = first.pod
         taker = _choose([taker for taker in takers if taker.selector.matches(pod.labels)], pod, seed)
-        moved = replace(pod, metadata=replace(pod.metadata, namespace=taker.namespace))
-        times = Times(float(number), arrival.time_s, arrival.duration_s)
-        yield work_of_pods(f"Pod/{pod.name}", [moved], taker.name, pod.spec.priority or 0, times)
+        moved = [replace(one.pod, metadata=replace(one.pod.metadata, namespace=taker.namespace)) for one in held]
+        times = Times(float(number), first.time_s, first.duration_s)
+        title = f"Job/{first.job}" if first.job and len(held) > 1 else f"Pod/{pod.name}"
+        yield work_of_pods(title, moved, taker.name, pod.spec.priority or 0, times)
+
+
+def _admitted_together(trace: Trace) -> Iterator[list[Arrival]]:
+    """Yield the arrivals of each gang, and each other arrival. In queues, a gang is one Workload and needs no pod group."""
+    units, apart = trace.arrivals.units().tolist(), trace.with_pods_apart().arrivals
+    held: dict[int, list[Arrival]] = {}
+    sizes = Counter(units)
+    for unit, arrival in zip(units, apart, strict=True):
+        held.setdefault(unit, []).append(arrival)
+        if len(held[unit]) == sizes[unit]:
+            yield held.pop(unit)
 
 
 def _takers(documents: Sequence[Mapping[str, Any]]) -> list[_Taker]:

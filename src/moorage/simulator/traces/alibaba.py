@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.api.core import Node
-from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, copies_in, machine, machines_in, plain_name
+from moorage.simulator.trace import Trace, plain_name
+from moorage.simulator.traces.recorded_pods import TaskTable, copies_in, machine, machines_in
 from moorage.simulator.traces.streams import TraceRow, table_rows
 
 # -- alibaba 2018 ------------------------------------------------------------------------------------------------------
@@ -50,10 +50,11 @@ def read_alibaba_2018(pods: str, nodes: str | None = None) -> Trace:
         labels = (("job", row.text("job_name")), ("type", row.text("task_type")))
         duration = end - start if end and end >= start else None
         for _ in range(copies_in(row, "instance_num", _MOST)):
-            table.add(name, start, duration, cpu, memory, labels=labels)
+            table.add(name, start, duration, cpu, memory, labels=labels, job=row.text("job_name"))
     notes = [
         "memory is in percent of the largest machine; one percent is taken as 1 GiB",
         "dependencies between tasks, usage and the online containers are not in it",
+        "the instances of a task start one by one, as batch tasks do",
     ]
     if left_out:
         notes.append(f"{left_out} tasks without a start or without requests left out")
@@ -88,15 +89,17 @@ def read_alibaba_2020(pods: str, nodes: str | None = None) -> Trace:
         first = min(first, start)
         model = row.text("gpu_type")
         gpu_milli = round(10 * (row.optional("plan_gpu") or 0.0))
+        task = f"{row.text('job_name')}-{row.text('task_name')}"
         for _ in range(copies_in(row, "inst_num", _MOST)):
             table.add(
-                f"{row.text('job_name')}-{row.text('task_name')}", start, end - start if end and end >= start else None,
+                task, start, end - start if end and end >= start else None,
                 round(10 * (row.optional("plan_cpu") or 0.0)), round((row.optional("plan_mem") or 0.0) * _GIB),
                 gpu_milli=gpu_milli, models=(model,) if gpu_milli and model else (), labels=(("job", row.text("job_name")),),
+                job=task, gang=True,
             )  # fmt: skip
     notes = [
         "arrivals are the starts of tasks, not their submissions",
-        "a task accepts the one GPU type that it was given",
+        "a task accepts the one GPU type that it was given, and its instances start together",
         "parts of GPUs are counted over a node, not by device",
     ]
     if left_out:

@@ -118,7 +118,9 @@ class _Instances:
         labels = (("collection", str(key[0])), ("kind", "alloc" if record.number("collection_type") else "job"))
         priority = int(record.number("priority"))
         self._begun.append(nan)
-        return self.table.add(f"{key[0]}-{key[1]}", time_s, None, cpu, memory, priority=priority, labels=labels)
+        return self.table.add(
+            f"{key[0]}-{key[1]}", time_s, None, cpu, memory, priority=priority, labels=labels, job=str(key[0])
+        )
 
 
 def _key(collection: int, index: int) -> Hashable:
@@ -137,6 +139,7 @@ def read_borg_2019(pods: str, nodes: str | None = None) -> Trace:
     notes = [
         "amounts are shares of the largest machine, taken as 96 cores and 384 GiB",
         "constraints, usage and changes of requests are not in it, and an evicted instance keeps running",
+        "the instances of a job start one by one, as Borg's do",
     ]
     if instances.inside:
         notes.append(f"{instances.inside} instances inside of reservations left out: the reservations have the room")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Final
 from moorage.api.core import Node
 from moorage.basis import table_of
 from moorage.errors import InputError
+from moorage.framework.registry import load
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.trace import Trace
 
@@ -45,21 +48,61 @@ FORMATS: Final[Mapping[str, TraceFormat]] = {
 }
 
 
-def read_trace(format_name: str, pods: str | os.PathLike[str], nodes: str | os.PathLike[str] | None = None) -> Trace:
-    """Read a trace. ``nodes``: the format's own file, or manifests of nodes (YAML or a folder; JSON where it has no file).
+def is_function(format_name: str) -> bool:
+    """Return whether a trace comes from a function of the user: ``module:function`` or ``file.py:function``."""
+    return ":" in format_name
 
-    Raises  InputError for an unknown format and for files of another format
+
+def read_trace(
+    format_name: str, pods: str | os.PathLike[str] | None = None, nodes: str | os.PathLike[str] | None = None
+) -> Trace:
+    """Read a trace.
+
+    ``format_name``  one of ``FORMATS``; or ``module:function`` or ``file.py:function``, a function that returns a ``Trace``, or
+                     nodes and arrivals as ``Trace.of`` takes them. It is called with ``pods`` and ``nodes`` as far as it has
+                     parameters for them
+    ``nodes``        the format's own file, or manifests of nodes (YAML or a folder; JSON where it has no file)
+
+    Raises  InputError for an unknown format, for files of another format, and for a function that returns no trace
     """
+    path = None if nodes is None else os.fspath(nodes)
+    if is_function(format_name):
+        return _made(format_name, None if pods is None else os.fspath(pods), path)
     known = FORMATS.get(format_name)
     if known is None:
-        raise InputError(f"{format_name}: no such format of traces; the formats are {', '.join(FORMATS)}")
-    path = None if nodes is None else os.fspath(nodes)
+        raise InputError(
+            f"{format_name}: no such format of traces; the formats are {', '.join(FORMATS)}, or module:function of your own"
+        )
+    if pods is None:
+        raise InputError(f"{format_name}: needs the file of pods: {known.pods}")
     own = path is not None and (not known.nodes or path.lower().endswith(_MANIFESTS) or Path(path).is_dir())
     if known.needs_nodes and (path is None or own):
         where = format_name if path is None else f"{path}: {format_name}"
         raise InputError(f"{where}: needs the file of nodes: {known.nodes}")
     trace = known.read(os.fspath(pods), None if own else path)
     return trace.with_nodes(_manifests(path)) if own and path is not None else trace
+
+
+def _made(reference: str, pods: str | None, nodes: str | None) -> Trace:
+    """Return the trace of a user's function."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    function = load(reference, "--trace")
+    if not callable(function):
+        raise InputError(f"{reference}: expected a function that returns a trace")
+    try:
+        taken = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.KEYWORD_ONLY]
+    except (TypeError, ValueError):
+        taken = []
+    found = function(*(pods, nodes)[: len(taken)])
+    if isinstance(found, Trace):
+        trace = found
+    elif isinstance(found, tuple) and len(found) == 2:
+        trace = Trace.of(*found)
+    else:
+        raise InputError(f"{reference}: expected a Trace, or a pair of nodes and arrivals; found {type(found).__name__}")
+    return trace if trace.nodes or nodes is None else trace.with_nodes(_manifests(nodes))
 
 
 def _manifests(path: str) -> tuple[Node, ...]:

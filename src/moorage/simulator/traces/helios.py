@@ -1,7 +1,7 @@
 """Helios: jobs of deep learning on SenseTime's GPU clusters, April to September 2020.
 
 Pods   ``cluster_log.csv``: job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration,
-       queue. A job is one pod for each of its nodes. duration is in seconds
+       queue. A job is one pod for each of its nodes, which start together. duration is in seconds
 Nodes  ``cluster_gpu_number.csv``: date, the GPUs of each virtual cluster, total. The largest total is divided into nodes of
        eight GPUs
 """
@@ -42,6 +42,7 @@ def read_helios(pods: str, nodes: str | None = None) -> Trace:
             table.add(
                 f"job-{row.text('job_id')}", submitted, row.number("duration"), 1000 * _part(cpus, count, part), 0,
                 gpus=_part(gpus, count, part), labels=(("vc", row.text("vc")), ("user", row.text("user"))),
+                job=f"job-{row.text('job_id')}", gang=True,
             )  # fmt: skip
     notes = [
         "memory is not recorded, so pods request none; nodes are taken as 8 GPUs, 48 cores and 256 GiB",

@@ -1,7 +1,8 @@
 """Philly: 117,000 jobs of deep learning on Microsoft's GPU clusters, August to December 2017.
 
 Pods   ``cluster_job_log``: a JSON list of jobs with jobid, vc, user, status, submitted_time and attempts, each with start_time,
-       end_time and detail: the servers (ip) and GPUs it had. Each server of the first attempt is a pod
+       end_time and detail: the servers (ip) and GPUs it had. Each server of the first attempt is a pod;
+       the pods of a job start together
 Nodes  ``cluster_machine_list``: machineId, number of GPUs, single GPU mem
 """
 
@@ -15,8 +16,8 @@ import msgspec
 
 from moorage.api.core import Node
 from moorage.errors import InputError
-from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, machine, machines_in, plain_name
+from moorage.simulator.trace import Trace, plain_name
+from moorage.simulator.traces.recorded_pods import TaskTable, machine, machines_in
 from moorage.simulator.traces.streams import TraceRow, whole_bytes
 
 #: The largest file, in bytes.
@@ -55,7 +56,17 @@ def read_philly(pods: str, nodes: str | None = None) -> Trace:
         for server in attempt.detail:
             gpus = len(server.get("gpus") or ())
             labels = (("vc", job.vc), ("job", job.jobid))
-            table.add(job.jobid, submitted, duration, gpus * _CPU_MILLI, gpus * _MEMORY, gpus=gpus, labels=labels)
+            table.add(
+                job.jobid,
+                submitted,
+                duration,
+                gpus * _CPU_MILLI,
+                gpus * _MEMORY,
+                gpus=gpus,
+                labels=labels,
+                job=job.jobid,
+                gang=True,
+            )
     notes = [
         "cpu and memory are not recorded: 4 cores and 48 GiB for each GPU",
         "the pods of a job are the servers of its first attempt, and run as long as all attempts together",

@@ -22,7 +22,7 @@ from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, read_sources
 from moorage.simulator.pod_creation import create_missing_pods
-from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate
+from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU, PodTemplate, plain_name
 from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.traces.streams import TraceRow, table_rows
 from moorage.simulator.unknown_fields import Validation
@@ -112,15 +112,7 @@ GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
 ZONE: Final = "topology.kubernetes.io/zone"
 #: The maximum number of pods per node. Traces have none; this is the kubelet's default.
 MAX_PODS: Final = 110
-_OTHER: Final = re.compile(r"[^a-z0-9]+")
 _NOT_IN_LABEL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-_MOST_NAME: Final = 200
-
-
-def plain_name(text: str, prefix: str = "task") -> str:
-    """Return a name that an object can have: lower case, with dashes for all other characters."""
-    found = _OTHER.sub("-", text.lower()).strip("-")[:_MOST_NAME].strip("-")
-    return found or prefix
 
 
 @lru_cache(4096)
@@ -180,15 +172,21 @@ class TaskTable:
     def add(
         self, name: str, time_s: float, duration_s: float | None, cpu_milli: int, memory_bytes: int, *, gpus: int = 0,
         gpu_milli: int = 0, priority: int | None = None, models: Sequence[str] = (), labels: Sequence[tuple[str, str]] = (),
+        job: str = "", gang: bool = False,
     ) -> int:  # fmt: skip
-        """Add a task and return its row. ``gpus`` are whole devices, ``gpu_milli`` thousandths."""
+        """Add a task and return its row. Tasks of a ``gang`` start together.
+
+        ``gpus`` are whole devices, ``gpu_milli`` thousandths.
+        """
         key = (cpu_milli, memory_bytes, gpus, gpu_milli, priority, tuple(models))
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = task_spec(*key)
         own = tuple([name for name, _ in labels])
         shape = self.builder.shape((id(spec), own), lambda: PodTemplate(spec, own=own))
-        return self.builder.add(plain_name(name), shape, time_s, duration_s, [label_value(text) for _, text in labels])
+        return self.builder.add(
+            plain_name(name), shape, time_s, duration_s, [label_value(text) for _, text in labels], job=job, gang=gang
+        )
 
 
 def task_spec(

@@ -194,15 +194,20 @@ def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on
 def _run_trace(
     given: dict[str, Any], options: Options, on_attempt: _OnAttempt, measure: SimulationGates | None
 ) -> _Simulated:  # fmt: skip
-    from moorage.simulator.trace import simulate_trace
-    from moorage.simulator.traces.formats import read_trace
+    from moorage.simulator.trace import simulate_trace, with_gangs
+    from moorage.simulator.traces.formats import is_function, read_trace
 
+    if not given["pods"] and not is_function(given["trace"]):
+        raise click.UsageError(f"--trace {given['trace']} needs --pods FILE")
     trace = read_trace(given["trace"], given["pods"], given["nodes"])
+    if given["pods_apart"]:
+        trace = trace.with_pods_apart()
     if not trace.nodes:
         raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
     lasting = trace.with_lifetimes(None) if given["stay"] else trace
     if given["autoscale"]:
-        return _autoscaled(given, lasting, options, on_attempt)
+        lasting, options, about = with_gangs(lasting, options)
+        return _autoscaled(given, replace(lasting, notes=(*about, *lasting.notes)), options, on_attempt)
     kinds_of_queues(given)
     text = given["output"] in {"table", "wide"}
     if (jobs := queued(given, ClusterInput(nodes=trace.nodes), lasting)) is not None:

@@ -18,7 +18,7 @@ from moorage.simulator.simulate import Options
 
 @described("demo")
 def demo(target: str | None) -> int:
-    """Schedule the pods of a bundled example cluster, and print commands to try next."""
+    """Run ``moorage demo``."""
     folder = bundled_folder("examples", "demo", "examples")
     if target is not None:
         return _copy(folder, Path(target) / "examples")

@@ -42,7 +42,7 @@ def help_pages() -> dict[str, Path]:
 
 @described("help", name="help")
 def show_help(words: tuple[str, ...]) -> int:
-    """Show a page of the documentation; without a topic, list them."""
+    """Run ``moorage help``."""
     if not words:
         click.echo_via_pager(_listed())
         return OK

@@ -110,7 +110,7 @@ COMMANDS: Final = {name: found for group in GROUPS.values() for name, found in g
 
 
 class Commands(CommandGroup):
-    """A group that imports a command on first use and shows its short help without importing it."""
+    """A group that imports a command on first use, a question when it runs, and shows short help without importing any."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -119,7 +119,11 @@ class Commands(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         importlib.import_module("moorage.interfaces.cli.terminal").keep_freed_memory()
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        place = COMMANDS[cmd_name][0]
+        if place.startswith("questions."):
+            made: click.Command = importlib.import_module("moorage.interfaces.cli.option_tables").deferred(cmd_name, place)
+            return made
+        module, _, name = place.partition(":")
         command: click.Command = getattr(importlib.import_module(f"moorage.interfaces.cli.{module}"), name)
         return command
 

@@ -87,7 +87,7 @@ def man_pages(
 
 @described("man")
 def man(words: tuple[str, ...], folder: Path | None) -> int:
-    """Print the man page of a command, by default that of moorage, or write all of them into a folder."""
+    """Run ``moorage man``."""
     pages = dict(man_pages())
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

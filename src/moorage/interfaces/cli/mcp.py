@@ -19,7 +19,7 @@ from moorage.laboratory.dump.live_dump import endpoint_of
 
 @described("mcp")
 def mcp(**given: Any) -> None:
-    """Serve every question about a cluster as a tool for agents, by the Model Context Protocol."""
+    """Run ``moorage mcp``."""
     try:
         from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
         from moorage.interfaces.mcp.server import make_server, own_pages

@@ -47,12 +47,12 @@ _USED: Final = frozenset({"Hold", "NodeInfo", "PodInfo", "TEAM", "moorage", "pyt
 
 @described("plugin", CommandGroup)
 def plugin() -> None:
-    """Start a plugin of your own."""
+    """Run ``moorage plugin``."""
 
 
 @described("plugin-new", short_help="Write a folder with a new plugin.")
 def new(name: str, kind: str) -> int:
-    """Write a folder NAME with a working plugin to change."""
+    """Run ``moorage plugin new``."""
     cls = _class_name(name)
     folder = Path(name)
     try:

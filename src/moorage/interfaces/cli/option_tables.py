@@ -13,8 +13,8 @@ A table is a parameter, in the order of the help page: its name in the program, 
 ``old``            a flag of kube-scheduler that 1.37 does not have
 
 A table with ``use`` stands for a parameter, or a group of them, of ``shared.toml``; ``without`` names those that are left out,
-and ``outputs`` are the values of ``-o``. The help page begins with the docstring of the command's function; ``about`` follows
-it, and ``examples`` and ``more`` end the page.
+and ``outputs`` are the values of ``-o``. The help page begins with ``purpose``; ``about`` follows it, and ``examples`` and
+``more`` end the page. ``form`` names the class of the command, if it is one of those below.
 
 ``refused`` says what is refused, in which words; in ``shared.toml``, by the parameter of the commands that refuse it. Between
 commas stands what must all hold, each one or several alternatives: ``name`` a parameter that is given, ``not name`` one that is
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,17 +122,27 @@ _TYPES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 }
 
 
-def described(table: str, cls: Any = DescribedCommand, **settings: Any) -> Callable[[Callable[..., Any]], Any]:
+#: What a table calls the class of its command.
+_FORMS: Final[Mapping[str, type[click.Command]]] = {
+    "plain": DescribedCommand, "files": TakesFiles, "files and flags": TakesFilesAndFlags,
+}  # fmt: skip
+
+
+def described(table: str, cls: Any = None, **settings: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a command of a function, with the parameters and the help page of its table.
 
     ``table``     its name: ``record-cut`` for ``moorage record cut``
-    ``cls``       the class of the command
+    ``cls``       the class of the command, if it is a group
     ``settings``  others, as click takes them
     """
+    row = _table(table)
+    page = f"{row['purpose']}\n\n{row.get('about', '')}"
 
     def make(run: Callable[..., Any]) -> Any:
-        page = f"{run.__doc__}\n\n{_table(table).get('about', '')}"
-        command: Any = click.command(cls=cls, help=page, epilog=examples_of(table), params=parameters_of(table), **settings)
+        command: Any = click.command(
+            cls=cls or _FORMS[row.get("form", "plain")], help=page, epilog=examples_of(table), params=parameters_of(table),
+            **settings,
+        )  # fmt: skip
 
         @wraps(run)
         def run_allowed(*args: Any, **given: Any) -> Any:
@@ -141,6 +152,20 @@ def described(table: str, cls: Any = DescribedCommand, **settings: Any) -> Calla
         return command(run_allowed)
 
     return make
+
+
+def deferred(table: str, place: str) -> click.Command:
+    """Return the command of a table whose module is imported when it runs: its help and completions need the table alone.
+
+    ``place``  the module in this package, a colon, and the command in it
+    """
+
+    def run(**given: Any) -> Any:
+        module, _, name = place.partition(":")
+        return getattr(import_module(f"{_PACKAGE}.{module}"), name).callback(**given)
+
+    made: click.Command = described(table, name=table)(run)
+    return made
 
 
 def examples_of(name: str) -> str | None:

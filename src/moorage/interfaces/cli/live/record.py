@@ -61,7 +61,7 @@ _NO_OTHERS: Final = {"algorithm_provider": "", "max_disks": None, "extenders": "
 
 @described("record-cut", short_help="Cut the smallest input that repeats a decision.")
 def cut(**given: Any) -> None:
-    """Cut the smallest input that repeats the decision on a pod: it fits nowhere, or goes to a node, for the same reasons."""
+    """Run ``moorage record cut``."""
     collect_seldom()
     options = cluster_files.simulation_options({**_NO_OTHERS, **given})
     from moorage.interfaces.cli.questions.explain import before_binding  # these are rarely needed here
@@ -127,7 +127,7 @@ _VERDICTS: Final = {
 
 @described("record-status", short_help="Say what a log covers, and whether decisions agree.")
 def status(directory: str, verify: bool, output: str) -> int:
-    """Say what LOG covers, whether its recorder runs, and how far Moorage decides as the cluster's scheduler does."""
+    """Run ``moorage record status``."""
     found = _document(ClusterLog(directory), verify=verify)
     if output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
@@ -237,7 +237,7 @@ _QPS, _BURST = 20.0, 40
 @described("record", CommandGroup, invoke_without_command=True)
 @click.pass_context
 def record(ctx: click.Context, /, **given: Any) -> int:
-    """Record a cluster into a log, and compare the decisions of its scheduler with Moorage's. Only read requests are made."""
+    """Run ``moorage record``."""
     if ctx.invoked_subcommand is not None:
         return OK
     if given["directory"] is None:

@@ -21,7 +21,7 @@ class _Link(msgspec.Struct):
 
 @described("ui")
 def ui(**given: Any) -> None:
-    """Print a link to the web interface of a running moorage up."""
+    """Run ``moorage ui``."""
     endpoint = endpoint_of(given["kubeconfig"], given["context"])
     say(f"{endpoint.server}/ui/#token={asyncio.run(_token(endpoint))}")
 

@@ -47,7 +47,6 @@ from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.main import OK
 from moorage.interfaces.cli.option_tables import (
     AUTO,
-    TakesFilesAndFlags,
     described,
 )
 from moorage.interfaces.cli.pflag import Given
@@ -185,9 +184,9 @@ def report_if_slow(what: str, report: Callable[[str], None], patience_s: float =
         timer.cancel()
 
 
-@described("up", TakesFilesAndFlags)
+@described("up")
 def up(**given: Any) -> int:
-    """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler."""
+    """Run ``moorage up``."""
     began = time.monotonic()
     stdin: BinaryIO = sys.stdin.buffer
     if given["emulate"] == AUTO:

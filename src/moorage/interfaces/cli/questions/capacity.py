@@ -23,7 +23,7 @@ from moorage.report.capacity import Capacity, capacity_history
 
 @described("capacity")
 def capacity(**given: Any) -> int:
-    """Say how many more instances of a pod fit, and what stops the next one."""
+    """Run ``moorage capacity``."""
     if given["replicas"] and any("=" not in one for one in given["templates"]):
         raise click.UsageError("--replicas needs numbers: web=40 worker=10")
     with Progress.of(given) as progress:

@@ -25,7 +25,7 @@ DEFAULT_POLICY = "moorage-policy.yaml"
 
 @described("check")
 def check(**given: Any) -> int:
-    """Say whether a change of a cluster keeps to a policy: no pod pending, any zone can be lost, costs at most 5 % more."""
+    """Run ``moorage check``."""
     policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"], file_named_in)
     limit = policy.time_limit_s if given["time_limit"] is None else given["time_limit"]
     given, paths = {**given, "time_limit": limit, "effort": policy.effort}, given["paths"]

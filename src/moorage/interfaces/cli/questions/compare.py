@@ -45,7 +45,7 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 
 @described("compare")
 def compare(**given: Any) -> int:
-    """Say whether B is better than A: another configuration, release or cluster, run with the same arrivals and seeds."""
+    """Run ``moorage compare``."""
     kinds = KINDS if given["a_kueue"] or given["b_kueue"] else ()
     if compares_autoscalers(given):
         with Progress.of(given) as progress, open_question(given, progress, autoscaler_kinds(given)) as asked:

@@ -25,7 +25,7 @@ from moorage.report.drain_report import DrainReport
 
 @described("drain")
 def drain(**given: Any) -> int:
-    """Say what kubectl drain would do to nodes, and what would happen to their pods."""
+    """Run ``moorage drain``."""
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         progress.say("draining …")

@@ -23,7 +23,7 @@ from moorage.simulator.cluster_input import UnreadKind
 
 @described("dump")
 def dump(**given: Any) -> None:
-    """Write a cluster into one file, with everything that scheduling reads. Only read requests are made."""
+    """Run ``moorage dump``."""
     collect_seldom()
     endpoint = endpoint_of(given["kubeconfig"], given["context"])
     began = datetime.now(UTC).isoformat(timespec="seconds")

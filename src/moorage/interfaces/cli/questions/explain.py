@@ -124,7 +124,7 @@ _MOST_PRINTED: Final = 5
 
 @described("explain")
 def explain(**given: Any) -> int:
-    """Say why a pod is pending, or why it is on its node."""
+    """Run ``moorage explain``."""
     asked_for = bool(given["pods"]) + given["every_pending"] + given["together"]
     if not asked_for:
         raise click.UsageError("name a pod or a workload, or give --all or --pending")

@@ -28,7 +28,7 @@ from moorage.report.survival_report import Survival
 
 @described("cordon")
 def cordon(**given: Any) -> int:
-    """Say what cordoning nodes would change."""
+    """Run ``moorage cordon``."""
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = named_nodes(asked.cluster, given)
         question = asked.request({"cordon": list(nodes)})
@@ -42,7 +42,7 @@ def cordon(**given: Any) -> int:
 
 @described("fail")
 def fail(**given: Any) -> int:
-    """Say what happens when nodes are lost at once."""
+    """Run ``moorage fail``."""
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = _zone(asked, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
         asks = {"fail": list(nodes), "mode": given["mode"], **({"zone": given["zone"]} if given["zone"] else {})}
@@ -69,7 +69,7 @@ _MANY_PODS: Final = 1_000
 
 @described("survive")
 def survive(**given: Any) -> int:
-    """Say whether a cluster survives the loss of any node, any zone, or any value of a label."""
+    """Run ``moorage survive``."""
     with Progress.of(given) as progress, open_question(given, progress) as asked, ExitStack() as block:
         executor = executor_of(given, block) if given["dask"] else None
         what = SurvivalAsked(

@@ -27,7 +27,7 @@ _READ_CONTAINERS: Final = frozenset({"PodLifeTime", "RemoveFailedPods", "RemoveP
 
 @described("deschedule")
 def deschedule(**given: Any) -> int:
-    """Say what a descheduler would evict, and where the pods would go."""
+    """Run ``moorage deschedule``."""
     try:
         interval_s = duration_seconds(given["interval"])
     except DurationError as error:
@@ -50,7 +50,7 @@ def deschedule(**given: Any) -> int:
 
 @described("rightsize")
 def rightsize(**given: Any) -> int:
-    """Say what requests that follow usage would free: nodes, money, and how full the others become."""
+    """Run ``moorage rightsize``."""
     usage = read_usage(given["usage_files"], given["percentile"])
     types = tuple(read_types(Path(given["types"]))) if given["types"] else ()
     options = RightsizeOptions(usage, given["headroom"] / 100, types, given["unit"])

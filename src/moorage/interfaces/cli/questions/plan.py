@@ -33,7 +33,7 @@ from moorage.simulator.autoscalers.instance_types import read_price_list
 
 @described("plan")
 def plan(**given: Any) -> int:
-    """Say which nodes to buy so that kube-scheduler places all pending pods, and a lower bound of their cost."""
+    """Run ``moorage plan``."""
     if not given["types"]:
         given["types"] = project_setting("types")[0]
     if given["autoscaler"] == "karpenter" and not given["types"]:

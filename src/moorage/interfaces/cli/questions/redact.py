@@ -35,7 +35,7 @@ _KEY_SIZE: Final = 32
 
 @described("redact")
 def redact(**given: Any) -> int:
-    """Replace the names in a dump by tokens, so that it can be shared and schedules as before."""
+    """Run ``moorage redact``."""
     collect_seldom()
     options = cluster_files.simulation_options({**given, **_UNASKED})
     key = read_key(given["key_file"], quiet=given["quiet"])

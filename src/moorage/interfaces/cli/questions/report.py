@@ -25,7 +25,7 @@ from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluste
 
 @described("report")
 def report(**given: Any) -> int:
-    """Print an overview of a cluster: what is pending and why, how full and how evenly full nodes are, and what still fits."""
+    """Run ``moorage report``."""
     setting = OverviewSetting(all_nodes=given["all_nodes"], by_engine=given["by_engine"])
     if given["serve"]:
         return _serve(given)

@@ -18,7 +18,6 @@ from moorage.core.cycle.decision import Decision
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import (
-    TakesFiles,
     described,
 )
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
     from moorage.simulator.trace import Trace
 
 
-@described("simulate", TakesFiles)
+@described("simulate")
 def simulate(**given: Any) -> int:
-    """Show where every pending pod is scheduled, and why."""
+    """Run ``moorage simulate``."""
     collect_seldom()
     took = _PluginTimes() if given["timing"] else None
     events = EventLog() if given["events"] else None

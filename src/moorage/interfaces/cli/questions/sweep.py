@@ -27,7 +27,7 @@ _BYTES = 6_000
 
 @described("sweep")
 def sweep(**given: Any) -> int:
-    """Simulate every point of a grid: clusters, configurations, releases, parameters of plugins and seeds."""
+    """Run ``moorage sweep``."""
     collect_seldom()
     began_s = time.monotonic()
     with Progress.of(given) as progress, ExitStack() as block:

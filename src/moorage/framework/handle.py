@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from moorage.framework.feature_gates import FeatureGates
 from moorage.state.view import PodInfo, Snapshot
@@ -29,6 +29,38 @@ class WaitingPod(Protocol):
 
     def reject(self, plugin: str, message: str) -> None:
         """Reject the pod: its node is released, and it returns to the queue."""
+
+
+class PodLister(Protocol):
+    """The pods that the scheduler knows, as of the current attempt."""
+
+    def get(self, uid: str) -> PodInfo | None:
+        """Return a pod by its UID, wherever it is; None if the scheduler does not know it."""
+
+    def pending(self) -> Iterable[PodInfo]:
+        """Yield the pods of this scheduler without a node: active, in backoff, unschedulable, gated, and the tried one."""
+
+    def placed(self) -> Iterable[tuple[PodInfo, str]]:
+        """Yield the pods on nodes, each with its node, including those that were placed just now and are not yet bound."""
+
+    def waiting(self) -> Iterable[WaitingPod]:
+        """Yield the pods that Permit holds. They are among the placed ones, too."""
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node of a placed pod; None for any other."""
+
+
+class Refresh(NamedTuple):
+    """Work of a plugin beside scheduling, such as a request for metrics: every ``every_s`` seconds, the first time at once.
+
+    ``run``       awaited by ``moorage run`` and ``up``, if it is asynchronous; otherwise called in a thread of its own
+    ``stand_in``  called in its place by a simulation, before the first attempt at or after its time; None: nothing is done
+    """
+
+    plugin: str
+    every_s: float
+    run: Callable[[], Any]
+    stand_in: Callable[[], object] | None = None
 
 
 class Handle(Protocol):
@@ -62,6 +94,22 @@ class Handle(Protocol):
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move these pending pods to the active queue, unless they are gated."""
+
+    @property
+    def pods(self) -> PodLister:
+        """The pods that the scheduler knows: pending, placed, and held by Permit."""
+
+    def retry(self, pods: Iterable[PodInfo], after_s: float) -> None:
+        """Move these pods to the active queue after so many seconds of the scheduler's clock, if they are still pending."""
+
+    def refresh(
+        self, plugin: str, every_s: float, run: Callable[[], Any], stand_in: Callable[[], object] | None = None
+    ) -> None:
+        """Have ``run`` executed every ``every_s`` seconds beside scheduling; see ``Refresh``.
+
+        An exception is logged, and the next refresh comes as usual. After each, the scheduler asks for the version of
+        ``Reuse.outside``: if it differs, kept answers are forgotten, and the pods that the plugin rejected are retried.
+        """
 
     def activate_group(self, pod: PodInfo) -> None:
         """Move the pending pods of the pod's group to the active queue, unless they are gated."""

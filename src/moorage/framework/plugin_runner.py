@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path, PurePath
@@ -111,6 +111,21 @@ def ask(step: Step, point: str, *args: Any) -> Any:
         raise
     except RAISED as error:
         raise PluginError(step.name, f"failed in {point}: {failure_text(error)}") from error
+
+
+def outside_versions(profile: Profile) -> tuple[Hashable, ...]:
+    """Return the versions of the data that the plugins of a profile read from outside the cluster.
+
+    Raises  PluginError
+    """
+    found = []
+    for name, version in profile.outside.items():
+        try:
+            found.append(version())
+            hash(found[-1])
+        except RAISED as error:
+            raise PluginError(name, f"failed in outside: {failure_text(error)}") from error
+    return tuple(found)
 
 
 def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:

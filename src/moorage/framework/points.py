@@ -27,12 +27,49 @@ from moorage.state.group_trees import GroupInfo, Placement, Proposal
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 __all__ = [
-    "NOTHING_TO_DO", "POINTS", "Attachable", "Attempt", "BindPlugin", "Consult", "Domains", "EnqueueExtensions",
-    "FilterNodePlugin", "FilterPlugin", "Idle", "NodeScoreExtensions", "PermitPlugin", "Pins", "PlacementFeasiblePlugin",
-    "PlacementGeneratePlugin", "PlacementScoreExtensions", "PlacementScorePlugin", "Plugin", "PodGroupPostFilterPlugin",
-    "PostBindPlugin", "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin", "PreFilterExtensions",
-    "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "Reusable", "Reuse", "Scope", "ScoreExtensions",
-    "ScoreNodePlugin", "ScorePlugin", "ScoresByCount", "Signature", "SortableQueued", "Versioned", "WhatIf", "WhatIfs",
+    "NOTHING_TO_DO",
+    "POINTS",
+    "Attachable",
+    "Attempt",
+    "BindPlugin",
+    "Consult",
+    "Domains",
+    "EnqueueExtensions",
+    "FilterNodePlugin",
+    "FilterPlugin",
+    "Idle",
+    "NodeScoreExtensions",
+    "PermitPlugin",
+    "Pins",
+    "PlacementFeasiblePlugin",
+    "PlacementGeneratePlugin",
+    "PlacementScoreExtensions",
+    "PlacementScorePlugin",
+    "Plugin",
+    "PodFollower",
+    "PodGroupPostFilterPlugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterExtensions",
+    "PreFilterPlugin",
+    "PreScorePlugin",
+    "QueueSortPlugin",
+    "ReservePlugin",
+    "Reusable",
+    "Reuse",
+    "Scope",
+    "ScoreExtensions",
+    "ScoreNodePlugin",
+    "ScorePlugin",
+    "ScoresByCount",
+    "Signature",
+    "SortableQueued",
+    "Versioned",
+    "WhatIf",
+    "WhatIfs",
 ]  # fmt: skip
 
 S = TypeVar("S")
@@ -63,6 +100,17 @@ class Attachable(Plugin, Protocol):
 
     @abstractmethod
     def attach(self, handle: Handle, /) -> None: ...
+
+
+class PodFollower(Plugin, Protocol):
+    """Called for every pod that the scheduler comes to know (``old`` is None), that changes, or that is gone (``new`` is None).
+
+    That includes pods that were never placed, and at the start all that exist, so that a plugin can seed its state. It is not
+    called when this scheduler places a pod: Reserve and PostBind are.
+    """
+
+    @abstractmethod
+    def pod_changed(self, old: PodInfo | None, new: PodInfo | None, /) -> None: ...
 
 
 class Reusable(Plugin, Protocol):

@@ -93,6 +93,10 @@ class Profile:
     resting: frozenset[str] = field(init=False)
     rests: Mapping[str, Callable[[PodInfo, Snapshot], bool]] = field(init=False)
     restless: Mapping[str, tuple[Step, ...]] = field(init=False)
+    #: Plugin → the version of the data that it reads from outside the cluster.
+    outside: Mapping[str, Callable[[], Hashable]] = field(init=False)
+    #: Methods that follow the pods that the scheduler knows, by plugin.
+    followers: Mapping[str, Callable[[PodInfo | None, PodInfo | None], None]] = field(init=False)
     #: The results of ``only``, by extension point and plugins.
     _parts: dict[tuple[str, tuple[str, ...]], Profile] = field(init=False, default_factory=dict, repr=False)
 
@@ -104,6 +108,10 @@ class Profile:
         }
         object.__setattr__(self, "resting", frozenset(step.name for step in steps if step.reuse.rests_when_skipped))
         object.__setattr__(self, "restless", restless)
+        outside = {step.name: step.reuse.outside for step in steps if step.reuse.outside is not None}
+        following = {name: getattr(plugin, "pod_changed", None) for name, plugin in self.plugins.items()}
+        object.__setattr__(self, "outside", outside)
+        object.__setattr__(self, "followers", {name: call for name, call in following.items() if call is not None})
         object.__setattr__(self, "rests", {step.name: step.reuse.rests for step in steps if step.reuse.rests is not None})
 
     def is_at_rest(self, names: Iterable[str], pod: PodInfo, snapshot: Snapshot) -> bool:

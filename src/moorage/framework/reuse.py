@@ -65,6 +65,8 @@ class Reuse:
     ``ignores_all(state, pod, nodes)``  for a plugin with ``ignores``: a mask of rows where it holds for every pod there. It may
                              leave out rows; their pods are asked about one by one
     ``pins``                 for a PreFilter that may answer ``Narrow``: how to judge pods that name one node each as equal pods
+    ``outside()``            for a plugin that reads data from outside the cluster (metrics, files): its version, a value that
+                             differs whenever an answer may. Kept answers are forgotten then, and its rejected pods retried
     ``share``                for a built-in plugin of scope USAGE: its share in a rule that judges rows for several plugins
     """
 
@@ -81,4 +83,5 @@ class Reuse:
     ignores: Callable[[Any, PodInfo, PodInfo], bool] | None = None
     ignores_all: Callable[[Any, PodInfo, NodeView], BoolArray] | None = None
     pins: Pins | None = None
+    outside: Callable[[], Hashable] | None = None
     share: Share | None = None

@@ -27,7 +27,7 @@ from moorage.core.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, Ne
 from moorage.core.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.groups.group_cycle import GroupReport
-from moorage.errors import RAISED, MoorageError, StateError
+from moorage.errors import RAISED, MoorageError, PluginError, StateError
 from moorage.framework.effects import (
     Amend,
     BindPod,
@@ -41,6 +41,7 @@ from moorage.framework.effects import (
     Until,
     Write,
 )  # fmt: skip
+from moorage.framework.plugin_runner import failure_text
 from moorage.simulator.claim_controller import NOTED, ClaimController, DeviceDrivers, StorageController
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.pod_records import (
@@ -109,6 +110,8 @@ class SimulatedCluster(PodBooks):
         self.groups: dict[str, GroupReport] = {}
         #: Errors of plugins and extenders that did not end an attempt.
         self.faults: list[MoorageError] = []
+        #: Refresh of a plugin's outside data, by its position → when its stand-in is next called.
+        self._refresh_at: dict[int, float] = {}
         self._decisions: list[Decision] = []
         self._loops = ZeroTimeLoops(self._own_plugins)
         self._messages = Messages()
@@ -205,11 +208,24 @@ class SimulatedCluster(PodBooks):
                 self._tell(event)
             else:
                 event()
+        if self.scheduler.state.outside.refreshes:
+            self._refresh()
         self._collector.act(self.now)
         self.storage.act()
         self._claims.act()
         if self._waiting_work:
             self._resume_waiting()
+
+    def _refresh(self) -> None:
+        """Call the stand-ins of refreshes whose time has come."""
+        for at, refresh in enumerate(self.scheduler.state.outside.refreshes):
+            if refresh.stand_in is None or self.now < self._refresh_at.get(at, self.now):
+                continue
+            self._refresh_at[at] = self.now + refresh.every_s
+            try:
+                refresh.stand_in()
+            except RAISED as error:
+                self.faults.append(PluginError(refresh.plugin, f"failed in a refresh: {failure_text(error)}"))
 
     def _ask_extender(self, query: Query) -> None:
         """Send a question to an extender and pass its reply to the engine."""
@@ -274,7 +290,7 @@ class SimulatedCluster(PodBooks):
         Each pod has failed in the present state of the cluster, or so often since the last fact that it would fail again even
         if other pods released their nodes.
         """
-        if self._waiting_work:
+        if self._waiting_work or self._awaits_retry():
             return False
         waits = self.scheduler.has_waiting
         if self._may_fit and self._is_open(self._may_fit, waits):
@@ -290,7 +306,21 @@ class SimulatedCluster(PodBooks):
         """
         if self._waiting_work or self.scheduler.has_waiting or not self._cannot_fit(uid, others_wait=True):
             return False
+        if self._awaits_retry():
+            return False
         return self._all_repeat()
+
+    def _awaits_retry(self) -> bool:
+        """Return True if a plugin retries a pod later that has not failed very often since the last fact."""
+        retries = self.scheduler.state.retries
+        return retries.next() is not None and any(not self._is_futile(pod.uid) for _, pods in retries for pod in pods)
+
+    def _is_futile(self, uid: str) -> bool:
+        """Return True for a pod that does not wait, or that failed so often since the last fact that it is given up."""
+        record, tried = self.records.get(uid), self._last_attempts.get(uid)
+        if record is None or record.state != State.PENDING:
+            return True
+        return tried is not None and tried.facts == self.scheduler.state.facts and tried.times >= MAX_FUTILE_ATTEMPTS
 
     def _only_repeats(self) -> bool:
         """Return True if all due attempts would repeat earlier ones in an unchanged state, as groups do without events."""
@@ -369,8 +399,11 @@ class SimulatedCluster(PodBooks):
 
     def _planned(self) -> float | None:
         """Return the time of the next event that does not depend on the scheduler; None if there is none."""
-        collected, event = self._collector.due(), self._events[0][0] if self._events else None
-        return event if collected is None else collected if event is None else min(collected, event)
+        times = [self._collector.due(), self._events[0][0] if self._events else None]
+        if self._until_s is not None and self._refresh_at and len(self.scheduler.queue):
+            times.append(min(self._refresh_at.values()))
+        known = [one for one in times if one is not None]
+        return min(known) if known else None
 
     # -- effects of the engine ----------------------------------------------------------------------------------------
 

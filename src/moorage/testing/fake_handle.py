@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from moorage.api.feature_gates import FeatureGates
-from moorage.framework.handle import Handle, WaitingPod
+from moorage.framework.handle import Handle, PodLister, Refresh, WaitingPod
 from moorage.state.view import PodInfo, Snapshot
 
 
@@ -43,6 +44,9 @@ class FakeHandle(Handle):
     ``held``       the pods that ``waiting`` returns
     ``activated``  the pods that the plugin activated, with those of groups
     ``evicting``   UIDs of pods for which ``evicting_for`` answers True
+    ``queue``      the pods that ``pods.pending`` yields; the placed ones are those of the snapshot
+    ``retried``    the pods to retry, each with its delay in seconds
+    ``refreshes``  what the plugin asked to have executed beside scheduling
     """
 
     def __init__(self, snapshot: Snapshot, *, gates: FeatureGates | None = None, now: float = 0.0) -> None:
@@ -52,6 +56,9 @@ class FakeHandle(Handle):
         self.held: list[FakeWaitingPod] = []
         self.activated: list[PodInfo] = []
         self.evicting: set[str] = set()
+        self.queue: list[PodInfo] = []
+        self.retried: list[tuple[PodInfo, float]] = []
+        self.refreshes: list[Refresh] = []
 
     @property
     def gates(self) -> FeatureGates:
@@ -86,5 +93,40 @@ class FakeHandle(Handle):
     def activate(self, pods: Iterable[PodInfo]) -> None:
         self.activated += pods
 
+    @property
+    def pods(self) -> PodLister:
+        return _Pods(self)
+
+    def retry(self, pods: Iterable[PodInfo], after_s: float) -> None:
+        self.retried += [(pod, after_s) for pod in pods]
+
+    def refresh(
+        self, plugin: str, every_s: float, run: Callable[[], Any], stand_in: Callable[[], object] | None = None
+    ) -> None:
+        self.refreshes.append(Refresh(plugin, every_s, run, stand_in))
+
     def activate_group(self, pod: PodInfo) -> None:
         self.activated.append(pod)
+
+
+class _Pods(PodLister):
+    def __init__(self, handle: FakeHandle) -> None:
+        self._handle = handle
+
+    def get(self, uid: str) -> PodInfo | None:
+        known = [*self._handle.queue, *(pod for pod, _ in self.placed())]
+        return next((pod for pod in known if pod.uid == uid), None)
+
+    def pending(self) -> Iterator[PodInfo]:
+        return iter(tuple(self._handle.queue))
+
+    def placed(self) -> Iterator[tuple[PodInfo, str]]:
+        table = self._handle.snapshot.table
+        for row, node in enumerate(table.nodes):
+            yield from ((pod, node.name) for pod in table.pods[row].values())
+
+    def waiting(self) -> Iterable[WaitingPod]:
+        return tuple(self._handle.held)
+
+    def node_of(self, uid: str) -> str | None:
+        return next((node for pod, node in self.placed() if pod.uid == uid), None)

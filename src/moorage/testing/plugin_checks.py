@@ -86,12 +86,14 @@ def _answer(wake: Wake, pod: PodInfo, old: Any, new: Any) -> object:
 
 
 def check_plugin(
-    plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None, handle: Handle | None = None
-) -> None:
+    plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None, handle: Handle | None = None,
+    change_outside: Callable[[], object] | None = None,
+) -> None:  # fmt: skip
     """Raise AssertionError listing every violation of the contract by ``plugin``, or return.
 
     ``pods`` and ``cluster`` replace the samples; pass objects that the plugin reacts to. A plugin with ``attach`` is attached
-    to ``handle``, or else to a ``FakeHandle`` of the cluster.
+    to ``handle``, or else to a ``FakeHandle`` of the cluster. ``change_outside`` changes the data that the plugin reads from
+    outside the cluster: answers that differ then need another version from ``Reuse.outside``.
     """
     snapshot = (cluster or sample_cluster()).snapshot
     bench = _Bench(plugin, snapshot, tuple(sample_pods() if pods is None else pods))
@@ -106,6 +108,7 @@ def check_plugin(
     broken += _run_all(lambda bench: _check_memory(fresh, bench), bench)
     broken += _run_all(_check_shared_signatures, bench)
     broken += _run_all(_check_hints, bench)
+    broken += _run_all(lambda bench: _check_outside(bench, change_outside), bench)
     broken += _run_all(lambda bench: broken_hints(bench.plugin, bench.pods, bench.snapshot), bench)
     if broken:
         raise AssertionError(
@@ -304,6 +307,30 @@ def _check_memory(fresh: list[Any], bench: _Bench) -> Iterator[str]:
     for pod in bench.pods:
         if told[0][pod.uid] != told[1][pod.uid]:
             yield f"treats pod {pod.name} differently after other pods; keep nothing of a pod before Reserve"
+
+
+def _check_outside(bench: _Bench, change: Callable[[], object] | None) -> Iterator[str]:
+    """Check that the version of outside data is stable, and differs whenever an answer does."""
+    reuse = reuse_of(bench.plugin)
+    version = reuse.outside or (lambda: None)
+    before = version()
+    try:
+        hash(before)
+    except TypeError:
+        yield f"outside returns {before!r:.100}, which cannot be hashed; return a number or a text"
+        return
+    if version() != before:
+        yield "outside returns another value when it is called again, so nothing is ever kept; return a version that stays"
+        return
+    if change is None:
+        return
+    judged = [_judged(bench.plugin, pod, bench.snapshot) for pod in bench.pods]
+    change()
+    again = [_judged(bench.plugin, pod, bench.snapshot) for pod in bench.pods]
+    if reuse.outside is not None and judged == again and version() == before:
+        yield "change_outside changes neither an answer nor the version of outside"
+    elif judged != again and version() == before and (reuse.signature is not None or reuse.outside is not None):
+        yield "answers change with the data outside, and kept ones would not: declare Reuse(outside=...), the data's version"
 
 
 def _judged(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> Any:

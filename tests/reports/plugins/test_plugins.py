@@ -1,15 +1,18 @@
-"""What plugins of authors met: totals, and a plugin that ends the program."""
+"""What plugins of authors met: totals, a plugin that ends the program, loops without time, and data from outside."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from moorage import Simulation
 from moorage.errors import LoopError
+from moorage.framework.points import Reuse, Scope
 from moorage.framework.post_filter import PostFilterResult
 from moorage.framework.verdicts import Code, Wait
 from moorage.simulator import zero_time_loops
-from moorage.testing.builders import a_node, a_pod
+from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_checks import check_plugin
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -192,3 +195,33 @@ def test_many_pods_at_once_are_no_loop():
     names = [f"p{i}" for i in range(300)]
     sim = simulation(Once, *names, nodes=40)
     assert sim.run(until=100).pending == 300
+
+
+# -- data from outside -----------------------------------------------------------------------------------------------------
+
+LOADS = {}
+
+
+class Ext:
+    """Scores from metrics; the version of the promise is that of the metrics."""
+
+    name = "Ext"
+    reuse = Reuse(Scope.NODE, signature=lambda pod: {}, signature_reads=(), outside=lambda: repr(LOADS))
+
+    def score(self, pod, nodes):
+        return np.array([LOADS[name] for name in nodes.names()])
+
+
+def test_scores_from_outside_are_kept_and_refreshed():
+    LOADS.update(n0=90, n1=10)
+    sim = Simulation.from_objects(
+        *[a_node(f"n{i}", allocatable={"cpu": "9", "pods": 10}) for i in range(2)],
+        config=CONFIG.format("Ext, weight: 100"), plugins=(Ext,), keep_records=True,
+    )  # fmt: skip
+    for i in range(4):
+        if i == 2:
+            LOADS.update(n0=10, n1=90)
+        sim.add(a_pod(f"p{i}", containers=[{"name": "c"}]).pod)
+        sim.run(until=10 * (i + 1))
+    assert [pod.node for pod in sim.outcome().pods] == ["n0", "n0", "n1", "n1"]
+    check_plugin(Ext(), cluster=a_cluster([a_node("n0"), a_node("n1")]), change_outside=lambda: LOADS.update(n0=11))

@@ -6,6 +6,7 @@ caller assumes the pod on the chosen node, reserves and binds.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from moorage.core.preemption.candidates import Candidate
 from moorage.core.preemption.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
-from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score
+from moorage.framework.plugin_runner import Scores, ask, outside_versions, run_filter, run_pre_filter, run_score
 from moorage.framework.points import PostFilterResult
 from moorage.framework.post_filter import Consult, PreFiltered
 from moorage.framework.profile import Profile
@@ -62,6 +63,7 @@ class Cycle:
     verification: Verification | None = None
     _paths: dict[Profile, Sheets] = field(default_factory=dict)
     _failures: dict[Profile, Failures] = field(default_factory=dict)
+    _outside: dict[Profile, tuple[Hashable, ...]] = field(default_factory=dict)
 
     def decide(
         self,
@@ -116,15 +118,26 @@ class Cycle:
         """
         if type(self) is not Cycle or not self.by_class or self.always_score or self.extenders or self._percentage_for(profile):
             return None
-        return self.path(profile)
+        try:
+            return self.path(profile)
+        except PluginError:  # the attempt reports it
+            return None
 
     def path(self, profile: Profile) -> Sheets:
         """Return the cached path of a profile."""
+        self._forget_outdated(profile)
         path = self._paths.get(profile)
         if path is None:
             path = Sheets(profile) if self.verification is None else VerifiedPath(profile, self.verification)
             self._paths[profile] = path
         return path
+
+    def _forget_outdated(self, profile: Profile) -> None:
+        """Forget what is kept of a profile whose plugins read data from outside, if that has changed."""
+        if profile.outside and self._outside.get(profile) != (versions := outside_versions(profile)):
+            self._outside[profile] = versions
+            self._paths.pop(profile, None)
+            self._failures.pop(profile, None)
 
     def _known(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope,
@@ -133,6 +146,7 @@ class Cycle:
         """Decide from a cached failure or the cached path; None if the decision takes the full path."""
         if scope.rows is not None or not self.by_class or consultation.decides:
             return None
+        self._forget_outdated(profile)
         failures = self._failures.get(profile) if scope.post_filter and not consultation.extenders else None
         failed = failures.find(pod, snapshot, nominated) if failures is not None else None
         path = self._paths.get(profile) if failed is not None else None

@@ -12,6 +12,7 @@ from moorage.core.cycle.decision import Decision
 from moorage.core.engine.bindings import Bindings
 from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Outbox
+from moorage.core.engine.outside import OutsideData, Retries
 from moorage.core.engine.placer import Placer
 from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue
 from moorage.framework.profile import Profile
@@ -51,6 +52,8 @@ class EngineState:
         self.bindings = Bindings()
         self.placer = Placer(self)
         self.outbox = Outbox()
+        self.outside = OutsideData()
+        self.retries = Retries()
         self.now = 0.0
         self.unix_offset_s = 0.0
         self.revision = 0

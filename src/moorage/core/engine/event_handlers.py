@@ -21,8 +21,10 @@ from moorage.core.engine.binding_cycle import BindingCycle
 from moorage.core.engine.engine_state import EngineState
 from moorage.core.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.core.queue import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD, assigned_pod_events, node_events, object_events
+from moorage.errors import RAISED, PluginError
 from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.events import ClusterEvent
+from moorage.framework.plugin_runner import failure_text
 from moorage.state.pod_info import PodInfo, infos_of
 from moorage.state.pod_names import PodNames
 
@@ -95,6 +97,9 @@ class EventHandlers:
         self._has_trees = state.gates.serves("CompositePodGroup")
         #: Answers to our writes that no watch has reported yet.
         self.answers = Answers()
+        #: Plugins that follow pods, and the UIDs of the pods that they were told of.
+        self._followers = {name: call for one in state.profiles.values() for name, call in one.followers.items()}
+        self._followed: set[str] = set()
 
     def handle(self, fact: Seen | Gone) -> None:
         """Apply one event.
@@ -105,6 +110,8 @@ class EventHandlers:
         state.revision += 1
         state.facts += 1
         if isinstance(obj, Pod):
+            if self._followers:
+                self._tell_followers(obj, gone=isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES)
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
                 self._pod_deleted(obj)
             else:
@@ -127,6 +134,19 @@ class EventHandlers:
                 self._regroup(obj)
             self._wake_after(old, obj)
 
+    def _tell_followers(self, obj: Pod, *, gone: bool) -> None:
+        """Tell the plugins that follow pods of one that comes, changes or goes."""
+        old = self._last_version(obj.metadata.uid)
+        new = None if gone else PodInfo(self._read(obj))
+        if gone and old is None and obj.metadata.uid not in self._followed:
+            return
+        (self._followed.discard if gone else self._followed.add)(obj.metadata.uid)
+        for name, follow in self._followers.items():
+            try:
+                follow(old or (PodInfo(obj) if gone else None), new)
+            except RAISED as error:
+                self._state.outbox.fault(PluginError(name, f"failed in pod_changed: {failure_text(error)}"))
+
     def _wake_after(self, old: Object | None, new: Object | None) -> None:
         """Report the change of an object to the queue."""
         if self._queue.heeds_events:
@@ -146,7 +166,7 @@ class EventHandlers:
 
         Return False, with nothing changed, if that is not so, or if a pod's requests cannot be parsed.
         """
-        names = self._new_names(pods)
+        names = None if self._followers else self._new_names(pods)
         if names is None or len(self._queue) or self._queue.nominated or self._bindings.by_uid or self._bindings.held:
             return False
         try:
@@ -164,7 +184,7 @@ class EventHandlers:
 
         Return False, with nothing changed, if that is not so, or if there may be pod groups.
         """
-        if self._gangs or self._cluster.groups is not None:
+        if self._gangs or self._cluster.groups is not None or self._followers:
             return False
         names = self._new_names(pods)
         if names is None:
@@ -186,7 +206,7 @@ class EventHandlers:
         ``facts`` are about pods. Return how many were taken: those up to the first that needs ``handle``.
         """
         state, cluster, queue, by_uid = self._state, self._cluster, self._queue, self._bindings.by_uid
-        if self._bindings.held or queue.heeds_events or queue.nominated:
+        if self._bindings.held or queue.heeds_events or queue.nominated or self._followers:
             return 0
         assumed, names, read, count = cluster.assumed, self.names, self._read, 0
         for fact in islice(facts, start, None):

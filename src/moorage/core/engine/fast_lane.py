@@ -52,7 +52,8 @@ class FastLane:
             nominated = queue.nominated
             queued = queue.first_if_quiet(now, beside_nominated=True) if nominated else None
             return None if queued is None else self._decide(queued, cycle, nominated)
-        if before is not None and queued.pod.spec is before.pod.spec and is_copy(queued.pod, before.pod):
+        copies = before is not None and not before.profile.outside
+        if copies and before is not None and queued.pod.spec is before.pod.spec and is_copy(queued.pod, before.pod):
             route = before.path.route_of(before.pod, self._state.cluster.snapshot)
             if route is not None and before.pod.volumes is None:
                 return PodRun(self._state, before, route)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from moorage.api.core import Object, Pod
 from moorage.api.feature_gates import FeatureGates
@@ -27,6 +27,7 @@ from moorage.core.engine.extender_session import ExtenderSession
 from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.core.engine.failure_handler import FailureHandler, PreemptionExecutor
 from moorage.core.engine.fast_lane import FastLane
+from moorage.core.engine.known_pods import KnownPods
 from moorage.core.engine.outbox import Output, Skipped
 from moorage.core.engine.placer import Found
 from moorage.core.engine.pod_groups import GroupScheduler
@@ -34,6 +35,7 @@ from moorage.core.engine.pod_run import PodRun
 from moorage.core.queue import QueuedPod, SchedulingQueue
 from moorage.core.queue.pre_enqueue import queue_profile, sort_key
 from moorage.errors import RAISED, AttemptError, CopyError, MoorageError
+from moorage.framework.handle import Refresh
 from moorage.framework.profile import Profile, writes_pods
 from moorage.framework.registry import Handle, NamedKinds, WaitingPod, named_kinds
 from moorage.state.cluster import ClusterState, Snapshot
@@ -72,6 +74,7 @@ class Scheduler:
             cycle.verification.on_difference = state.outbox.fault
         self.preemption = PreemptionExecutor(state)
         state.profiles = profiles = build_profiles(self)
+        self._reads_outside = any(profile.outside for profile in profiles.values())
         state.cluster.custom_kinds = frozenset(map(str, self.named_kinds.kinds))
         state.queue = parts.queue(
             sort_key(next(iter(profiles.values())).at("queueSort")[0], state.outbox.fault),
@@ -173,6 +176,37 @@ class Scheduler:
         if group is not None and (asleep := self.state.queue.asleep_in(group_key(pod) or "")):
             self.activate(group.unscheduled_among(asleep))
 
+    @property
+    def pods(self) -> KnownPods:
+        return KnownPods(self.state)
+
+    def retry(self, pods: Iterable[PodInfo], after_s: float) -> None:
+        """Move pending pods to the active queue after so many seconds."""
+        self.state.retries.add(pods, self.state.now + max(0.0, after_s))
+        self.state.alert()
+
+    def refresh(
+        self, plugin: str, every_s: float, run: Callable[[], Any], stand_in: Callable[[], object] | None = None
+    ) -> None:
+        """Have the driver run a refresh of outside data."""
+        self.state.outside.refreshes.append(Refresh(plugin, max(0.001, every_s), run, stand_in))
+
+    @property
+    def reads_outside(self) -> bool:
+        """True if a plugin reads data from outside the cluster, so that answers may change without a fact."""
+        return self._reads_outside
+
+    def _note_outside(self) -> None:
+        """Retry the pods that plugins rejected whose outside data has changed, and those whose time has come."""
+        state = self.state
+        if self._reads_outside and (changed := state.outside.changed(state.profiles.values())):
+            state.revision += 1
+            state.queue.retry_rejected(changed, state.now)
+        due = state.retries.next()
+        if due is not None and due <= state.now:
+            state.revision += 1
+            state.queue.activate(state.retries.take(state.now), state.now)
+
     def binding_of(self, uid: str) -> Binding | None:
         """Return the binding of a pod between its decision and the end of its binding cycle."""
         return self.state.bindings.by_uid.get(uid)
@@ -244,6 +278,7 @@ class Scheduler:
         """
         self.state.now = now
         self.binding_cycle.settle_waits()
+        self._note_outside()
         attempt = self._session.attempt
         if attempt is None:
             found = self.lane.find(self.cycle, now)
@@ -267,6 +302,7 @@ class Scheduler:
         run: list[Binding] = []
         if self._session.attempt is not None or self.state.outbox:
             return run
+        self._note_outside()
         lane, before = self.lane, None
         while len(run) < most and (found := lane.find(self.cycle, now, before)) is not None:
             if isinstance(found, PodRun):
@@ -415,4 +451,5 @@ class Scheduler:
         state, session = self.state, self._session
         due = state.queue.next_deadline(state.now) if session.attempt is None else session.due(state.now)
         held = state.bindings.next_deadline(state.now) if state.bindings.held else None
-        return held if due is None else due if held is None else min(held, due)
+        times = [one for one in (due, held, state.retries.next()) if one is not None]
+        return min(times) if times else None

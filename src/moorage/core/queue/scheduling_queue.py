@@ -17,7 +17,7 @@ Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubern
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import floor, inf
 from typing import Any, Final
 
@@ -423,6 +423,15 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
                 continue
             self._take_out(queued)
             self._to_active(queued, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Yield all pods that are in the queue or being tried."""
+        return (queued.pod for queued in list(self._pods.values()))
+
+    def retry_rejected(self, plugins: Iterable[str], now: float) -> None:
+        """Make the pods active that one of these plugins rejected, unless they are gated or in backoff."""
+        wanted = frozenset(plugins)
+        self.activate([queued.pod for queued in list(self._parked) if not wanted.isdisjoint(queued.rejecters)], now)
 
     def asleep_in(self, group: str) -> tuple[str, ...]:
         """Return the UIDs of a group's pods that ``activate`` would move; takes time in proportion to them."""

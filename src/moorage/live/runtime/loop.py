@@ -26,6 +26,7 @@ from moorage.live.runtime.bind_verifier import Confirmer
 from moorage.live.runtime.executor import EffectExecutor
 from moorage.live.runtime.inbox import FactSource, Inbox
 from moorage.live.runtime.ports import Clocks, ClusterWriter, Extenders
+from moorage.live.runtime.refreshes import keep_fresh
 from moorage.live.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo
 
@@ -33,6 +34,8 @@ from moorage.state.pod_info import PodInfo
 _PAUSE_S = 0.001
 #: How often the time of day, which may be set, is compared with the clock.
 _OFFSET_S = 1.0
+#: How often plugins are asked for the version of their outside data while pods wait and nothing else happens.
+_OUTSIDE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,8 @@ class Loop:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._status_writer.run())
             tasks.create_task(self._confirmer.run())
+            for refresh in self.scheduler.state.outside.refreshes:
+                tasks.create_task(keep_fresh(refresh, self.inbox.poke, self._report), name=f"refresh of {refresh.plugin}")
             while True:
                 busy = self._turn()
                 if self._failing:
@@ -216,7 +221,10 @@ class Loop:
         if not self._is_free():
             return 1.0 if self._acting else None
         due = self.scheduler.next_deadline()
-        return None if due is None else max(0.001, due - self._clock())
+        pause = None if due is None else max(0.001, due - self._clock())
+        if self.scheduler.reads_outside and len(self.scheduler.queue):  # outside data changes without a fact
+            return _OUTSIDE_S if pause is None else min(pause, _OUTSIDE_S)
+        return pause
 
     def _observe(self, fact: Fact, now: float) -> str:
         """Pass a fact to the engine. Return its event label; see ``AttemptObserver.label_of``."""

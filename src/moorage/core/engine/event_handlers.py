@@ -97,7 +97,7 @@ class EventHandlers:
         self._has_trees = state.gates.serves("CompositePodGroup")
         #: Answers to our writes that no watch has reported yet.
         self.answers = Answers()
-        #: Plugins that follow pods, and the UIDs of the pods that they were told of.
+        #: Plugins that follow pods, and the UIDs of the pods that they know.
         self._followers = {name: call for one in state.profiles.values() for name, call in one.followers.items()}
         self._followed: set[str] = set()
 

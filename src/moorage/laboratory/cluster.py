@@ -38,8 +38,6 @@ from moorage.laboratory.cluster_objects import (
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.cluster_questions import ClusterQuestions
 from moorage.laboratory.costs import Costs
-from moorage.laboratory.dump.live_cache import take_dump
-from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.explain.explained_changes import with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
@@ -138,6 +136,9 @@ class Cluster(ClusterQuestions):
         Raises  InputError, ConfigError; ClusterError if the API server cannot be asked, or refuses nodes or pods
         """
         made = cluster_options(options)
+        from moorage.laboratory.dump.live_cache import take_dump  # a client, which files need not load
+        from moorage.laboratory.dump.live_dump import endpoint_of
+
         return cls(take_dump(endpoint_of(kubeconfig, context), kinds_named(made)), made)
 
     @classmethod

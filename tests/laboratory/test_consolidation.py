@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moorage
-from moorage.laboratory.drain.allowed_disruptions import BudgetBook
+from moorage.simulator.allowed_disruptions import BudgetBook
 from tests.laboratory.test_capacity import APART, APP, node, pod
 from tests.laboratory.test_plan import Steps, by_host, kind
 

@@ -455,7 +455,7 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
 
     ``why``     the autoscaler's sentences: one for each pool that cannot take a pod, or the event that keeps a node
     ``pods``    that hold a node, each with the reason; ``types``: of the new node, the cheapest first
-    ``price``   of an hour: of the new node, or what is saved
+    ``price``   of an hour: of the new node, or what is saved; ``settings``: the autoscaler's, and where they come from
     """
 
     KIND: ClassVar[str] = "AutoscalerAnswer"
@@ -470,6 +470,7 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
     price: float | None = None
     currency: str = ""
     missing: Sequence[str] = ()
+    settings: str = ""
 
     @staticmethod
     def head(decision: AutoscalerDecision, thing: str, autoscaler: str = "Karpenter") -> str:
@@ -484,7 +485,7 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
     def _answer(self) -> dict[str, Any]:
         given = {
             "node": self.node, "nodePool": self.pool, "why": list(self.why), "pods": dict(self.pods), "types": list(self.types),
-            "price": self.price, "currency": self.currency, "missing": list(self.missing),
+            "price": self.price, "currency": self.currency, "missing": list(self.missing), "settings": self.settings,
         }  # fmt: skip
         known = {key: held for key, held in given.items() if held not in ("", [], {}, None)}
         return {"thing": self.thing, "decision": self.decision} | known
@@ -514,6 +515,8 @@ class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
         if self.pods:
             rows = [[one_line(name), one_line(told)] for name, told in self.pods.items()]
             yield columns(["HELD BY", "WHY"], rows).rstrip("\n")
+        if self.settings:
+            yield item(f"with {self.settings}")
         for name in self.missing:
             yield item(f"not in the input: {name}")
 

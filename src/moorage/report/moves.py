@@ -44,6 +44,15 @@ class CycleReport(Struct, frozen=True, rename="camel", kw_only=True):
     pending: int = 0
 
 
+class NodeClass(Struct, frozen=True, rename="camel"):
+    """A node as a plugin sees it before the first cycle: its ``category``, and what its pods use, in percent by resource."""
+
+    plugin: str
+    node: str
+    category: str
+    shares: Mapping[str, float]
+
+
 class OscillatingPod(Struct, frozen=True, rename="camel"):
     """A pod that is evicted again after its replacement was placed; ``nodes``: those it was evicted from."""
 
@@ -77,6 +86,7 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
     """The answer. ``protected``: pods on nodes by the first reason why DefaultEvictor protects them, before the first cycle.
 
     ``nodes_in_use``  nodes with pods other than those of daemon sets, before and after
+    ``classes``       the nodes as plugins for utilization see them; ``idle``: why such a plugin does nothing, in its words
     """
 
     KIND = "DescheduleReport"
@@ -85,6 +95,8 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
     oscillating: tuple[OscillatingPod, ...] = ()
     pending: tuple[str, ...] = ()
     protected: Mapping[str, int] = {}
+    classes: tuple[NodeClass, ...] = ()
+    idle: tuple[str, ...] = ()
     nodes_in_use: tuple[int, int] = (0, 0)
     asked_cycles: int = 10
 
@@ -103,14 +115,33 @@ class DescheduleReport(Answer, frozen=True, kw_only=True):
     def _answer(self) -> dict[str, Any]:
         before, after = self.nodes_in_use
         in_use = {"before": before, "after": after}
-        return self._shown("cycles", "oscillating", "pending", "protected", "settles", nodesInUse=in_use)
+        return self._shown("cycles", "oscillating", "pending", "protected", "classes", "idle", "settles", nodesInUse=in_use)
 
     def _node_names(self) -> set[str]:
         return {name for one in self.cycles for pod in one.evicted for name in (pod.node, pod.to) if name}
 
     def _blocks(self, *, wide: bool) -> Iterable[str]:
         parts = self._cycle_rows(), self._plugins(), self._evictions(wide), self._again(wide), self._kept(wide), self._end(wide)
-        return map("\n".join, parts)
+        return map("\n".join, (*parts[:1], self._node_classes(wide), *parts[1:]))
+
+    def _node_classes(self, wide: bool) -> Iterator[str]:
+        """Yield the classes of nodes by plugin, the fullest first; without ``wide`` only where a plugin does nothing."""
+        yield from (item(f"! {why}") for why in self.idle)
+        plugins = {one.plugin for one in self.classes} if wide else {why.partition(":")[0] for why in self.idle}
+        listed = [one for one in self.classes if one.plugin in plugins]
+        names = list(dict.fromkeys(name for one in listed for name in one.shares))
+        listed.sort(key=lambda one: (one.plugin, -max(one.shares.values(), default=0.0), one.node))
+        shown = listed if wide else listed[:_SHOWN]
+        rows = [
+            [one_line(one.node), one.category, *(f"{one.shares[name]:.1f}%" if name in one.shares else "" for name in names)]
+            for one in shown
+        ]
+        if rows:
+            yield columns(["NODE", "CLASS", *(name.upper() for name in names)], rows, right=range(2, 2 + len(names))).rstrip(
+                "\n"
+            )
+        if len(shown) < len(listed):
+            yield f"  and {len(listed) - len(shown)} more: -o wide"
 
     def _cycle_rows(self) -> Iterator[str]:
         rows = []

@@ -250,7 +250,7 @@ def rules_of(given: Mapping[str, Any]) -> ReadRules:
 def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the paths of ``-f``, those of logs with the moment of ``--at``.
 
-    Raises  UsageError if there is a moment, but no log
+    Raises  UsageError if there is a moment, but no log, and no autoscaler whose answer is for that time
     """
     paths: tuple[str, ...] = given["paths"]
     moment = given.get("moment") or ""
@@ -259,7 +259,7 @@ def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:
     from moorage.basis.recording.log_reader import is_log  # rarely needed
 
     logs = [path for path in paths if is_log(path)]
-    if not logs:
+    if not logs and not (given.get("autoscaler") or given.get("instance_types")):
         raise click.UsageError("--at needs a log of moorage record: -f LOG")
     return tuple(f"{path}@{moment}" if path in logs else path for path in paths)
 

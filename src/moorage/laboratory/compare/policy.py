@@ -32,7 +32,6 @@ from moorage.laboratory.compare.measured_run import measure_run
 from moorage.laboratory.compare.moved_pods import new_pending
 from moorage.laboratory.compare.paired_metrics import paired_metrics
 from moorage.laboratory.compare.run_inputs import input_of_runs
-from moorage.laboratory.drain.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget
 from moorage.laboratory.plan.consolidation import types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types, read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
@@ -42,6 +41,7 @@ from moorage.report.gates import MeasuredRun, UnplacedPod, evaluate, parse_gate
 from moorage.report.outcome import RefusedPods
 from moorage.report.policy_report import PolicyReport, RuleResult, policy_summary
 from moorage.report.survival_report import Survival
+from moorage.simulator.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import workload_names
 from moorage.simulator.pod_creation import create_pods

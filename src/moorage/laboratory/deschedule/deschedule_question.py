@@ -81,6 +81,8 @@ class _Run:
         self._daemons = frozenset(pod.metadata.uid for pod in course.simulation.pods.values() if is_owned_by(pod, "DaemonSet"))
         self._busy_before = self._busy()
         self._protected: Counter[str] = Counter()
+        self._classes: tuple[moves.NodeClass, ...] = ()
+        self._idle: tuple[str, ...] = ()
         self.cycles: list[moves.CycleReport] = []
 
     def run(self, budget: TimeBudget) -> None:
@@ -110,6 +112,8 @@ class _Run:
 
         evictor, errors = run_cycle(self._policy, see, ask)
         if number == 1:
+            self._classes = tuple(moves.NodeClass(*one) for one in evictor.classes)
+            self._idle = tuple(evictor.idle)
             # Why DefaultEvictor of the first profile protects pods on nodes, whether or not a plugin wants them.
             scene, profile = self._scene(frozenset()), next(iter(self._policy.profiles), DeschedulerProfile())
             judge = DefaultEvictor(profile.args("DefaultEvictor"), scene)
@@ -206,6 +210,8 @@ class _Run:
             oscillating=tuple(sorted(again, key=lambda one: (-one.evictions, one.pod))),
             pending=pending,
             protected=dict(self._protected.most_common()),
+            classes=self._classes,
+            idle=self._idle,
             nodes_in_use=(self._busy_before, self._busy()),
             asked_cycles=self._options.cycles,
         )

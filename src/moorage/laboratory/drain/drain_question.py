@@ -14,7 +14,6 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
 from moorage.laboratory.cluster_objects import Inventory
-from moorage.laboratory.drain.allowed_disruptions import BudgetBook
 from moorage.laboratory.drain.drain_outcome import DrainFindings, DrainOutcome
 from moorage.laboratory.drain.virtual_drain import DrainCourse, DrainPlan, DrainRun
 from moorage.laboratory.edit.edits import no_such_node
@@ -23,6 +22,7 @@ from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
 from moorage.report.drain_report import DrainedNode, DrainedPod, DrainReport, LossInstead, cordon_summary, drain_summary
+from moorage.simulator.allowed_disruptions import BudgetBook
 
 # -- drain order -------------------------------------------------------------------------------------------------------
 # The best order in which to drain nodes one by one.

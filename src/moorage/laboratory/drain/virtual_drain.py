@@ -23,12 +23,12 @@ from moorage.api.selectors import EVERYTHING, Selector
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.drain.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
 from moorage.laboratory.drain.kubectl_filters import DrainFlags, DrainVerdict, judge_pods
 from moorage.laboratory.edit.edits import no_such_node
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
+from moorage.simulator.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
 from moorage.simulator.owners import controller_of, replacement
 from moorage.simulator.pod_records import State
 

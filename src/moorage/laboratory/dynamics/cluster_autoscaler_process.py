@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.core import Node, Object, Pod, Taint
-from moorage.api.workloads import DaemonSet, PodDisruptionBudget
+from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics import node_pools
@@ -139,8 +139,8 @@ class ClusterAutoscaler(NodeScaler):
         return self._start_s + record.arrived_s if record is not None else -inf
 
     def _view(self, waiting: Sequence[Pod]) -> RoundView:
-        packed, simulation = self._packed_now(waiting), self._simulation
-        budgets = tuple(simulation.engine.scheduler.cluster.objects(PodDisruptionBudget).values())
+        packed = self._packed_now(waiting)
+        budgets = self._budgets()
         nodes = [packed.node(name) for name in packed.order]
         group_of = {name: pool.pool.name for pool in self._pools.values() for name in pool.members}
         upcoming = {name: len(pool.upcoming) for name, pool in self._pools.items() if pool.upcoming}

@@ -12,10 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import asdict
+
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.laboratory.dynamics.node_pools import NodePool
 from moorage.laboratory.node_groups import group_nodes
+from moorage.laboratory.plan.node_types import NodeType
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.simulator.autoscalers.instance_types import PriceList
 
@@ -39,9 +42,12 @@ class ClusterPools(NamedTuple):
 
 
 def pools_of_cluster(
-    documents: Iterable[Mapping[str, Any]], nodes: Sequence[Node], prices: PriceList | None = None, provision_s: float = 60.0
-) -> ClusterPools:
+    documents: Iterable[Mapping[str, Any]], nodes: Sequence[Node], prices: PriceList | None = None, provision_s: float = 60.0,
+    templates: Iterable[NodeType] = (),
+) -> ClusterPools:  # fmt: skip
     """Return the pools and flags of a cluster. ``documents``: its objects of ``AUTOSCALER_KINDS``.
+
+    ``templates``  what nodes of groups are like that have none, by the names of the groups
 
     Raises  InputError for flags that cannot be read
     """
@@ -62,11 +68,17 @@ def pools_of_cluster(
         missing.append(f"the bounds of node groups (config map {_STATUS}, or --nodes): 0 to {_MOST} nodes are assumed")
     groups = group_nodes(nodes)
     named = {group.name: name for group in groups if (name := _name_for(group.name, bounds))}
-    missing += [
-        f"node group {name}: it has no node, so its template is unknown and it does not grow"
-        for name in bounds if name not in named.values()
-    ]  # fmt: skip
+    known = {one.name: one for one in templates}
     pools, unpriced = [], set()
+    for name, (low, high) in bounds.items():
+        if name in named.values():
+            continue
+        if (given := known.get(name)) is None:
+            without = "it has no node, so its template is unknown and it does not grow (--node-templates gives one)"
+            missing.append(f"node group {name}: {without}")
+            continue
+        own = {"min": low, "max": high if given.max is None else given.max, "provision_s": provision_s}
+        pools.append(NodePool(**asdict(given) | own))
     for group in groups:
         if bounds and group.name not in named:
             continue  # not one of cluster-autoscaler's

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.api.workloads import DaemonSet, PodDisruptionBudget
+from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.laboratory.dynamics.node_pools import delete_node, empty_node, taint_node
@@ -29,14 +29,17 @@ from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.simulator.autoscalers.instance_types import PriceList, launched
 from moorage.simulator.autoscalers.karpenter import judgement, scene
 from moorage.simulator.autoscalers.karpenter.consolidation import DisruptionCandidate, DisruptionCommand
+from moorage.simulator.autoscalers.karpenter.settings import KarpenterSettings
 from moorage.simulator.autoscalers.karpenter.solve import LaunchClaim
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, NODE_POOL, ZONE
 from moorage.simulator.autoscalers.providers import ZONE_KEYS
 from moorage.state.pod_info import PodInfo
 
-#: --batch-idle-duration and --batch-max-duration; how often Karpenter looks for nodes to disrupt, and how long it then waits.
-_IDLE_S: Final = 1.0
-_LONGEST_S: Final = 10.0
+#: How often a replacement is looked for; the shortest idle time of a batch; how often pods that wait are considered again; how
+#: often Karpenter looks for nodes to disrupt, and how long it then waits.
+_LOOK_S: Final = 1.0
+_LEAST_S: Final = 0.1
+_AGAIN_S: Final = 10.0
 _POLL_S: Final = 10.0
 _VALIDATED_AFTER_S: Final = 15.0
 #: For so long, a node that pods are expected on is not disrupted: twice the longest batch.
@@ -60,6 +63,7 @@ class KarpenterProcess(NodeScaler):
     """See the module's description.
 
     ``documents``       NodePools as in a dump, and other objects, which are ignored
+    ``settings``        gates, and how long pods are gathered; ``spot_to_spot``: one of the gates
     ``provision_s``     from a launch until the node takes pods
     ``interruptions``   of a spot node in an hour, on average
     ``events``          have also ``empty``, ``drifted``, ``underutilized`` and ``interrupted``, before a node goes
@@ -74,11 +78,13 @@ class KarpenterProcess(NodeScaler):
         *,
         provision_s: DistributionLike = 60.0,
         interruptions: float = 0.0,
-        spot_to_spot: bool = False,
+        spot_to_spot: bool | None = None,
+        settings: KarpenterSettings | None = None,
         start_s: float = MONDAY_S,
         name: str = "karpenter",
     ) -> None:
-        self._documents = [dict(held) for held in documents]
+        self.settings = settings = settings or KarpenterSettings()
+        self._documents = judgement.applied(documents, settings)
         self._pools = scene.read_node_pools(self._documents)
         prices, self._overlaid = judgement.with_overlays(prices, self._documents)
         if not self._pools:
@@ -87,7 +93,8 @@ class KarpenterProcess(NodeScaler):
             raise InputError(f"interruptions: {interruptions!r} is no number of interruptions of a spot node in an hour")
         super().__init__(prices.currency)
         self.prices, self._delay, self._interruptions = prices, distribution_of(provision_s), interruptions
-        self._spot_to_spot, self._start_s, self._name = spot_to_spot, start_s, name
+        self._spot_to_spot = settings.has("SpotToSpotConsolidation") if spot_to_spot is None else spot_to_spot
+        self._start_s, self._name = start_s, name
 
     def start(self, simulation: Simulation) -> None:
         self._begin(simulation, [pool.name for pool in self._pools])
@@ -97,6 +104,7 @@ class KarpenterProcess(NodeScaler):
         self._since_s, self._solved_s = inf, -inf
         self._solved: tuple[Any, ...] = ()
         self._lost = False
+        self._turn = 0
         self._nominated: dict[str, float] = {}
         self._seen: dict[str, tuple[frozenset[str], float]] = {}
         self._made = 0
@@ -110,9 +118,9 @@ class KarpenterProcess(NodeScaler):
             self._adopt(node)
         self._virtual, unknown = judgement.buffer_pods(self._documents, tuple(simulation.aside.values()))
         self._lost = bool(self._virtual)
-        self.missing = (*self._judge().missing, *self._overlaid, *unknown)
+        self.missing = (*self._judge().missing, *self._overlaid, *unknown, *self.settings.unlike)
         self._note_rate()
-        simulation.every(_IDLE_S, self._batch)
+        simulation.every(self.settings.idle_s or _LEAST_S, self._batch)
         simulation.every(_POLL_S, self._disrupt)
 
     # -- what it did -----------------------------------------------------------------------------------------------------
@@ -153,8 +161,7 @@ class KarpenterProcess(NodeScaler):
             namespaces={one.name: one.metadata.labels for one in cluster.objects(Namespace).values()},
             pending=waiting, asked=self._asked,
         )  # fmt: skip
-        budgets = tuple(cluster.objects(PodDisruptionBudget).values())
-        return judgement.SceneJudge(seen, facts, budgets, self._start_s + now_s, spot_to_spot=self._spot_to_spot)
+        return judgement.SceneJudge(seen, facts, self._budgets(), self._start_s + now_s, spot_to_spot=self._spot_to_spot)
 
     def _waiting(self) -> list[Pod]:
         waiting = super()._waiting()
@@ -201,15 +208,17 @@ class KarpenterProcess(NodeScaler):
         fresh, self._pending = uids - self._pending, uids
         if fresh:
             self._since_s = min(self._since_s, now_s)
-            if now_s - self._since_s < _LONGEST_S:
+            if now_s - self._since_s < self.settings.longest_s:
                 return
         state = (simulation.engine.scheduler.state.facts, uids)
-        again = state != self._solved and now_s - self._solved_s >= _LONGEST_S
+        again = (state != self._solved or self._turn > 0) and now_s - self._solved_s >= _AGAIN_S
         leaving = any(held.leaving for held in self._machines.values())
         if not (self._since_s < inf or self._lost or ((pods or leaving or self._virtual) and again)):
             return
         self._since_s, self._lost, self._solved, self._solved_s = inf, False, state, now_s
-        plan = self._judge(pods).plan
+        plan = self._judge(pods).round(self._turn)
+        # A pod that fits nowhere is tried again, and chance may then take another of the equal domains.
+        self._turn = self._turn + 1 if plan.errors and self._turn + 1 < plan.turns else 0
         expected = (name for name, placed in plan.placed.items() if any(pod not in self._virtual for pod in placed))
         self._nominated.update(dict.fromkeys(expected, now_s + _NOMINATED_S))
         for claim in plan.claims:
@@ -316,7 +325,7 @@ class KarpenterProcess(NodeScaler):
 
     def _drain_when_ready(self, launched: Sequence[str], names: Sequence[str]) -> None:
         if any(name in self._machines and not self._machines[name].joined for name in launched):
-            self._later(_IDLE_S, partial(self._drain_when_ready, launched, names))
+            self._later(_LOOK_S, partial(self._drain_when_ready, launched, names))
             return
         for name in names:
             self._drain(name)

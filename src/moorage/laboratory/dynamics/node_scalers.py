@@ -15,12 +15,14 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from moorage.api.core import Pod
+from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.queue import QueuePlace
 from moorage.errors import InputError
 from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.report.explanation import SCALING_UNITS
 from moorage.report.gates import MetricComparison
+from moorage.simulator.allowed_disruptions import counted_budgets
 
 
 class ScalingEvent(Struct, frozen=True):
@@ -42,6 +44,11 @@ class PaidNode:
     joined: bool = True
 
 
+def _is_ready(pod: Pod) -> bool:
+    """Return whether a pod on a node is ready: by its condition, or without one."""
+    return next((one.status == "True" for one in pod.status.conditions if one.type == "Ready"), True)
+
+
 class NodeScaler:
     """What every autoscaler in virtual time tells: what it did, and what the nodes of its pools cost over time.
 
@@ -58,6 +65,7 @@ class NodeScaler:
         self._paid: dict[str, PaidNode] = {}
         self._hours: dict[str, float] = {}
         self._spent: dict[str, float] = {}
+        self._counted: dict[tuple[str, int], PodDisruptionBudget] = {}
 
     def sizes(self) -> dict[str, int]:
         """Return the number of nodes of each pool, without those on order."""
@@ -73,6 +81,13 @@ class NodeScaler:
         """Return what the nodes of each pool cost so far."""
         self._account()
         return dict(self._spent)
+
+    def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """Return the disruption budgets; those without figures are counted from the pods as they are now."""
+        simulation = self._simulation
+        budgets = simulation.engine.scheduler.cluster.objects(PodDisruptionBudget).values()
+        pods = (held.pod for row in simulation.table.pods for held in row.values())
+        return counted_budgets(budgets, pods, simulation.aside.values(), _is_ready, self._counted)
 
     def _begin(self, simulation: Simulation, pools: Iterable[str]) -> None:
         """Begin a run without nodes that are paid."""

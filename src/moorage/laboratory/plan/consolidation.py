@@ -22,7 +22,6 @@ from moorage.api.pod_requests import amount
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, silent
-from moorage.laboratory.drain.allowed_disruptions import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.laboratory.drain.drain_question import course_of, drain_report
 from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pods
 from moorage.laboratory.drain.virtual_drain import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
@@ -35,6 +34,7 @@ from moorage.laboratory.trial.history import Ran, Told
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.drain_report import DrainReport
 from moorage.report.plan import BlockingPod, MovedPod, NodePlan
+from moorage.simulator.allowed_disruptions import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL
 from moorage.simulator.owners import replacement
 from moorage.state.pod_info import PodInfo

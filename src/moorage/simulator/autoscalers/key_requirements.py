@@ -9,7 +9,7 @@ Source  karpenter, pkg/scheduling/requirement.go and requirements.go
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from moorage.api.core import NodeSelectorRequirement, Pod, PodSpec, Toleration
@@ -207,7 +207,12 @@ def of_pod(spec: PodSpec, *, strict: bool = False) -> dict[str, KeyRequirement]:
 
 
 def first_clash(held: Requirements, asked: Requirements) -> tuple[KeyRequirement, KeyRequirement] | None:
-    """Return what is asked and held for the first label on which both have no common value; None if they go together.
+    """Return what is asked and held for a label on which both have no common value; None if they go together."""
+    return next(_clashes(held, asked), None)
+
+
+def _clashes(held: Requirements, asked: Requirements) -> Iterator[tuple[KeyRequirement, KeyRequirement]]:
+    """Yield what is asked and held for each label on which both have no common value.
 
     Two requirements that a node without the label satisfies go together.
     """
@@ -216,20 +221,19 @@ def first_clash(held: Requirements, asked: Requirements) -> tuple[KeyRequirement
         if key in more:
             mine, its = held[key], asked[key]
             if not mine.meets(its) and not (mine.excludes and its.excludes):
-                return its, mine
-    return None
+                yield its, mine
 
 
 def incompatibility(held: Requirements, asked: Requirements, undefined: Collection[str] = frozenset()) -> str:
-    """Return Karpenter's sentence on why requirements cannot be met; "" if they can.
+    """Return Karpenter's sentence on why requirements cannot be met, for each label by name; "" if they can.
 
     ``undefined``  labels that may be asked for although ``held`` says nothing about them
     """
     key = _unknown(held, asked, undefined)
     if key is not None:
         return f'label "{key}" does not have known values{_hint(held, key, undefined)}'
-    found = first_clash(held, asked)
-    return "" if found is None else f"key {found[0].key}, {found[0]} not in {found[1]}"
+    found = sorted((mine.key, f"key {mine.key}, {mine} not in {its}") for mine, its in _clashes(held, asked))
+    return "; ".join(text for _, text in found)
 
 
 def is_compatible(held: Requirements, asked: Requirements, undefined: Collection[str] = frozenset()) -> bool:

@@ -20,6 +20,7 @@ from moorage.api.selectors import SelectorError
 from moorage.errors import InputError
 from moorage.simulator.descheduler import removals
 from moorage.simulator.descheduler.policy import (
+    ClassifiedNode,
     DefaultEvictor,
     DeschedulerPolicy,
     Evictor,
@@ -102,8 +103,9 @@ def low_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node]
         elif not _is_below(held.shares, high):
             hot.append(held)
     hot.sort(key=lambda held: -sum(held.used.values()))
+    _note_classes(run, every, cool, hot)
     limit = args.eviction_limits.node if args.eviction_limits is not None else None
-    if _is_worthwhile(args, nodes, cool, hot):
+    if _is_worthwhile(run, args, nodes, cool, hot, "All nodes are under target utilization, nothing to do here"):
         _Moves(
             run, usage, args.evictable_namespaces,
             lambda held: any(held.room[name] < amount for name, amount in held.used.items()), limit,
@@ -130,12 +132,37 @@ def high_node_utilization(run: PluginRun, args: PluginArgs, nodes: Sequence[Node
             not strict or any(name in one.resources.requests for one in containers for name in args.thresholds)
         )
 
-    if _is_worthwhile(args, nodes, cool, others):
+    _note_classes(run, [*cool, *others], cool, others)
+    if _is_worthwhile(run, args, nodes, cool, others, "No node is available to schedule the pods, nothing to do here"):
         _Moves(run, usage, args.evictable_namespaces).run(cool, others, may_go)
 
 
-def _is_worthwhile(args: PluginArgs, nodes: Sequence[Node], cool: Sequence[_Used], others: Sequence[_Used]) -> bool:
-    return args.number_of_nodes < len(cool) < len(nodes) and bool(cool and others)
+def _note_classes(run: PluginRun, every: Iterable[_Used], cool: Sequence[_Used], hot: Sequence[_Used]) -> None:
+    """Note what the descheduler logs of each node: its class, and what its pods use of it."""
+    names = {**dict.fromkeys((one.node.name for one in cool), "underutilized"),
+             **dict.fromkeys((one.node.name for one in hot), "overutilized")}  # fmt: skip
+    for held in every:
+        shares = {name: round(share, 2) for name, share in held.shares.items()}
+        category = names.get(held.node.name, "appropriately utilized")
+        run.evictor.classes.append(ClassifiedNode(run.plugin, held.node.name, category, shares))
+
+
+def _is_worthwhile(
+    run: PluginRun, args: PluginArgs, nodes: Sequence[Node], cool: Sequence[_Used], others: Sequence[_Used], no_others: str
+) -> bool:
+    """Return whether pods may move; note why not, in the descheduler's words."""
+    why = ""
+    if not cool:
+        why = "No node is underutilized, nothing to do here, you might tune your thresholds further"
+    elif len(cool) <= args.number_of_nodes:
+        why = "Number of nodes underutilized is less or equal than NumberOfNodes, nothing to do here"
+    elif len(cool) == len(nodes):
+        why = "All nodes are underutilized, nothing to do here"
+    elif not others:
+        why = no_others
+    if why:
+        run.evictor.idle.append(f"{run.plugin}: {why}")
+    return not why
 
 
 @dataclass

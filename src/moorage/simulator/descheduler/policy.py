@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -250,6 +250,15 @@ class AskedEviction(Struct, frozen=True):
     why: str = ""
 
 
+class ClassifiedNode(NamedTuple):
+    """A node as a plugin sees it: what its pods use in percent, and as what that counts."""
+
+    plugin: str
+    node: str
+    category: str
+    shares: Mapping[str, float]
+
+
 class Evictor:
     """The evictions of one cycle. ``ask`` asks the API server: it returns "" if it allows the eviction, or its error.
 
@@ -263,6 +272,9 @@ class Evictor:
         self._counts = Counter[str]()
         self.evicted: list[AskedEviction] = []
         self.refused: list[AskedEviction] = []
+        #: The classes that plugins put nodes into, and why a plugin then does nothing.
+        self.classes: list[ClassifiedNode] = []
+        self.idle: list[str] = []
 
     def evict(self, pod: Pod, profile: str, plugin: str) -> EvictionOutcome:
         keys = "cycle", f"node {pod.spec.node_name}", f"namespace {pod.namespace}"

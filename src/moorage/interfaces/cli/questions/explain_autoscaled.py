@@ -62,30 +62,53 @@ def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[Autos
     nodes = [name.partition("/")[2] for name in given["pods"]] if names_nodes(given) else []
     named = {name if "/" in name else f"{given['namespace'] or 'default'}/{name}" for name in given["pods"]}
     if which == _OTHER:
-        yield from _of_cluster_autoscaler(asked, prices, nodes, named, request)
+        yield from _of_cluster_autoscaler(given, asked, prices, nodes, named, request)
         return
     assert prices is not None  # names_nodes has refused this
-    karpenter = Karpenter(asked.changed_input, prices)
+    karpenter = Karpenter(asked.changed_input, prices, gates=given["karpenter_gates"], now_s=_at(given))
     if nodes:
         yield from (_of_node(karpenter, name, request) for name in nodes)
     else:
         yield from _of_pods(karpenter, named, request)
 
 
+def _at(given: Mapping[str, Any]) -> float | None:
+    """Return the time of the answer, in Unix seconds; None: that of the input.
+
+    Raises  UsageError for what is no time
+    """
+    from moorage.api.documents.object_fields import seconds
+    from moorage.basis.recording.log_reader import is_log
+
+    text = given.get("moment")
+    if not text or any(map(is_log, given["paths"])):
+        return None
+    try:
+        found = seconds(text)
+    except ValueError:
+        found = 0.0
+    if not found:
+        raise click.UsageError(f"--at {text}: this is no time; write it as 2026-08-01T10:00:00Z")
+    return found
+
+
 def _of_cluster_autoscaler(
-    asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any
+    given: Mapping[str, Any], asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any
 ) -> Iterator[AutoscalerAnswer]:
     from moorage.api.documents.object_fields import seconds
     from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
     from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
+    from moorage.laboratory.dynamics.group_templates import read_templates
     from moorage.laboratory.dynamics.simulation import Simulation
 
     cluster = asked.changed_input
-    found = pools_of_cluster((held.document for held in cluster.custom), cluster.nodes, prices)
+    templates = () if given["node_templates"] is None else read_templates(given["node_templates"], prices)
+    found = pools_of_cluster((held.document for held in cluster.custom), cluster.nodes, prices, templates=templates)
     simulation = Simulation(cluster, asked.changed_options)
     simulation.run(until=0.0)
     scaler = simulation.use(ClusterAutoscaler(
-        found.pools, flags=found.flags, priorities=found.priorities, start_s=seconds(cluster.report.taken_at) or 0.0
+        found.pools, flags=found.flags, priorities=found.priorities,
+        start_s=_at(given) or seconds(cluster.report.taken_at) or 0.0,
     ))  # fmt: skip
     currency = prices.currency if prices is not None else ""
     shared: dict[str, Any] = {"request": request, "missing": found.missing, "currency": currency}
@@ -119,6 +142,10 @@ def _of_cluster_autoscaler(
             yield answer("none" if why else "existing", thing, why=why)
 
 
+def _settings(karpenter: Karpenter) -> str:
+    return karpenter.settings.text() if karpenter.settings.source else ""
+
+
 def _of_node(karpenter: Karpenter, name: str, request: Any) -> AutoscalerAnswer:
     if name not in karpenter.cluster.row_of:
         raise InputError(f"node/{name}: the input has no node of this name")
@@ -130,6 +157,7 @@ def _of_node(karpenter: Karpenter, name: str, request: Any) -> AutoscalerAnswer:
         why=(found.why,) if found.why else (), node=name, pool=karpenter.cluster.nodes[karpenter.cluster.row_of[name]].pool,
         pods=found.pods, types=found.types, price=None if found.decision == "keep" else found.saves,
         currency=karpenter.cluster.prices.currency, missing=karpenter.missing,
+        settings=_settings(karpenter),
     )  # fmt: skip
 
 
@@ -144,6 +172,7 @@ def _of_pods(karpenter: Karpenter, named: set[str], request: Any) -> Iterator[Au
             yield AutoscalerAnswer(
                 request=request, summary=AutoscalerAnswer.head("none", thing), thing=thing, decision="none",
                 why=(f"it ignores the pod: {why}",), currency=prices.currency, missing=karpenter.missing,
+                settings=_settings(karpenter),
             )  # fmt: skip
     for pod in karpenter.cluster.pending:
         if named and pod.key not in named:
@@ -153,12 +182,14 @@ def _of_pods(karpenter: Karpenter, named: set[str], request: Any) -> Iterator[Au
         decision: Any = "add" if claim is not None else "existing" if uid in held else "none"
         price = claim.cheapest(prices.well_known) if claim is not None else inf
         dropped = plan.relaxations.get(uid)
-        whys = plan.errors[uid].split("; ") if decision == "none" else [f"it ignores {', '.join(dropped)}"] if dropped else []
+        whys = [f"it ignores {', '.join(dropped)}"] if dropped else []
+        if decision == "none":
+            whys = plan.reasons.get(uid) or [plan.errors[uid]]
         if decision == "none" and len(whys) == len(pools):
             whys = [f"NodePool {pool}: {why}" for pool, why in zip(pools, whys, strict=True)]
         yield AutoscalerAnswer(
             request=request, summary=AutoscalerAnswer.head(decision, thing), thing=thing, decision=decision, why=tuple(whys),
             node=held.get(uid, ""), pool=claim.pool.name if claim is not None else "",
             types=() if claim is None else tuple(one.name for one in claim.types), price=None if price == inf else price,
-            currency=prices.currency, missing=karpenter.missing,
+            currency=prices.currency, missing=karpenter.missing, settings=_settings(karpenter),
         )  # fmt: skip

@@ -225,7 +225,8 @@ def _autoscaled(
 
     asked = AutoscalerOptions(
         given["autoscale"], given["expander"], given["expander_priorities"], given["instance_types"],
-        given["spot_interruptions"], given["provision_seconds"], given["record"],
+        given["spot_interruptions"], given["provision_seconds"], given["record"], given["karpenter_gates"],
+        given["node_templates"],
     )  # fmt: skip
     text = given["output"] in {"table", "wide"}
     run, scaled = simulate_autoscaled(read, options, asked, given["until"], on_attempt, events, text=text)

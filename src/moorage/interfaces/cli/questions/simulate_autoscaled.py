@@ -15,6 +15,7 @@ from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
 from moorage.laboratory.dynamics.cluster_pools import AUTOSCALER_KINDS, pools_of_cluster
+from moorage.laboratory.dynamics.group_templates import read_templates
 from moorage.laboratory.dynamics.karpenter_process import MONDAY_S, KarpenterProcess
 from moorage.laboratory.dynamics.node_pools import read_pools
 from moorage.laboratory.dynamics.pod_arrivals import TraceArrivals
@@ -25,8 +26,10 @@ from moorage.report.outcome import InputNote, Run
 from moorage.report.style import columns, item, some_pods
 from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.autoscalers.karpenter.scene import KINDS
+from moorage.simulator.autoscalers.karpenter.settings import read_settings
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
+from moorage.simulator.components import Component
 from moorage.simulator.pod_records import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace
@@ -45,6 +48,7 @@ class AutoscalerOptions(NamedTuple):
     ``file``             the file of its pools, ``karpenter`` or ``cluster-autoscaler``; ``instance_types``: the file of prices
     ``expander``         how a pool is chosen; ``priorities_file``: the expander's config map
     ``interruptions``    of a spot node in an hour; ``provision_s``: from a launch until the node is ready
+    ``gates``            of Karpenter; ``templates``: the file of nodes of groups that have none
     ``record``           a directory for a log of the run
     """
 
@@ -55,6 +59,8 @@ class AutoscalerOptions(NamedTuple):
     interruptions: float = 0.0
     provision_s: float = 60.0
     record: str | None = None
+    gates: str | None = None
+    templates: str | None = None
 
     def priorities(self) -> str:
         """Return the priorities in the config map, or in a file that has nothing else; "" without a file."""
@@ -82,7 +88,7 @@ def simulate_autoscaled(
     simulation = Simulation(cluster, options, keep_records=True)
     simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
     taken_s = seconds(cluster.report.taken_at) or 0.0
-    scaler = autoscaler_of(asked, [held.document for held in cluster.custom], cluster.nodes, taken_s)
+    scaler = autoscaler_of(asked, [held.document for held in cluster.custom], cluster.nodes, taken_s, cluster.components)
     last_s = 0.0
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))
@@ -104,7 +110,10 @@ def simulate_autoscaled(
     notes = input_notes(given) if isinstance(given, ClusterInput) else [InputNote("Remark", text) for text in given.notes]
     lines = _lines(scaler, before)
     missing = (f"not in the input: {text}" for text in scaler.missing)
-    told = [*_disruptions(scaler), *_not_added(scaler, simulation), *missing]
+    settings = (
+        [f"Karpenter: {scaler.settings.text()}"] if isinstance(scaler, KarpenterProcess) and scaler.settings.source else []
+    )
+    told = [*settings, *_disruptions(scaler), *_not_added(scaler, simulation), *missing]
     table = _table(scaler, lines, simulation.now_s) + _over_time(scaler, simulation.now_s)
     if not text:
         notes += [InputNote("Remark", f"autoscaler: {told_}") for told_ in (*map(_sentence, lines), *told)]
@@ -118,8 +127,9 @@ def kinds_of(autoscaler: str) -> tuple[str, ...]:
 
 
 def autoscaler_of(
-    asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any]], nodes: Sequence[Node], start_s: float = 0.0
-) -> Autoscaler:
+    asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any]], nodes: Sequence[Node], start_s: float = 0.0,
+    components: Sequence[Component] = (),
+) -> Autoscaler:  # fmt: skip
     """Return the autoscaler that is asked for. ``documents``: the cluster's objects of ``kinds_of``, as they are.
 
     ``start_s``  Unix seconds at the beginning of the run; 0 if the input does not say when it was taken
@@ -127,7 +137,8 @@ def autoscaler_of(
     """
     prices = None if asked.instance_types is None else read_price_list(asked.instance_types)
     if asked.file == "cluster-autoscaler":
-        found = pools_of_cluster(documents, nodes, prices, asked.provision_s)
+        templates = () if asked.templates is None else read_templates(asked.templates, prices)
+        found = pools_of_cluster(documents, nodes, prices, asked.provision_s, templates)
         return ClusterAutoscaler(
             found.pools, flags=found.flags, expander=asked.expander, priorities=asked.priorities() or found.priorities,
             missing=found.missing, currency=prices.currency if prices is not None else "", start_s=start_s,
@@ -136,7 +147,10 @@ def autoscaler_of(
         return ClusterAutoscaler(read_pools(asked.file), expander=asked.expander, priorities=asked.priorities())
     if prices is None:
         raise InputError("--autoscale karpenter: give what can be launched, with prices: --instance-types FILE")
-    return KarpenterProcess(documents, prices, provision_s=asked.provision_s, interruptions=asked.interruptions)
+    settings = read_settings(components, asked.gates)
+    return KarpenterProcess(
+        documents, prices, provision_s=asked.provision_s, interruptions=asked.interruptions, settings=settings
+    )
 
 
 def _not_added(scaler: Autoscaler, simulation: Simulation) -> list[str]:

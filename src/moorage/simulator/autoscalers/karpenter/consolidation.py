@@ -48,6 +48,11 @@ class DisruptionCandidate:
         return self.cost <= 1.0
 
     @property
+    def goes_as_empty(self) -> bool:
+        """True if it is removed as empty, whatever other pods wait for."""
+        return self.is_empty and self.consolidatable and not self.pool.static and self.pool.consolidate_after_s is not None
+
+    @property
     def capacity_type(self) -> str:
         return self.node.labels.get(CAPACITY_TYPE, "")
 
@@ -231,7 +236,7 @@ class Disruptor:
         """
         held = [one_ for one_ in candidates if not one_.pool.static and one_.pool.consolidate_after_s is not None]
         ordered = sorted(held, key=lambda one_: -one_.price / one_.cost)
-        empty = self._within((one_ for one_ in ordered if one_.is_empty and one_.consolidatable), budgets["Empty"])
+        empty = self._within((one_ for one_ in ordered if one_.goes_as_empty), budgets["Empty"])
         if empty:
             return DisruptionCommand(tuple(empty), reason="Empty")
         for one_ in sorted(drifted, key=lambda one_: (bool(one_.node.reschedulable), one_.drifted_s or 0.0)):

@@ -24,9 +24,11 @@ from moorage.api.node_selectors import tolerates
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.preemption.disruption_budgets import covers
 from moorage.errors import InputError
+from moorage.simulator.allowed_disruptions import counted_budgets
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, PriceList, amounts
 from moorage.simulator.autoscalers.karpenter import consolidation, scene
+from moorage.simulator.autoscalers.karpenter.settings import KarpenterSettings, read_settings
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, is_owned_by
@@ -37,6 +39,8 @@ _REASONS: Final = ("Empty", "Drifted", "Underutilized")
 _UNLIMITED: Final = (1 << 31) - 1
 #: Values of maxUnavailable that allow no eviction.
 _NONE: Final = (0, "0%")
+#: So many choices among equal domains are tried for pods that fit nowhere.
+_MOST_TURNS: Final = 8
 
 
 class NodeVerdict(Struct, frozen=True, kw_only=True):
@@ -90,6 +94,7 @@ class SceneJudge:
     ) -> None:  # fmt: skip
         self.cluster, self._facts, self._budgets, self.now_s = cluster, facts, budgets, now_s
         self._spot_to_spot = spot_to_spot
+        self._rounds: dict[int, LaunchPlan] = {}
         self._pools = {pool.name: pool for pool in cluster.pools}
         cluster.displaced = [pod for pod in cluster.displaced if self._leaves(pod)]
         self.missing = tuple(self._missing(cluster.prices))
@@ -114,18 +119,37 @@ class SceneJudge:
 
     @cached_property
     def plan(self) -> LaunchPlan:
-        """Where the pods go that wait for a node: on nodes that exist, on new ones, or nowhere."""
-        return solve(self.cluster, [*self.cluster.pending, *self.cluster.displaced])
+        """Where the pods go that wait for a node: on nodes that exist, on new ones, or nowhere.
+
+        Karpenter takes one of equal domains by chance, and tries a pod that fits nowhere again and again. So this is the first
+        choice with which the fewest pods are left.
+        """
+        return min((self.round(turn) for turn in range(min(self.round(0).turns, _MOST_TURNS))), key=lambda one: len(one.errors))
+
+    def round(self, turn: int) -> LaunchPlan:
+        """Return where the pods go in one round; ``turn`` stands for chance: which of equal domains is taken."""
+        if turn not in self._rounds:
+            self._rounds[turn] = solve(self.cluster, [*self.cluster.pending, *self.cluster.displaced], turn=turn)
+        return self._rounds[turn]
 
     # -- nodes that exist ------------------------------------------------------------------------------------------------
 
     def verdict(self, name: str) -> NodeVerdict:
-        """Return what Karpenter does with one node, if it looks at no other."""
-        drifted = self._drifted.get(name)
+        """Return what Karpenter does with one node, if it looks at no other: emptiness comes first, then drift."""
+        candidate = self._candidates.get(name)
+        if candidate is not None and candidate.goes_as_empty and self.budgets["Empty"].get(candidate.pool.name, 0) > 0:
+            return self._verdict(name, consolidation.DisruptionCommand((candidate,), reason="Empty"))
+        drifted, kept = self._drifted.get(name), None
         if drifted is not None and self.budgets["Drifted"].get(drifted.pool.name, 0) > 0:
             found = self._disruptor.drift(drifted)
             if found.decision != "no-op":
                 return self._verdict(name, found)
+            kept = self._verdict(name, found)
+        verdict = self._consolidated(name)
+        return verdict if kept is None or verdict.decision != "keep" else kept
+
+    def _consolidated(self, name: str) -> NodeVerdict:
+        """Return what becomes of a node that is neither empty nor drifted."""
         why, pods = self.blocked(self.cluster.nodes[self.cluster.row_of[name]])
         if why:
             return NodeVerdict(node=name, decision="keep", why=why, pods=pods)
@@ -298,14 +322,18 @@ class Karpenter(SceneJudge):
     """A cluster that was read, as Karpenter judges it.
 
     ``now_s``    Unix seconds; None: when the input was read from the cluster, if it says that
+    ``gates``    feature gates in place of those of Karpenter's Deployment, ``NAME=BOOL,…``; ``spot_to_spot``: one of them
     ``missing``  what the input does not say, and what is assumed instead
     Raises  InputError for a NodePool that is not valid
     """
 
     def __init__(
-        self, given: ClusterInput, prices: PriceList, *, now_s: float | None = None, spot_to_spot: bool = False
-    ) -> None:
-        documents = [dict(held.document) for held in given.custom]
+        self, given: ClusterInput, prices: PriceList, *, now_s: float | None = None, spot_to_spot: bool | None = None,
+        gates: str | None = None,
+    ) -> None:  # fmt: skip
+        self.settings = settings = read_settings(given.components, gates)
+        spot_to_spot = settings.has("SpotToSpotConsolidation") if spot_to_spot is None else spot_to_spot
+        documents = applied([held.document for held in given.custom], settings)
         claims = [held for held in documents if held.get("kind") == "NodeClaim"]
         by_node = _claims_by_node(claims, given.nodes)
         found = {id(claim) for claim in by_node.values()}
@@ -338,10 +366,24 @@ class Karpenter(SceneJudge):
         )  # fmt: skip
         facts = {name: ClaimFacts.read(claim) for name, claim in by_node.items()}
         time_s = now_s if now_s is not None else seconds(given.report.taken_at)
-        super().__init__(cluster, facts, given.pod_disruption_budgets, time_s, spot_to_spot=spot_to_spot)
-        self.missing += (*overlaid, *unknown)
+        budgets = counted_budgets(given.pod_disruption_budgets, given.pods, [*workloads, *given.replication_controllers])
+        super().__init__(cluster, facts, budgets, time_s, spot_to_spot=spot_to_spot)
+        self.missing += (*overlaid, *unknown, *settings.unlike)
         #: Pods for which Karpenter does nothing, whatever nodes there are, and why.
         self.ignored = [(pod, why) for pod in asking if (why := storage.why_ignored(pod))]
+
+
+#: The gates without which objects of a kind do not count.
+_GATED: Final = {"NodeOverlay": "NodeOverlay", "CapacityBuffer": "CapacityBuffer"}
+
+
+def applied(documents: Iterable[Mapping[str, Any]], settings: KarpenterSettings) -> list[dict[str, Any]]:
+    """Return the objects that count with Karpenter's gates."""
+    gate_of = _GATED.get
+    return [
+        dict(one) for one in documents
+        if (gate := gate_of(str(one.get("kind")))) is None or settings.applies(gate)
+    ]  # fmt: skip
 
 
 def facts_of(documents: Iterable[dict[str, Any]], nodes: Iterable[Node]) -> dict[str, ClaimFacts]:

@@ -383,7 +383,8 @@ class PoolCluster:
     @cached_property
     def free(self) -> Ints:
         """What pods can still take, a row for each node, less what daemons that do not run yet will need."""
-        key = self.resources, [pod.metadata.uid for pod in self.daemons]
+        terms = [pod.spec.affinity for pod in self._daemons_of_types[1]]
+        key = self.resources, [pod.metadata.uid for pod in self.daemons], terms, bool(self.templates)
         rows: Ints = np.array([held.remembered("free", key, partial(self._free, held)) for held in self.nodes], dtype=np.int64)
         return rows.reshape(len(self.nodes), len(self.resources))
 
@@ -397,7 +398,7 @@ class PoolCluster:
                 left -= needs
                 running += needs if is_owned_by(pod, "DaemonSet") else 0
         known = keys.of_labels(held.labels)
-        for pod in self.daemons:
+        for pod in self._daemons_of_types[1]:
             if find_untolerated(held.taints, pod.spec.tolerations) is None and keys.is_compatible(
                 known, keys.of_pod(pod.spec, strict=True)
             ):
@@ -413,9 +414,21 @@ class PoolCluster:
     @cached_property
     def templates(self) -> list[Template]:
         """The pools that can launch nodes, in the order in which they are tried; those that cannot have ``told``."""
-        return [self._template(pool) for pool in self.pools if not pool.static and pool.ready]
+        return self._daemons_of_types[0]
 
-    def _template(self, pool: ProvisioningPool) -> Template:
+    @cached_property
+    def _daemons_of_types(self) -> tuple[list[Template], list[Pod]]:
+        """The templates, and the pods of DaemonSets as they are after all types were asked about.
+
+        Karpenter asks about one type after the other with the same pods, and what it drops for a type stays dropped: taints
+        that are only preferences do not matter any more, and of several required terms those go that did not fit a type.
+
+        Source  karpenter, pkg/controllers/provisioning/scheduling/scheduler.go, isDaemonPodCompatible
+        """
+        daemons = list(self.daemons)
+        return [self._template(pool, daemons) for pool in self.pools if not pool.static and pool.ready], daemons
+
+    def _template(self, pool: ProvisioningPool, daemons: list[Pod]) -> Template:
         fits, offered = self.fitting(pool.requirements)
         rows = np.flatnonzero(fits & offered)
         types = [self.prices.types[row] for row in rows]
@@ -424,29 +437,28 @@ class PoolCluster:
             told = "NodePool requirements filtered out all compatible available instance types due to minValues incompatibility"
         overhead = np.zeros_like(self.allocatable)
         ports: list[frozenset[HostPort]] = [frozenset()] * len(self.prices.types)
-        for daemon in self.daemons:
-            for row, held in zip(rows, types, strict=True):
-                if self._runs(daemon, pool, held):
+        for row, held in zip(rows, types, strict=True) if not told else ():
+            for at, daemon in enumerate(daemons):
+                runs, daemons[at] = self._runs(daemon, pool, held)
+                if runs:
                     overhead[row] += self.vector(needs_of(daemon))
                     ports[row] |= PodInfo(daemon).host_ports
         return Template(pool, rows, overhead, ports, told)
 
-    def _runs(self, daemon: Pod, pool: ProvisioningPool, held: InstanceType) -> bool:
-        """Return True if a DaemonSet's pod would run on a type of a pool.
-
-        Source  karpenter, pkg/controllers/provisioning/scheduling/scheduler.go, isDaemonPodCompatible
-        """
+    def _runs(self, daemon: Pod, pool: ProvisioningPool, held: InstanceType) -> tuple[bool, Pod]:
+        """Return whether a DaemonSet's pod would run on a type of a pool, and the pod as it is left for the next type."""
         pod = (keys.tolerating_preferences(daemon) or (daemon, ""))[0]
         if find_untolerated(pool.taints, pod.spec.tolerations) is not None:
-            return False
-        left: Pod | None = pod
-        while left is not None:
-            asked = keys.of_pod(left.spec, strict=True)
+            return False, pod
+        while True:
+            asked = keys.of_pod(pod.spec, strict=True)
             own = keys.is_compatible(pool.requirements, asked, self.prices.well_known)
             if own and not keys.first_clash(held.requirements, asked):
-                return True
-            left = (keys.without_first_term(left) or (None,))[0]
-        return False
+                return True, pod
+            left = keys.without_first_term(pod)
+            if left is None:
+                return False, pod
+            pod = left[0]
 
     def remaining(self, pool: ProvisioningPool, without: Collection[str] = ()) -> dict[str, int]:
         """Return what a pool's limits leave beside its nodes."""

@@ -19,9 +19,9 @@ import numpy as np
 
 from moorage.api.core import Pod
 from moorage.api.node_selectors import find_untolerated
-from moorage.api.quantity import shown_amount
 from moorage.framework.changes import taint_text
 from moorage.plugins.node_ports import clash
+from moorage.report.queue_report import amount_text
 from moorage.simulator.autoscalers import key_requirements as keys
 from moorage.simulator.autoscalers.instance_types import InstanceType, missing_min_values
 from moorage.simulator.autoscalers.karpenter.scene import Bools, Ints, PoolCluster, Template, needs_of
@@ -80,11 +80,17 @@ class LaunchClaim:
 
 @dataclass
 class LaunchPlan:
-    """Where pods go. ``placed`` is by node, ``errors`` by the UID of pods that fit nowhere."""
+    """Where pods go. ``placed`` is by node, ``errors`` by the UID of pods that fit nowhere.
+
+    ``reasons``  the parts of these errors, one for each NodePool
+    ``turns``    among how many equal domains chance decided at most: another round may choose others
+    """
 
     claims: list[LaunchClaim] = field(default_factory=list)
     placed: dict[str, list[Pod]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+    turns: int = 1
     relaxations: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -94,7 +100,7 @@ class HopelessError(Exception):
 
 def solve(
     scene: PoolCluster, pods: Sequence[Pod], *, without: Collection[str] = (), closed: Collection[str] = (),
-    moving: Collection[str] = (), below: float | None = None,
+    moving: Collection[str] = (), below: float | None = None, turn: int = 0,
 ) -> LaunchPlan:  # fmt: skip
     """Place pods.
 
@@ -102,16 +108,17 @@ def solve(
     ``closed``   nodes that take only pending pods, because they changed a short time ago (consolidateAfter)
     ``moving``   UIDs of pods that are not pending: closed nodes do not take them
     ``below``    only a plan with at most one claim that costs less is wanted
+    ``turn``     which of several equal domains is taken, by name; Karpenter takes one by chance in each round
 
     Raises  HopelessError as soon as there cannot be one; only with ``below``
     """
-    return _Solver(scene, pods, scene.leaving.union(without), closed, moving, below).run()
+    return _Solver(scene, pods, scene.leaving.union(without), closed, moving, below, turn).run()
 
 
 class _Solver:
     def __init__(
         self, scene: PoolCluster, pods: Sequence[Pod], without: frozenset[str], closed: Collection[str],
-        moving: Collection[str], below: float | None,
+        moving: Collection[str], below: float | None, turn: int,
     ) -> None:  # fmt: skip
         self._scene, self._pods, self._moving = scene, pods, moving
         self._undefined = scene.prices.well_known
@@ -123,7 +130,7 @@ class _Solver:
         self._held: dict[int, keys.Requirements] = {}
         self._ports: dict[int, frozenset[HostPort]] = {}
         census = scene.remembered.of("census", lambda: Census(scene.domains, scene.nodes, scene.namespaces))
-        self._topology = Topology(census, {pod.metadata.uid for pod in pods}, without)
+        self._topology = Topology(census, {pod.metadata.uid for pod in pods}, without, turn)
         self._templates = [held for held in scene.templates if not held.told]
         # A claim that lacks minValues is dropped at the end, so claims do not count before.
         strict = any(asked.min_values for held in self._templates for asked in held.pool.requirements.values())
@@ -133,6 +140,7 @@ class _Solver:
         self._made = 0
         self._tolerate = any(taint.effect == "PreferNoSchedule" for pool in scene.pools for taint in pool.taints)
         self._solution = LaunchPlan()
+        self._reasons: dict[str, list[str]] = {}
 
     def run(self) -> LaunchPlan:
         for pod in self._pods:
@@ -153,6 +161,8 @@ class _Solver:
             seen[uid] = len(queue)
         for claim in self._claims:
             self._finish(claim)
+        self._solution.turns = self._topology.turns
+        self._solution.reasons = {uid: told for uid, told in self._reasons.items() if uid in errors}
         return self._solution
 
     def _finish(self, claim: LaunchClaim) -> None:
@@ -285,11 +295,12 @@ class _Solver:
                 raise HopelessError
             if remaining is not None:
                 largest = [self._scene.prices.types[row].capacity for row in claim.rows]
+                # A type has no amount of the resource "nodes": claims of one round do not count against that limit.
                 self._limits[pool.name] = {
-                    name: left - (1 if name == "nodes" else max(held.get(name, 0) for held in largest))
-                    for name, left in remaining.items()
+                    name: left - max(held.get(name, 0) for held in largest) for name, left in remaining.items()
                 }
             return None
+        self._reasons[asking.pod.metadata.uid] = told
         return "; ".join(told)
 
     def _extend(self, claim: LaunchClaim, asking: _Asking) -> None:
@@ -339,10 +350,11 @@ class _Solver:
     def _resources(self, claim: LaunchClaim, asking: _Asking) -> str:
         names = self._scene.resources
         over = claim.template.overhead[claim.template.rows]
+        over = over[over.any(axis=1)]  # types without daemons do not count
         texts = []
-        for total in (over.min(axis=0) + asking.vector, over.max(axis=0) + asking.vector):
-            shown = [f'"{name}":"{shown_amount(name, int(held))}"' for name, held in zip(names, total, strict=True) if held]
-            texts.append("{" + ",".join(shown) + "}")
+        for more in (over.min(axis=0), over.max(axis=0)) if len(over) else (np.zeros_like(asking.vector),) * 2:
+            total = zip(names, more + asking.vector, strict=True)
+            texts.append("{" + ",".join(f'"{name}":"{amount_text(name, int(held))}"' for name, held in total if held) + "}")
         return texts[0] if texts[0] == texts[1] else f"min={texts[0]}, max={texts[1]}"
 
 

@@ -1,7 +1,8 @@
 """Topology as Karpenter knows it: spread, affinity and anti-affinity between pods as requirements on labels of nodes.
 
 A group counts pods by the value of a label. Pods own the groups of their constraints; groups of anti-affinity also hold the
-other way round, for the pods that they select. Where upstream takes a domain at random, this takes the first by name.
+other way round, for the pods that they select. Where upstream takes one of equal domains at random, this takes them in turn, by
+name: the first in the first round, the next in the next one.
 
 Source  karpenter, pkg/controllers/provisioning/scheduling/topology.go, topologygroup.go, topologynodefilter.go
 """
@@ -81,6 +82,8 @@ class _Group:
         self.nodes, self.max_skew, self.min_domains = nodes, max_skew, min_domains
         self.counts: dict[str, int] = {}
         self.filled = 0
+        #: Which of equal domains is taken, by name; and how many there were at most.
+        self.turn, self.equal = 0, 1
 
     @cached_property
     def identity(self) -> Hashable:
@@ -113,9 +116,11 @@ class _Group:
             if host is not None:  # a new host is always possible, so the fewest pods on a host are none
                 return frozenset((host,) if self.counts.get(host, 0) + own <= self.max_skew else ())
             most = self.max_skew + self._fewest(of_pod)
-            found = ((self.counts[domain] + own, domain) for domain in self._among(of_node))
-            best = min((one for one in found if one[0] <= most), default=None)
-            return frozenset() if best is None else frozenset((best[1],))
+            found = [(self.counts[domain] + own, domain) for domain in self._among(of_node)]
+            least = min((count for count, _ in found if count <= most), default=None)
+            equal = sorted(domain for count, domain in found if count == least)
+            self.equal = max(self.equal, len(equal))
+            return frozenset((equal[self.turn % len(equal)],) if equal else ())
         return self._affine(pod, of_pod, of_node) if self.kind == _AFFINITY else self._distant(of_pod, of_node)
 
     def _lone_host(self, of_node: keys.KeyRequirement) -> str | None:
@@ -220,10 +225,11 @@ class Topology:
 
     ``excluded``  UIDs of the pods that are to be placed: they do not count where they are
     ``without``   names of the nodes that do not exist in it
+    ``turn``      which of several equal domains is taken, by name
     """
 
-    def __init__(self, census: Census, excluded: Collection[str], without: Collection[str]) -> None:
-        self._census, self._excluded, self._without = census, excluded, without
+    def __init__(self, census: Census, excluded: Collection[str], without: Collection[str], turn: int = 0) -> None:
+        self._census, self._excluded, self._without, self._turn = census, excluded, without, turn
         self._made: list[str] = []
         self._groups: dict[Hashable, _Group] = {}
         self._inverse: dict[Hashable, _Group] = {}
@@ -244,6 +250,7 @@ class Topology:
         for group in self._of(pod):
             known = self._groups.get(group.identity)
             if known is None:
+                group.turn = self._turn
                 self._open(group, pod)
                 tally = self._census.tally(group)
                 gone = Counter(tally.node_domain[name] for name in self._without if name in tally.node_domain)
@@ -257,6 +264,11 @@ class Topology:
                 known = self._groups[group.identity] = group
             if known not in owned:
                 owned.append(known)
+
+    @property
+    def turns(self) -> int:
+        """Among how many equal domains chance decided at most."""
+        return max((group.equal for group in self._groups.values()), default=1)
 
     def host(self, name: str) -> None:
         """Add a host name that a claim got."""

@@ -169,6 +169,37 @@ class BudgetBook:
         return (owner.kind, namespace, owner.name), _replicas_of(held)
 
 
+def counted_budgets(
+    budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod], objects: Iterable[Object],
+    ready: Callable[[Pod], bool] = looks_ready, known: dict[tuple[str, int], PodDisruptionBudget] | None = None,
+) -> tuple[PodDisruptionBudget, ...]:  # fmt: skip
+    """Return budgets; those that the disruption controller has not counted yet allow what a count of their pods allows.
+
+    ``objects``  among them the controllers of the pods
+    ``known``    what was returned before: an equal answer is the same object
+    """
+    given = list(budgets)
+    if all(map(_is_counted, given)):
+        return tuple(given)
+    held = {(type(one), one.metadata.namespace, one.metadata.name): one for one in objects}
+    book = BudgetBook(given, lambda kind, namespace, name: held.get((kind, namespace, name)), ())
+    members, known = pods_by_namespace(pods), {} if known is None else known
+    allowed: dict[str, int] = {}
+    for watched in (one for every in book._by_namespace.values() for one in every if not _is_counted(one.budget)):
+        covered = filter(watched.covers, members.get(watched.budget.namespace, ()))
+        allowed[watched.key] = book.figures(watched, covered, ready).allowed
+    return tuple(_allowing(one, allowed[one.key], known) if one.key in allowed else one for one in given)
+
+
+def _allowing(
+    budget: PodDisruptionBudget, allowed: int, known: dict[tuple[str, int], PodDisruptionBudget]
+) -> PodDisruptionBudget:
+    key = budget.key, allowed
+    if key not in known:
+        known[key] = budget.replace(status=budget.status.replace(disruptions_allowed=allowed))
+    return known[key]
+
+
 def _replicas_of(held: Object) -> int:
     assert isinstance(held, Deployment | ReplicaSet | StatefulSet | ReplicationController)
     return 1 if held.spec.replicas is None else held.spec.replicas

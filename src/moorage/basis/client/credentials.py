@@ -13,7 +13,7 @@ import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -83,6 +83,12 @@ class Endpoint:
     proxy: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     namespace: str = "default"
+
+
+def for_another_loop(endpoint: Endpoint) -> Endpoint:
+    """Return the same endpoint, with credentials that another event loop may use at the same time."""
+    credentials = endpoint.credentials
+    return replace(endpoint, credentials=credentials.apart()) if isinstance(credentials, ExecCredentials) else endpoint
 
 
 def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None:
@@ -163,21 +169,67 @@ _MAX_OUTPUT = 1 << 20
 _KILL_S = 5.0
 
 
-class TokenFile:
-    """A bearer token in a file, reread every minute and after a 401. While the file is unreadable, the last token is used."""
+class PairFiles:
+    """A client certificate and its key in files, reread every minute and after a 401.
 
-    def __init__(self, path: Path, clock: Callable[[], float], identity: Identity | None = None) -> None:
-        self._path, self._clock, self._certificate_identity = path, clock, identity or Identity()
+    While the files are unreadable or do not belong together, as in the middle of a rotation, the last pair is used.
+    ``identity`` is the pair as first read; a part without a path does not change.
+
+    Source  client-go, transport/cert_rotation.go
+    """
+
+    def __init__(self, certificate: Path | None, key: Path | None, clock: Callable[[], float], identity: Identity) -> None:
+        self._certificate, self._key, self._clock = certificate, key, clock
+        self._held = identity
+        self._read_at = clock()
+
+    async def identity(self) -> Identity:
+        return self.current()
+
+    def current(self) -> Identity:
+        """Return the current identity."""
+        if self._clock() - self._read_at >= _REREAD_S:
+            self._read()
+        return self._held
+
+    def invalidate(self) -> None:
+        self._read_at = float("-inf")
+
+    def _read(self) -> None:
+        self._read_at = self._clock()
+        held = self._held
+        try:
+            certificate = held.certificate if self._certificate is None else read_bytes(self._certificate)
+            key = held.key if self._key is None else read_bytes(self._key)
+            if (certificate, key) != (held.certificate, held.key):
+                load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate or b"", key or b"")
+        except (InputError, ssl.SSLError, OSError, ValueError):
+            return
+        self._held = replace(held, certificate=certificate, key=key)
+
+
+class TokenFile:
+    """A bearer token in a file, reread every minute and after a 401. While the file is unreadable, the last token is used.
+
+    ``pair``: the client certificate that is sent, too.
+    """
+
+    def __init__(
+        self, path: Path, clock: Callable[[], float], identity: Identity | None = None, pair: PairFiles | None = None
+    ) -> None:  # fmt: skip
+        self._path, self._clock = path, clock
+        self._pair = pair or PairFiles(None, None, clock, identity or Identity())
         self._token = ""
         self._read_at = float("-inf")
 
     async def identity(self) -> Identity:
         if self._clock() - self._read_at >= _REREAD_S:
             self._read()
-        return Identity(self._token, self._certificate_identity.certificate, self._certificate_identity.key)
+        return replace(self._pair.current(), token=self._token)
 
     def invalidate(self) -> None:
         self._read_at = float("-inf")
+        self._pair.invalidate()
 
     def _read(self) -> None:
         try:
@@ -234,6 +286,10 @@ class ExecCredentials:
         self._expires: datetime | None = None
         self._lock = asyncio.Lock()
         self._failures, self._failure = 0, ""
+
+    def apart(self) -> ExecCredentials:
+        """Return the same for another event loop."""
+        return ExecCredentials(self._command, self._env, self._wall, self._run)
 
     async def identity(self) -> Identity:
         failures = self._failures

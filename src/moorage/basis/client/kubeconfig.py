@@ -307,8 +307,9 @@ class _Builder:
         headers, identity = self._impersonation(user), self._identity(user)
         made = self._credentials(user, identity, cluster, server)
         self._raise_if_faulty(name)
+        made = made or self._pair(user, identity) or credentials.FixedCredentials(identity)
         endpoint = credentials.Endpoint(
-            server, made or credentials.FixedCredentials(identity), ca, insecure, cluster.data.get("tls-server-name") or "",
+            server, made, ca, insecure, cluster.data.get("tls-server-name") or "",
             proxy or credentials.proxy_for(server, self._environment.env), headers, namespace,
         )  # fmt: skip
         try:
@@ -405,10 +406,19 @@ class _Builder:
                 read_bytes(path)
             except InputError as error:
                 self._faults.append(f"tokenFile {path}: {error}")
-            return credentials.TokenFile(path, self._environment.clock, identity)
+            return credentials.TokenFile(path, self._environment.clock, identity, self._pair(user, identity))
         elif methods == ["exec"]:
             return self._exec(given["exec"], user, cluster, server)
         return None
+
+    def _pair(self, user: _Entry, identity: credentials.Identity) -> credentials.PairFiles | None:
+        """Return the client certificate and key that files hold; None if none does."""
+        certificate, key = (
+            user.folder / path if (path := user.data.get(name)) else None for name in ("client-certificate", "client-key")
+        )
+        if certificate is None and key is None:
+            return None
+        return credentials.PairFiles(certificate, key, self._environment.clock, identity)
 
     def _exec(self, given: Mapping[str, Any], user: _Entry, cluster: _Entry, server: str) -> credentials.Credentials | None:
         version, mode = given.get("apiVersion") or "", given.get("interactiveMode") or ""

@@ -144,6 +144,8 @@ class Reflector(Generic[T]):
         #: True while the server does not serve the kind.
         self.unserved = False
         self._older_since: float | None = None
+        #: Since when lists and watches fail, on the clock; None while one succeeds.
+        self.failing_since: float | None = None
         #: True if the server may be behind what was seen, because it was unreachable.
         self._may_be_behind = False
         self._streams = streams
@@ -186,6 +188,8 @@ class Reflector(Generic[T]):
                 self._may_be_behind = False
                 await self._watch()
             except ClusterError as error:
+                if self.failing_since is None:
+                    self.failing_since = self._clock()
                 await self._recover(error)
 
     async def _recover(self, error: ClusterError) -> None:
@@ -207,6 +211,7 @@ class Reflector(Generic[T]):
         all_asked, self._uses_older = not self._uses_older, False
         self._use_version(self._current_version, self._current_version.older)
         if all_asked:
+            self.failing_since = None
             await self._wait_for_kind(error)
 
     def _use_version(self, resource: WatchedResource[T], untried: tuple[WatchedResource[T], ...]) -> None:
@@ -264,7 +269,7 @@ class Reflector(Generic[T]):
             )
         self._uses_older = self.resource is not self._current_version
         self._must_list = self.unserved = False
-        self.last_error = ""
+        self.last_error, self.failing_since = "", None
         self._sink.end()
         self.synced.set()
 
@@ -327,7 +332,7 @@ class Reflector(Generic[T]):
         )
         try:
             async with self._wire.watch(self.resource.path, params, lasts_s + _GRACE_S) as stream:
-                opened = self._clock()
+                opened = self._opened(is_synced=initial_list is None)
                 async for lines in stream:
                     facts: list[Fact] = []
                     if initial_list is None and self._clock() - opened > _LATE_S:
@@ -362,6 +367,12 @@ class Reflector(Generic[T]):
         self._may_be_behind = not events  # not even a bookmark
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
+
+    def _opened(self, *, is_synced: bool) -> float:
+        """Note that a watch has begun, and return when. Without a list it shows that the kind can be followed."""
+        if is_synced:
+            self.failing_since = None
+        return self._clock()
 
     def _handle_event(self, event: WatchEvent[T]) -> Sequence[Fact]:
         """Apply an event to the known objects, and return the facts to deliver."""

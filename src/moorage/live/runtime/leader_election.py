@@ -97,15 +97,19 @@ class Election:
         self.record: LeaseRecord | None = None
         self._seen_at = float("-inf")
         self._renewed_at: float | None = None
+        #: When the API server last answered about the lease; None before it did.
+        self.answered_at: float | None = None
 
     @property
     def is_leader(self) -> bool:
-        return self.record is not None and self.record.holder == self.identity and self._renewed_at is not None
+        return self.deadline > float("-inf")
 
     @property
     def deadline(self) -> float:
-        """Until when this replica may act; minus infinity if it does not lead."""
-        return self._renewed_at + self.timing.renew_s if self.is_leader and self._renewed_at is not None else float("-inf")
+        """Until when this replica may act; minus infinity if it does not lead. Another thread may renew meanwhile."""
+        record, renewed_at = self.record, self._renewed_at
+        leads = record is not None and record.holder == self.identity and renewed_at is not None
+        return renewed_at + self.timing.renew_s if leads and renewed_at is not None else float("-inf")
 
     def may_act(self, now: float) -> bool:
         """Return whether this replica leads and its last renewal is recent enough."""
@@ -117,6 +121,7 @@ class Election:
 
     def seen(self, record: LeaseRecord | None, now: float) -> None:
         """Record the lease as read from the API server. Reading an unchanged lease does not restart its duration."""
+        self.answered_at = now
         if record is None or self.record is None or record.without_version != self.record.without_version:
             self._seen_at = now
         self.record = record

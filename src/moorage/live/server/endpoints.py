@@ -14,10 +14,10 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import yaml
 from aiohttp import web
@@ -31,6 +31,7 @@ from moorage.live.server.authentication import RequestAuthenticator, Unauthorize
 from moorage.live.server.authorization import PathAccess, RequestAuthorizer
 from moorage.live.server.health import Health
 from moorage.live.server.plugin_metrics import MetricRegistry
+from moorage.live.server.pprof import cpu_profile, heap_profile, heap_text
 
 # -- zpages ------------------------------------------------------------------------------------------------------------
 # Pages about the process: its flags (/flagz), its status (/statusz), and the stacks of its tasks.
@@ -114,10 +115,11 @@ def _uptime(program: ProgramInfo, now: datetime) -> int:
     return max(0, int((now - program.started).total_seconds()))
 
 
-def stacks() -> str:
-    """Return the stacks of every task of the running loop and of every other thread."""
+def stacks(loops: Iterable[asyncio.AbstractEventLoop] = ()) -> str:
+    """Return the stacks of every task of the running loop and of others, and of every other thread."""
     out = io.StringIO()
-    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    every = {*asyncio.all_tasks(), *(task for loop in loops for task in asyncio.all_tasks(loop))}
+    tasks = sorted(every, key=lambda task: task.get_name())
     out.write(f"{len(tasks)} tasks\n")
     for task in tasks:
         out.write(f"\ntask {task.get_name()}\n")
@@ -132,7 +134,12 @@ def stacks() -> str:
     return out.getvalue()
 
 
+T = TypeVar("T")
 _MOST_BODY: Final = 4096
+#: Seconds that the loop that schedules has for its part of a response.
+_BUSY_S: Final = 2.0
+#: Seconds of a profile of the CPU.
+_PROFILE_S, _MOST_PROFILE_S = 30.0, 300.0
 #: Seconds for a request; longer than an access review may take.
 _PATIENCE_S: Final = 30.0
 _PROBES: Final = ("healthz", "livez", "readyz")
@@ -176,7 +183,7 @@ class Served:
 
     ``profiling``: whether /debug is served; ``hidden``: paths that are not served.
     ``set_verbosity`` raises InputError. ``explain`` answers the parameters of /debug/explain; None: it is not served.
-    ``site`` has further pages, over HTTPS only.
+    ``site`` has further pages, over HTTPS only. ``scheduling``: the loop that schedules, if another one serves.
     """
 
     health: Health
@@ -192,6 +199,22 @@ class Served:
     hidden: frozenset[str] = frozenset()
     explain: Callable[[Mapping[str, str]], Awaitable[Page]] | None = None
     site: AuthenticatingSite | None = None
+    scheduling: asyncio.AbstractEventLoop | None = None
+
+    async def on_loop(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Await what ``make`` returns on the loop that schedules, so that nothing changes meanwhile.
+
+        Raises  TimeoutError if that loop does not answer
+        """
+        loop = self.scheduling
+        if loop is None or loop is asyncio.get_running_loop():
+            return await make()
+
+        async def made() -> T:
+            return await make()
+
+        begun = asyncio.run_coroutine_threadsafe(made(), loop)
+        return await asyncio.wait_for(asyncio.wrap_future(begun), _BUSY_S)
 
 
 def make_app(served: Served, authenticator: RequestAuthenticator, authorizer: RequestAuthorizer, log: Log) -> web.Application:
@@ -237,7 +260,7 @@ def _chain(log: Log, site: AuthenticatingSite | None) -> Any:
         """Log the request, and turn an exception into a response."""
         try:
             with answering(request):
-                if site is not None and site.streams(request.path):
+                if request.path == "/debug/pprof/profile" or (site is not None and site.streams(request.path)):
                     response = await handler(request)
                 else:
                     response = await _in_time(request, handler)
@@ -326,9 +349,12 @@ def _plain(text: str, status: int = 200) -> web.Response:
 class _Pages:
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._at: dict[str, Callable[[web.Request], web.Response]] = {
+        #: Pages that read what the scheduler changes.
+        self._moving: dict[str, Callable[[web.Request], web.Response]] = {
             "/metrics": lambda request: _printed(request, served.metrics),
             "/metrics/resources": self._resources,
+        }
+        self._at: dict[str, Callable[[web.Request], web.Response]] = {
             "/metrics/slis": lambda request: _printed(request, served.slis),
             "/configz": lambda request: _json({"componentconfig": served.configuration()}),
             "/flagz": lambda request: _zpage(
@@ -338,37 +364,78 @@ class _Pages:
         }
         for path in served.hidden:
             self._at.pop(path, None)
+            self._moving.pop(path, None)
+        loops = [] if served.scheduling is None else [served.scheduling]
         if served.profiling:
             self._at |= {
                 "/debug/pprof": lambda request: web.Response(status=302, headers={"Location": "/debug/pprof/"}),
                 "/debug/pprof/": lambda request: _plain(_PROFILES),
                 "/debug/pprof/cmdline": lambda request: _plain("\0".join(sys.argv)),
-                "/debug/pprof/goroutine": lambda request: _plain(stacks()),
+                "/debug/pprof/goroutine": lambda request: _plain(stacks(loops)),
+                "/debug/pprof/heap": _heap,
                 "/debug/flags": lambda request: _plain("/debug/flags/\n\nflags:\nv\n"),
             }
 
     async def answer(self, request: web.Request) -> web.Response:
-        path = request.path
-        if path == "/debug/flags/v" and self._served.profiling:
+        if request.path == "/debug/flags/v" and self._served.profiling:
             return await self._verbosity(request)
-        if path == "/metrics" and request.method == "DELETE":
-            self._served.counted.reset()
-            return _plain("metrics reset\n")
+        if request.path == "/metrics" and request.method == "DELETE":
+            return await self._reset()
+        return await self._read(request)
+
+    async def _read(self, request: web.Request) -> web.Response:
+        path = request.path
         if request.method not in {"GET", "HEAD"}:
             return _plain("405 method not allowed\n", 405)
         probe, _, check = path.removeprefix("/").partition("/")
         if probe in _PROBES and path.startswith("/"):
             return self._probe(request, probe, check)
         if path == _EXPLAIN and self._served.explain is not None:
-            found = await self._served.explain(request.query)
-            headers = {"Retry-After": "1"} if found.status in {429, 503} else {}
-            return web.Response(text=found.body, status=found.status, content_type=found.media, headers=headers)
+            return await self._explained(self._served.explain, request.query)
+        if path in self._moving:
+            return await self._moved(path, request)
+        if self._served.profiling and path == "/debug/pprof/profile":
+            return await _profile(request)
         page = self._at.get(path)
         if page is not None:
             return page(request)
-        if path.startswith("/debug/pprof/") and self._served.profiling:
-            return _plain("this profile is not available for a Python program\n", 404)
-        return _plain("404 page not found\n", 404)
+        is_profile = self._served.profiling and path.startswith("/debug/pprof/")
+        return _plain("this profile is not available for a Python program\n" if is_profile else "404 page not found\n", 404)
+
+    async def _explained(
+        self, explain: Callable[[Mapping[str, str]], Awaitable[Page]], query: Mapping[str, str]
+    ) -> web.Response:
+        try:
+            found = await self._served.on_loop(lambda: explain(query))
+        except TimeoutError:
+            found = Page("the scheduling loop does not answer\n", status=503)
+        headers = {"Retry-After": "1"} if found.status in {429, 503} else {}
+        return web.Response(text=found.body, status=found.status, content_type=found.media, headers=headers)
+
+    async def _moved(self, path: str, request: web.Request) -> web.Response:
+        """Return a page that reads what the scheduler changes. While the scheduler hangs nothing changes."""
+        page = self._moving[path]
+
+        async def made() -> web.Response:
+            return page(request)
+
+        try:
+            return await self._served.on_loop(made)
+        except TimeoutError:
+            try:
+                return page(request)
+            except RuntimeError:  # it goes on, and changed what was read
+                return _plain("the scheduling loop is busy\n", 503)
+
+    async def _reset(self) -> web.Response:
+        async def reset() -> web.Response:
+            self._served.counted.reset()
+            return _plain("metrics reset\n")
+
+        try:
+            return await self._served.on_loop(reset)
+        except TimeoutError:
+            return _plain("the scheduling loop does not answer\n", 503)
 
     def _probe(self, request: web.Request, probe: str, check: str) -> web.Response:
         health = self._served.health
@@ -406,9 +473,32 @@ class _Pages:
 _PROFILES: Final = (
     "/debug/pprof/\n\n"
     "cmdline    the command line, separated by zero bytes\n"
-    "goroutine  the stacks of all tasks and threads\n\n"
-    "Profiles in Go's format are not available; py-spy can profile the running process.\n"
+    "goroutine  the stacks of all tasks and threads\n"
+    "heap       the objects that are alive, by type, for `go tool pprof`; ?debug=1 as text\n"
+    "profile    where threads spend ?seconds=30, for `go tool pprof`\n"
 )
+
+
+def _heap(request: web.Request) -> web.Response:
+    if request.query.get("debug", "0") not in {"", "0"}:
+        return _plain(heap_text())
+    return _binary("heap", heap_profile())
+
+
+async def _profile(request: web.Request) -> web.Response:
+    text = request.query.get("seconds", "") or f"{_PROFILE_S:g}"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MOST_PROFILE_S:
+        return _plain(f"seconds must be a number above 0 and at most {_MOST_PROFILE_S:g}\n", 400)
+    return _binary("profile", await cpu_profile(seconds))
+
+
+def _binary(name: str, body: bytes) -> web.Response:
+    headers = {"Content-Type": "application/octet-stream", "Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=body, headers=headers)
 
 
 def _printed(request: web.Request, registry: CollectorRegistry) -> web.Response:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moorage.api.documents.http_messages import health_text
 from moorage.api.releases import TODAY
 from moorage.api.releases.metrics import metrics_of
+from moorage.basis.client.reflector import Reflector
 from moorage.live.runtime.attempt_metrics import Log
 from moorage.live.runtime.leader_election import Election
 from moorage.live.server.plugin_metrics import CounterVec, Family, Gauge
@@ -39,6 +40,29 @@ def watchdog(election: Election, lease: str, clock: Callable[[], float]) -> Chec
         return f"failed election to renew leadership on lease {lease}" if election.is_overdue(clock(), GRACE_S) else None
 
     return Check("leaderElection", ask)
+
+
+def watches(reflectors: Sequence[Reflector[Any]], most_s: float, clock: Callable[[], float]) -> Check:
+    """Return the check that fails when a kind could neither be listed nor watched for longer than ``most_s``."""
+
+    def ask() -> str | None:
+        now = clock()
+        failing = [(one.resource.plural, now - since) for one in reflectors if (since := one.failing_since) is not None]
+        long = [f"{plural} for {lasted_s:.0f}s" for plural, lasted_s in failing if lasted_s > most_s]
+        return f"the watches fail: {', '.join(long)}" if long else None
+
+    return Check("watches", ask)
+
+
+def lease_answers(election: Election, lease: str, clock: Callable[[], float]) -> Check:
+    """Return the check that fails when the lease could not be read for longer than its duration."""
+
+    def ask() -> str | None:
+        answered_at = election.answered_at
+        silent_s = 0.0 if answered_at is None else clock() - answered_at
+        return f"lease {lease} could not be read for {silent_s:.0f}s" if silent_s > election.timing.lease_s else None
+
+    return Check("lease", ask)
 
 
 class Report(NamedTuple):

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from moorage.live.runtime.inbox import Inbox
 from moorage.live.runtime.leader_election import Election, Timing, end_tasks, lead
 from moorage.live.runtime.loop import USUAL, Loop, LoopLimits
 from moorage.live.runtime.ports import Clocks, Extenders, WallClock
+from moorage.live.runtime.side_loop import SideLoop, across
 from moorage.live.server.api_cluster import ApiCluster
 from moorage.live.server.election_locks import AnyLock, lock_on
 
@@ -38,6 +39,14 @@ class LeaderSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """Where the lease is kept, so that a busy loop does not lose it: another loop, and the client to use there."""
+
+    loop: SideLoop
+    rest: Callable[[], Rest]
+
+
+@dataclass(frozen=True, slots=True)
 class LiveSettings:
     """How a scheduler runs on an API server.
 
@@ -46,6 +55,7 @@ class LiveSettings:
     ``delayed``    start the watches only once it leads
     ``extenders``  the client that asks the configured extenders
     ``sink_of``    wraps the sink of each watch, to record what it delivers
+    ``aside``      where the lease is kept; None: on the loop that schedules
     """
 
     leader: LeaderSettings | None = None
@@ -54,6 +64,7 @@ class LiveSettings:
     extenders: Extenders | None = None
     sink_of: Callable[[Sink], Sink] = lambda sink: sink
     limits: LoopLimits = USUAL
+    aside: Aside | None = None
 
 
 class PartEndedError(MoorageError):
@@ -75,7 +86,7 @@ class Live:
         self._may_watch = asyncio.Event()
         if not settings.delayed:
             self._may_watch.set()
-        self._identity, self._reporter = identity, settings.reporter
+        self._identity, self._reporter, self._aside = identity, settings.reporter, settings.aside
         self.election = None if settings.leader is None else Election(identity, settings.leader.timing)
         self._clock = _clock_of(asyncio.get_running_loop())
         inbox = Inbox(settings.limits.inbox)
@@ -171,24 +182,49 @@ class Live:
             return
         if self._may_watch.is_set():  # a replica that cannot list the cluster must not take the lease
             await self.loop.synced.wait()
-        lock = lock_on(self._rest, self._leader.lock, self._leader.namespace, self._leader.name, self._identity)
-        name = f"{self._leader.namespace}/{self._leader.name}"
-        await lead(
-            self.election, lock, self._led(lock), clock=self._clock, wall=self._wall, rng=self._chance, log=self._log, name=name
-        )
+        if self._aside is None:
+            await self._lead(self._rest, self._act_here)
+        else:
+            main = asyncio.get_running_loop()
+            await self._aside.loop.run(lambda: self._lead_aside(main))
 
-    def _led(self, lock: AnyLock) -> Callable[[], Awaitable[None]]:
-        """Return the coroutine function to run while leading: it schedules and announces leadership with a Kubernetes event."""
+    async def _lead_aside(self, main: asyncio.AbstractEventLoop) -> None:
+        assert self._aside is not None
+        async with self._aside.rest() as rest:
+            await self._lead(rest, lambda: across(main, self._act_here))
+
+    async def _lead(self, rest: Rest, act_here: Callable[[], Awaitable[None]]) -> None:
+        """Compete for the lease and keep it, on the running loop; ``act_here`` schedules while this replica leads."""
+        assert self._leader is not None
+        assert self.election is not None
+        lock = lock_on(rest, self._leader.lock, self._leader.namespace, self._leader.name, self._identity)
 
         async def act() -> None:
-            self._may_watch.set()
             announcing = asyncio.create_task(self._announce_leading(lock), name="announce leading")
             try:
-                await self.loop.act()
+                await act_here()
             finally:
                 await end_tasks(announcing)
 
-        return act
+        name = f"{self._leader.namespace}/{self._leader.name}"
+        await lead(
+            self.election, lock, act, clock=self._clock, wall=self._wall, rng=self._chance, log=self._log, name=name,
+        )  # fmt: skip
+
+    async def _act_here(self) -> None:
+        self._may_watch.set()
+        await self.loop.act()
+
+    async def give_up(self, rest: Rest) -> None:
+        """Release the lease because the loop does not answer. From then on this replica does not bind, even if it answers."""
+        if self._leader is None or self.election is None:
+            return
+        record = self.election.released(self._wall())
+        if record is not None:
+            lock = lock_on(rest, self._leader.lock, self._leader.namespace, self._leader.name, self._identity)
+            held = await lock.read()
+            if held is not None and held.holder == self._identity:
+                await lock.update(replace(record, version=held.version))
 
     async def _announce_leading(self, lock: AnyLock) -> None:
         try:

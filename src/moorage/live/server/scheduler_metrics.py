@@ -94,6 +94,7 @@ class SchedulerMetrics:
 
         self._attempts = counter("scheduler_schedule_attempts_total")
         self._errors = counter("moorage_attempt_errors_total")
+        self._hangs = counter("moorage_plugin_hangs_total")
         self._attempt_s = histogram("scheduler_scheduling_attempt_duration_seconds")
         self._algorithm_s = histogram("scheduler_scheduling_algorithm_duration_seconds")
         self._event_s = histogram("scheduler_event_handling_duration_seconds")
@@ -142,6 +143,10 @@ class SchedulerMetrics:
             {"plugin": plugin, "extensionPoint": point, "calls": int(calls), "seconds": seconds}
             for (plugin, point), (calls, seconds) in ordered
         ]
+
+    def hung(self, plugin: str, point: str, profile: str) -> None:
+        """Count a call that has not returned for a second. The loop waits for it, so another thread may count."""
+        self._hangs.inc(plugin, point, profile)
 
     # -- reported by the loop -------------------------------------------------------------------------------------------
 

@@ -267,6 +267,8 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
 def _check_amounts(given: Given) -> None:
     if not 0.0 <= given["verify"] <= 1.0:
         raise InputError(f"--verify: {given['verify']:g} must be a share from 0 to 1, such as 0.01")
+    if given["hang-limit"] < 0:
+        raise InputError(f"--hang-limit: {given['hang-limit']:g}s must not be negative; 0 for no limit")
     if not 0.0 <= given["plugin-timeout"] <= _LONGEST_S:
         raise InputError(f"--plugin-timeout: {given['plugin-timeout']:g} must be a number of seconds, 0 for no limit")
 

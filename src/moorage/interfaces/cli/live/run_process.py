@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import platform
 import random
 import re
@@ -10,15 +11,15 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
-from moorage.basis.client.credentials import Endpoint
+from moorage.basis.client.credentials import Endpoint, for_another_loop
 from moorage.basis.client.reflector import Reflector
 from moorage.basis.client.rest import BIND_S, Rest, user_agent
 from moorage.core.building.builder import complete_scheduler
@@ -26,6 +27,7 @@ from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
+from moorage.errors import MoorageError
 from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Profile
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
@@ -36,17 +38,21 @@ from moorage.interfaces.cli.terminal import giving_back_memory, say
 from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.extender_client import ExtenderClient
-from moorage.live.runtime.leader_election import LeadershipLostError
+from moorage.live.runtime.hang_watch import Hang, HangWatch, end_now
+from moorage.live.runtime.leader_election import LeadershipLostError, Timing
 from moorage.live.runtime.plugin_limit import TimeLimit
 from moorage.live.runtime.ports import Wall
+from moorage.live.runtime.set_aside import code_of, set_aside, setting_aside
+from moorage.live.runtime.side_loop import SideLoop, across
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, RequestAuthorizer
 from moorage.live.server.cache_debugger import compare, dump
 from moorage.live.server.certificates import ClientCaRules, ClientCas, serving
+from moorage.live.server.credential_expiry import watch_expiry
 from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Served, make_app, make_plain_app
-from moorage.live.server.health import Check, Health, watchdog
+from moorage.live.server.health import PING, Check, Health, lease_answers, watchdog, watches
 from moorage.live.server.klog import Klog
-from moorage.live.server.live_scheduler import LeaderSettings, Live, LiveSettings
+from moorage.live.server.live_scheduler import Aside, LeaderSettings, Live, LiveSettings
 from moorage.live.server.plugin_metrics import MetricRegistry
 from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
 
@@ -80,6 +86,8 @@ class _Terminal:
 
 #: Access reviews delay health probes, so they get a higher rate limit than other requests.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
+#: The limits of requests about the lease, and how long a last write may take, in seconds.
+_LEASE_QPS, _LEASE_BURST, _WRITE_S = 20.0, 40, 3.0
 #: The name of the lease in health checks and metrics, independent of the lease object's name.
 _COMPONENT = "kube-scheduler"
 _PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
@@ -112,7 +120,7 @@ async def run_process(process: Process) -> int:
 
     def watched(profile: Profile) -> Profile:
         bare[profile.scheduler_name] = profile
-        return meter.probe.watched(profile if limit is None else limit.limited(profile))
+        return setting_aside(meter.probe.watched(profile if limit is None else limit.limited(profile)))
 
     scheduler = complete_scheduler(
         process.loaded,
@@ -143,9 +151,20 @@ async def run_process(process: Process) -> int:
             )
         )
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        main = asyncio.get_running_loop()
+        side = await stack.enter_async_context(SideLoop("lease and probes"))
+
+        def rest_aside() -> Rest:
+            return Rest(
+                for_another_loop(endpoint), qps=_LEASE_QPS, burst=_LEASE_BURST,
+                agent=f"{user_agent(__version__)}/leader-election",
+                on_response=lambda method, *of: _later(main, meter.requested, method, host, *of),
+                on_throttled=lambda method, *of: _later(main, meter.waited, method, host, *of),
+            )  # fmt: skip
+
         settings = LiveSettings(
             process.leader, next(iter(scheduler.profiles)), process.loaded.configuration.delay_cache_until_active,
-            await stack.enter_async_context(process.extenders),
+            await stack.enter_async_context(process.extenders), aside=Aside(side, rest_aside),
         )  # fmt: skip
         recording = RunRecording(process.given["record"], log) if process.given["record"] else None
         if recording is not None:
@@ -157,12 +176,23 @@ async def run_process(process: Process) -> int:
         )  # fmt: skip
         explainer = LiveExplainer(live, bare, process.loaded)
         site = _site(live, bare, explainer, meter) if process.given["ui"] else None
-        served = replace(_served(process, live, meter, ending, explainer), site=site)
-        await _serve_plainly(stack, process, served)
-        if process.serving.secure is not None:
-            await _serve_securely(stack, process, process.serving.secure, served)
+        hangs = _Hangs(process, live, side, rest_aside, meter)
+        limit_s = process.given["hang-limit"] or math.inf
+        watch = HangWatch(
+            scheduler.profiles.values, log, limit_s=limit_s, end_s=2 * limit_s, on_hang=hangs.noticed,
+            on_limit=hangs.set_aside, on_end=hangs.end,
+        )  # fmt: skip
+        ending.before_end = hangs.release
+        served = replace(_served(process, live, meter, ending, explainer, watch), site=site)
+        # The web interface reads what the scheduler changes, so with it the scheduler's loop serves.
+        serving_loop = main if site is not None else side.loop
+        await stack.enter_async_context(_serving(process, served, serving_loop))
         if site is not None:
             stack.callback(site.end)  # before the server waits for its streams
+        watch.start()
+        stack.callback(watch.stop)
+        expiring = asyncio.create_task(watch_expiry(endpoint.credentials, log, time.time), name="expiry")
+        stack.callback(expiring.cancel)
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
         if recording is not None:
             facts = {"server": f"{scheme}://{host}", "release": process.loaded.release, "moorage": __version__, "own": True}
@@ -171,6 +201,58 @@ async def run_process(process: Process) -> int:
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
         return await _outcome(running, ending, process)
+
+
+def _later(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
+    """Let a loop call a function, unless it is closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *args)
+
+
+class _Hangs:
+    """What happens when a plugin does not return, on the watch's thread."""
+
+    def __init__(
+        self, process: Process, live: Live, side: SideLoop, rest: Callable[[], Rest], meter: SchedulerMetrics
+    ) -> None:  # fmt: skip
+        self._process, self._live, self._side, self._rest, self._meter = process, live, side, rest, meter
+
+    def noticed(self, hang: Hang) -> None:
+        self._meter.hung(hang.plugin, hang.point, hang.profile)
+
+    def set_aside(self, hang: Hang) -> None:
+        """Write to the pod that a plugin does not return from it."""
+        profile = self._live.loop.scheduler.profiles.get(hang.profile)
+        if hang.pod is None or profile is None or not self._live.leads:
+            return
+        code, now = code_of(profile.plugins[hang.plugin]), Wall()()
+
+        async def write() -> None:
+            async with self._rest() as rest:
+                await set_aside(rest, hang, code, self._process.given["hang-limit"], now, hang.profile)
+
+        self._do(write, "The pod cannot be set aside")
+
+    def release(self) -> None:
+        """Release the lease."""
+
+        async def write() -> None:
+            async with self._rest() as rest:
+                await self._live.give_up(rest)
+
+        self._do(write, "Failed to release lease")
+
+    def end(self, hang: Hang) -> None:
+        """End the process, so that it is started again or another replica leads."""
+        self._process.log.error(None, "The scheduling loop does not come back, so the process ends")
+        self.release()
+        end_now(ERROR)
+
+    def _do(self, write: Callable[[], Coroutine[Any, Any, None]], otherwise: str) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(write(), self._side.loop).result(_WRITE_S)
+        except (MoorageError, TimeoutError, RuntimeError) as error:
+            self._process.log.error(str(error) or "the API server did not answer in time", otherwise)
 
 
 def _site(
@@ -201,6 +283,32 @@ async def _outcome(running: asyncio.Future[None], ending: Ending, process: Proce
 
 
 # -- serving ------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _serving(process: Process, served: Served, loop: asyncio.AbstractEventLoop) -> AsyncIterator[None]:
+    """Serve on a loop, which may be another one, while the block runs."""
+    main = asyncio.get_running_loop()
+    begun: asyncio.Future[None] = main.create_future()
+    given = replace(served, scheduling=main)
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            await _serve_plainly(stack, process, given)
+            if process.serving.secure is not None:
+                await _serve_securely(stack, process, process.serving.secure, given)
+            main.call_soon_threadsafe(begun.set_result, None)
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(across(loop, serve), name="serve")
+    try:
+        await asyncio.wait({running, begun}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
 
 
 async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served) -> None:
@@ -252,10 +360,12 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
     return Delegate(await stack.enter_async_context(rest))
 
 
-def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: Ending, explainer: LiveExplainer) -> Served:
+def _served(
+    process: Process, live: Live, meter: SchedulerMetrics, ending: Ending, explainer: LiveExplainer, watch: HangWatch
+) -> Served:  # fmt: skip
     given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
     lease = _COMPONENT if process.leader is not None else ""
-    health = Health(_checks(live, lease, ending), process.log, process.loaded.release)
+    health = Health(_checks(live, lease, ending, watch), process.log, process.loaded.release)
     families = [
         *meter.families,
         *engine_gauges(scheduler, live.loop.follower),
@@ -295,7 +405,7 @@ def closed_pages(gates: Sequence[str]) -> frozenset[str]:
     return frozenset(path for path, name in names.items() if not set_gates.get(name, set_gates.get(f"kube:{name}", betas)))
 
 
-def _checks(live: Live, lease: str, ending: Ending) -> dict[str, list[Check]]:
+def _checks(live: Live, lease: str, ending: Ending, watch: HangWatch) -> dict[str, list[Check]]:
     def synced() -> str | None:
         return "handlers are not fully synchronized" if live.not_synced else None
 
@@ -303,8 +413,14 @@ def _checks(live: Live, lease: str, ending: Ending) -> dict[str, list[Check]]:
         return "process is shutting down" if ending.asked else None
 
     watched = [] if live.election is None else [watchdog(live.election, lease, time.monotonic)]
-    ready = [*watched, Check("shutdown", shutting_down), Check("sched-handler-sync", synced)]
-    return {"healthz": watched, "livez": [], "readyz": ready}
+    patience_s = (Timing() if live.election is None else live.election.timing).lease_s
+    answers = Check("scheduling-loop", lambda: watch.fault)
+    ready = [
+        *watched, Check("shutdown", shutting_down), Check("sched-handler-sync", synced), answers,
+        watches(live.reflectors, patience_s, time.monotonic),
+        *([] if live.election is None else [lease_answers(live.election, lease, time.monotonic)]),
+    ]  # fmt: skip
+    return {"healthz": [*watched, answers], "livez": [PING, answers], "readyz": ready}
 
 
 def _known(live: Live, kind: Any) -> list[Any]:

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -261,25 +262,74 @@ def _around(warn: Callable[[str], None]) -> ClientEnvironment:
     return ClientEnvironment(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=warn)
 
 
-class Ending:
-    """Shuts the process down gracefully on the first signal, which ``text`` logs, and immediately on the second."""
+#: How long a process whose loop hangs may take to end after the first signal, in seconds: less than the 30 of a pod.
+GRACE_S: Final = 15.0
+_ANSWER_S: Final = 1.0
 
-    def __init__(self, log: Log = SILENT, text: str = "") -> None:
+
+class Ending:
+    """Shuts the process down gracefully on the first signal, which ``text`` logs, and immediately on the second.
+
+    Signals come to a thread, so that they work while the loop hangs. ``before_end`` is called before the process ends because
+    its loop does not answer.
+    """
+
+    def __init__(
+        self, log: Log = SILENT, text: str = "", *, grace_s: float = GRACE_S, before_end: Callable[[], None] = lambda: None
+    ) -> None:
         self.asked = False
-        self._log, self._text = log, text
+        self.before_end = before_end
+        self._log, self._text, self._grace_s = log, text, grace_s
+        self._signals = 0
 
     def listen(self, running: asyncio.Future[None], debug: Callable[[], None] | None = None) -> None:
-        """Install the handlers: SIGTERM and SIGINT cancel ``running``, SIGUSR2 calls ``debug``."""
+        """Install the handlers: SIGTERM and SIGINT cancel ``running``, SIGUSR2 calls ``debug``. Call it on the main thread."""
+        loop = asyncio.get_running_loop()
+        reader, writer = socket.socketpair()
+        writer.setblocking(False)
+        numbers = {signal.SIGTERM, signal.SIGINT, *(() if debug is None else (signal.SIGUSR2,))}
+        for number in numbers:
+            signal.signal(number, lambda *_: None)  # the C handler below it wakes the thread
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
         def end() -> None:
-            if self.asked:
-                os._exit(ERROR)
-            self.asked = True
-            self._log.info(0, self._text)
-            running.cancel()
+            if not self.asked:
+                self.asked = True
+                self._log.info(0, self._text)
+                running.cancel()
 
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
-        if debug is not None:
-            loop.add_signal_handler(signal.SIGUSR2, debug)
+        def wait() -> None:
+            with writer:
+                for number in iter(lambda: reader.recv(1), b""):
+                    if number[0] == signal.SIGUSR2 and debug is not None:
+                        _tell(loop, debug)
+                    elif number[0] in {signal.SIGTERM, signal.SIGINT}:
+                        self._signals += 1
+                        if self._signals > 1:
+                            os._exit(ERROR)
+                        threading.Thread(target=self._end_in_time, args=(loop,), name="grace", daemon=True).start()
+                        _tell(loop, end)
+
+        threading.Thread(target=wait, name="signals", daemon=True).start()
+
+    def _end_in_time(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the process if the loop does not answer when the time is over."""
+        time.sleep(self._grace_s)
+        while True:
+            answered = threading.Event()
+            if not _tell(loop, answered.set):
+                return  # the loop has ended, and the process ends
+            if not answered.wait(_ANSWER_S):
+                self._log.error(None, "The loop does not answer, so the process ends without it", grace=f"{self._grace_s:g}s")
+                self.before_end()
+                os._exit(ERROR)
+            time.sleep(_ANSWER_S)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> bool:
+    """Let a loop call a function; return False if it is closed."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:
+        return False
+    return True

@@ -115,7 +115,7 @@ live-real: $(VENV)/.ready-to-test  ## run the live tests on a real control plane
 	@$(call or_skip,$(BIN)/python -m tools.real_cluster.live_suite $(ARGS))
 
 .PHONY: upstream-e2e
-upstream-e2e: $(VENV)/.ready-to-run  ## run Kubernetes' own end-to-end tests and write docs/reference/upstream-e2e.md (needs Go; an hour); ARGS=scheduling selects
+upstream-e2e: $(VENV)/.ready-to-run  ## run Kubernetes' own end-to-end tests and write docs/contribute/upstream-e2e.md (needs Go; an hour); ARGS=scheduling selects
 	@$(call or_skip,$(BIN)/python -m tools.upstream_e2e --write $(ARGS))
 
 .PHONY: side-by-side

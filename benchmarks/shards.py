@@ -28,7 +28,7 @@ __all__ = ["COSTS", "Setting", "costs_of", "play"]
 #: Seconds without a binding after which a run ends: longer than the longest backoff.
 _PATIENCE_S: Final = 15.0
 #: CPU microseconds of a process where ``sum(range(1000))`` takes 9: a plain pod takes 330 with all its events and writes.
-#: docs/explanation/scale.md has the measurements.
+#: docs/run/scale.md has the measurements.
 COSTS: Final = Costs(read_us=20.0, place_us=20.0, decide_us=30.0, write_us=220.0)
 #: Workload → microseconds of a decision with the queue, and how many more for each 1,000 nodes; others: as in ``COSTS``.
 _DECIDING: Final[Mapping[str, tuple[float, float]]] = {

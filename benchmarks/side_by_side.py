@@ -32,7 +32,7 @@ from tools.oracles import BuildError, OracleMissingError
 from tools.real_cluster import ClusterError, ControlPlane, Wanted, real_cluster
 
 SKIPPED: Final = 77
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs/explanation/speed.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs/project/speed.md"
 BEGIN, END = "<!-- side by side: begin -->", "<!-- side by side: end -->"
 DEFAULT: Final = (
     "basic",

@@ -1,13 +1,17 @@
-"""Hooks of the documentation site: navigation from the first page, and links to files of the project outside the pages."""
+"""Hooks of the documentation site: navigation from the first page, links out of the pages, redirects from former addresses."""
 
 from __future__ import annotations
 
+import html
+import os
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 _SECTION = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
 _PAGE = re.compile(r"^\* \[(?P<title>[^]]+)\]\((?P<path>[^)#]+\.md)\)", re.MULTILINE)
+_PLUGIN = re.compile(r"^\| \[([^\]]+)\]\((plugins/[^)]+)\)", re.MULTILINE)
 _LINK = re.compile(r"\[(?P<text>[^]]+)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)]*)?\)")
 
 
@@ -21,9 +25,43 @@ def on_config(config: Any) -> Any:
     for title, end in zip(titles, ends, strict=True):
         pages = [page for page in _PAGE.finditer(text, title.end(), end) if not page["path"].startswith("..")]
         if pages:
-            nav.append({title["title"]: [{_plain(page["title"]): page["path"]} for page in pages]})
+            nav.append({title["title"]: [_entry(docs, page["title"], page["path"]) for page in pages]})
     config["nav"] = nav
     return config
+
+
+def _entry(docs: Path, title: str, path: str) -> dict[str, Any]:
+    """Return a page of the navigation. The list of plugins has the pages of the plugins below it."""
+    if path != "reference/plugins.md":
+        return {_plain(title): path}
+    rows = _PLUGIN.findall((docs / path).read_text(encoding="utf-8"))
+    pages = {f"reference/{plugin}": names for names, plugin in reversed(rows)}
+    return {_plain(title): [path, *({names: plugin} for plugin, names in reversed(pages.items()))]}
+
+
+def moved_pages(docs: Path) -> dict[str, str]:
+    """Return the addresses that pages had, each with the present one, relative to the folder of the pages."""
+    moved: dict[str, str] = tomllib.loads((docs / "moved.toml").read_text(encoding="utf-8"))
+    return moved
+
+
+def redirect(old: str, new: str) -> str:
+    """Return the page that stands at an old address: it leads to the new one and keeps the heading that was asked for."""
+    to = html.escape(os.path.relpath(new.removesuffix(".md"), old.removesuffix(".md")) + "/")
+    return (
+        f'<!doctype html><meta charset="utf-8"><title>Moved</title><link rel="canonical" href="{to}">'
+        f'<script>location.replace("{to}" + location.hash)</script>'
+        f'<noscript><meta http-equiv="refresh" content="0; url={to}"></noscript><p><a href="{to}">This page has moved.</a>'
+    )
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write a page at each old address."""
+    site = Path(config["site_dir"])
+    for old, new in moved_pages(Path(config["docs_dir"])).items():
+        folder = site / old.removesuffix(".md")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "index.html").write_text(redirect(old, new), encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:

@@ -1,4 +1,4 @@
-"""The table of limits in ``docs/explanation/robustness.md``: its figures are the code's, and its tests are there."""
+"""The table of limits in ``docs/run/robustness.md``: its figures are the code's, and its tests are there."""
 
 import ast
 import importlib
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "explanation" / "robustness.md"
+PAGE = ROOT / "docs" / "run" / "robustness.md"
 HEADING = "## What limits each resource"
 UNITS = {"": 1, "s": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 

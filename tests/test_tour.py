@@ -17,7 +17,7 @@ from moorage.api.core import Pod
 from moorage.rules.store.store import Store
 from tests.live.server.test_on_embedded_server import get, live_on, make_node, make_pod, until
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "tour.md"
+PAGE = Path(__file__).parent.parent / "docs" / "contribute" / "tour.md"
 STEP = re.compile(r"^## (\d+)\. .+\n\n`src/(\S+)\.py` · `(\w+)\.(\w+)`$", re.MULTILINE)
 STEPS = STEP.findall(PAGE.read_text("utf-8"))
 DESIGN = PAGE.with_name("design.md").read_text("utf-8")

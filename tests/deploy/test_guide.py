@@ -16,7 +16,7 @@ import yaml
 from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/how-to/from-nothing-to-your-own-plugin.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/extend/from-nothing-to-your-own-plugin.md").read_text(encoding="utf-8")
 OVERLAY = ROOT / "deploy/kustomize/overlays/own-plugin"
 
 

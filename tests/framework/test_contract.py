@@ -242,6 +242,6 @@ def test_an_invalid_reuse_is_an_error():
 
 def test_the_first_plugin_has_six_lines():
     """The class on the page for plugin authors: no base class, no promise, one method."""
-    text = (ROOT / "docs" / "how-to" / "write-a-plugin.md").read_text("utf-8")
+    text = (ROOT / "docs" / "extend" / "write-a-plugin.md").read_text("utf-8")
     code = text[text.index("class QuietNodes:") : text.index("```\n\n`unresolvable`")]
     assert len([line for line in code.splitlines() if line.strip() and '"""' not in line]) <= 6

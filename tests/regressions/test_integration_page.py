@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "reference" / "integration-tests.md"
+PAGE = ROOT / "docs" / "contribute" / "integration-tests.md"
 WORD = re.compile(r"`([\w/]+\.py)`|`(test_\w+)`")
 
 

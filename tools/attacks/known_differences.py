@@ -1,4 +1,4 @@
-"""Differences from kube-apiserver that are intended or accepted. ``docs/explanation/robustness.md`` lists each by its name."""
+"""Differences from kube-apiserver that are intended or accepted. ``docs/run/robustness.md`` lists each by its name."""
 
 from __future__ import annotations
 

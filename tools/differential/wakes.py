@@ -1,7 +1,7 @@
 """Compare which waiting pods a change wakes.
 
 A pod that only kube-scheduler wakes is a disagreement. Moorage wakes pods in more cases, on purpose:
-docs/explanation/fidelity.md says in which, and why.
+docs/project/fidelity.md says in which, and why.
 """
 
 from __future__ import annotations

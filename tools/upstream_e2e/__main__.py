@@ -21,7 +21,7 @@ from tools.upstream_e2e.running import Outcome, chosen, run_tests
 
 #: The exit status where the programs cannot be had.
 SKIPPED = 77
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs/reference/upstream-e2e.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs/contribute/upstream-e2e.md"
 
 
 class Area(NamedTuple):

@@ -54,7 +54,7 @@ def test_a_kube_apiserver_answers_attacks_in_the_same_way():
 
 
 def test_known_differences_are_documented():
-    page = (Path(__file__).parents[3] / "docs/explanation/robustness.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/run/robustness.md").read_text(encoding="utf-8")
     table = page.partition("| known difference |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| (\S[^|]*) \|", table, re.MULTILINE) == [*KNOWN]
 

@@ -20,8 +20,8 @@ from moorage.interfaces.cli.terminal import bare, output_style, shows_colour
 
 #: Folder → the heading of its pages in the list, in the order to read them.
 _KINDS: Final = {
-    "start": "Start", "tutorial": "Tutorials", "how-to": "How to", "reference": "Reference", "reference/plugins": "Plugins",
-    "explanation": "Explanations", "project": "Project",
+    "start": "Start", "operate": "Operate", "extend": "Extend", "research": "Research", "run": "Run it",
+    "reference": "Reference", "reference/plugins": "Plugins", "project": "Project",
 }  # fmt: skip
 _SCHEMA: Final = ".schema.json"
 

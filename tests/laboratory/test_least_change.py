@@ -93,11 +93,11 @@ def test_a_higher_priority_is_the_lowest_that_preempts():
 
 
 def test_gates_and_schedulers_come_first():
-    pod = asking("new", schedulingGates=[{"name": "example.com/wait"}], schedulerName="mine")
+    pod = asking("new", schedulingGates=[{"name": "wait"}], schedulerName="mine")
     found = answers(a_node("n", allocatable=AMOUNTS), pod, may=["pod"])
     assert found.remedies[0].cost == 3
     assert set(found.remedies[0].texts) == {
-        "remove scheduling gate example.com/wait", "schedulerName mine → default-scheduler",
+        "remove scheduling gate wait", "schedulerName mine → default-scheduler",
     }  # fmt: skip
 
 

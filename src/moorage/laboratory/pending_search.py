@@ -17,12 +17,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from moorage.api.core import Pod
 from moorage.errors import MoorageError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import Advice
 from moorage.laboratory.change.change_requests import ChangeRequests
-from moorage.laboratory.change.change_sets import field_of, sort_key
+from moorage.laboratory.change.change_sets import does_more, field_of, is_numeric, sort_key
 from moorage.laboratory.change.change_text import describe, workload_of
 from moorage.laboratory.change.effects import all_who_make, effects_of, who_makes
 from moorage.laboratory.change.least_change import ChangeLimits, ChangeSearch, Remedy, find_least_change
@@ -49,6 +50,8 @@ _MOST_DROPPED: Final = 12
 #: The largest problem for which the smallest set is searched, and how many sets are tried.
 _MOST_PODS: Final = 12
 _MOST_SETS: Final = 300
+#: Changes of pods that are no change of their template.
+_OF_ONE_POD: Final = frozenset(["surge", "scale", "evict", "move", "wait"])
 #: More than the rounding of a sum of costs.
 _ROUNDING: Final = 0.001
 
@@ -80,14 +83,18 @@ class PendingSearch:
         self._limits = replace(limits, costs=self._costs)
         self._preempted: dict[str, None] = {}  # the pods that made way since this was cleared
         self._is_cut = False  # the time was over before the latest search had ended
-        #: What the dearest pod costs alone: a set for all pods costs no less.
+        #: What the dearest pod costs alone, of those that no other pod can help: a set for all pods costs no less.
         self.least = 0.0
+        self._is_untouched = True
+        self._chosen: list[Change] = []
+        self._chosen_preempted: dict[str, None] = {}
         self.placed = 0
         self.runs = 0
 
     def group(self, cause: str, pods: Sequence[str], budget: TimeBudget) -> PendingGroup:
         """Return what to do about the pods of a group, and do the best of it."""
         before = self._place(pods)
+        self._is_untouched &= not before
         waiting = [key for key in pods if key not in before]
         self.placed += len(before)
         if not waiting:
@@ -100,6 +107,11 @@ class PendingSearch:
             self._preempted.clear()
             with self._cluster.transaction():
                 made, placed = self._spread(remedy, waiting, budget)
+            unified = self._unified(made)
+            if unified != made:
+                self._preempted.clear()
+                with self._cluster.transaction():
+                    made, placed = unified, self._made(unified, waiting)
             preempted = tuple(self._preempted)
             if 1 < len(made) <= _MOST_DROPPED and not budget.is_over():
                 made = self._needed(made, waiting, len(placed))
@@ -112,8 +124,12 @@ class PendingSearch:
         if not ways:
             return PendingGroup(cause, tuple(pods), len(waiting), searched=not self._is_cut)
         best = min(range(len(ways)), key=lambda at: (-ways[at][0].placed, ways[at][0].cost))
+        self._is_untouched = False
+        self._chosen += ways[best][1]
+        self._preempted.clear()
         self._cluster.apply(*ways[best][1])
         self.placed += len(self._place(waiting))
+        self._chosen_preempted |= self._preempted
         shown = tuple(replace(way, chosen=at == best) for at, (way, _) in enumerate(ways))
         return PendingGroup(cause, tuple(pods), len(waiting), shown)
 
@@ -122,7 +138,7 @@ class PendingSearch:
         found = find_least_change(self._trials(key), self._cluster.present(), replace(self._limits, budget=budget))
         self.runs += found.runs
         self._is_cut = budget.is_over()
-        if found.proof == "exhaustive" and found.remedies:
+        if found.proof == "exhaustive" and found.remedies and self._is_untouched and _is_apart(self._cluster.pod(key)):
             self.least = max(self.least, found.remedies[0].cost)
         first: dict[str, Remedy] = {}
         for one in found.remedies:
@@ -143,6 +159,48 @@ class PendingSearch:
             made += more
             placed.append(key)
         return made, placed
+
+    def _made(self, changes: Sequence[Change], pods: Sequence[str]) -> list[str]:
+        """Make changes. Return the pods that have a node then."""
+        self.runs += 1
+        try:
+            self._cluster.apply(*changes)
+        except MoorageError:
+            return []
+        return self._place(pods)
+
+    def _template_of(self, change: Change) -> object:
+        """Return what a change is made in: the template of a workload for all its pods, or its target."""
+        if change.owner != "pod" or not change.target.startswith("pod/") or change.verb in _OF_ONE_POD:
+            return change.target
+        key = change.target.removeprefix("pod/")
+        pod = self._cluster.simulation.pod_named(key)
+        workload = None if pod is None else workload_of(pod, self._cluster.present())
+        return change.target if pod is None or workload is None else (pod.namespace, workload)
+
+    def _unified(self, changes: Sequence[Change]) -> list[Change]:
+        """Return changes in which the pods of a template have one value of each number: the strongest of them."""
+        strongest: dict[object, Change] = {}
+        for one in changes:
+            place = (self._template_of(one), one.verb, one.path)
+            if is_numeric(one) and (place not in strongest or does_more(one, strongest[place])):
+                strongest[place] = one
+        return [
+            one if (best := strongest.get((self._template_of(one), one.verb, one.path))) is None else replace(one, new=best.new)
+            for one in changes
+        ]
+
+    def _once(self, changes: Iterable[Change]) -> list[Change]:
+        """Return changes with those of one template once: it is changed once, however many pods follow."""
+        found: dict[object, Change] = {}
+        for one in changes:
+            template = self._template_of(one)
+            found.setdefault(one if template == one.target else (template, one.verb, one.path, str(one.new)), one)
+        return list(found.values())
+
+    def _price(self, changes: Iterable[Change], preempted: int = 0) -> float:
+        """Return the cost of changes, those of one template once, and of the pods that are preempted then."""
+        return round(self._costs.sum_of(self._once(changes)) + self._costs.table["disturbs.preempted"] * preempted, 6)
 
     def _again(self, remedy: Remedy, key: str, made: Sequence[Change], budget: TimeBudget) -> list[Change] | None:
         """Place a further pod by changes like those of a remedy, and return them; None if that is not possible."""
@@ -216,10 +274,10 @@ class PendingSearch:
         return first.node is not None
 
     def _way(self, remedy: Remedy, made: Sequence[Change], placed: int, preempted: tuple[str, ...]) -> PendingWay:
-        priced = [self._costs.price(change) for change in made]
+        priced = [self._costs.price(change) for change in self._once(made)]
         around = self._cluster.present()
         commands = ChangeRequests(around).commands(made)
-        cost = round(sum(one.cost for one in priced) + self._costs.table["disturbs.preempted"] * len(preempted), 6)
+        cost = self._price(made, len(preempted))
         effects = tuple(effects_of(made, Trial(displaced=preempted), around, self._costs.prices))
         who = all_who_make(made, around)
         return PendingWay(remedy.kind, cost, who, tuple(map(atom_of, priced)), commands, placed, effects=effects)
@@ -238,7 +296,7 @@ class PendingSearch:
         chosen = [way for one in groups for way in one.ways if way.chosen]
         if not chosen:
             return list(groups), [], Proof("run", runs=self.runs)
-        cost = round(sum(way.cost for way in chosen), 6)
+        cost = min(round(sum(way.cost for way in chosen), 6), self._price(self._chosen, len(self._chosen_preempted)))
         most = cost if self.placed == sum(len(one.pods) for one in groups) else float("inf")
         found = self.smallest(pods, most, budget.part(0.5)) if self.is_small(pods) else SmallestSet(None, self.least, ())
         if found.changes is None:
@@ -262,7 +320,7 @@ class PendingSearch:
 
     def smallest(self, pods: Sequence[str], most: float, budget: TimeBudget) -> SmallestSet:
         """Return the cheapest set that places all pods, if it costs less than ``most``; nothing of it is made."""
-        heap: list[tuple[float, object, int, ChangeSet]] = [(0.0, 0, 0, frozenset())]
+        heap: list[tuple[float, object, int, ChangeSet]] = [(0.0, (0, ()), 0, frozenset())]
         seen, serial = {frozenset[Change]()}, count(1)
         for _ in range(_MOST_SETS):
             if not heap or heap[0][0] >= most - _ROUNDING:
@@ -270,20 +328,36 @@ class PendingSearch:
             if budget.is_over():
                 budget.leave("a cheaper set for all pods")
                 break
-            cost, _, _, changes = heapq.heappop(heap)
+            cost, key, _, changes = heapq.heappop(heap)
+            self._preempted.clear()
             found = self._tried(changes, pods)
             if found is not None and not found:
-                priced = sorted(map(self._costs.price, changes), key=lambda one: (one.owner, describe(one)))
+                if ChangeRequests(self._cluster.present()).refusal(changes):
+                    continue
+                due = self._cost_in(changes, pods, len(self._preempted))
+                if due > cost + _ROUNDING:
+                    heapq.heappush(heap, (due, key, next(serial), changes))
+                    continue
+                once = self._once(changes)
+                priced = sorted(map(self._costs.price, once), key=lambda one: (one.owner, describe(one)))
                 around = self._cluster.present()
                 by = tuple(who_makes(one, around) for one in priced)
                 return SmallestSet(changes, cost, tuple(zip(by, map(atom_of, priced), strict=True)))
             for search, offers in found or ():
                 for one in search.following(changes, offers, self._limits.may):
                     more = self._of_templates(one, pods)
-                    if more not in seen and self._costs.least_of(more) < most and not search.broken_by(more):
+                    if more not in seen and (due := self._cost_in(more, pods)) < most and not search.broken_by(more):
                         seen.add(more)
-                        heapq.heappush(heap, (search.cost_of(more), sort_key(more), next(serial), more))
+                        heapq.heappush(heap, (due, sort_key(more), next(serial), more))
         return SmallestSet(None, max(self.least, heap[0][0] if heap else most), ())
+
+    def _cost_in(self, changes: ChangeSet, pods: Sequence[str], preempted: int = 0) -> float:
+        """Return the cost of changes for all pods, with what they disturb."""
+        disturbed = 0.0
+        if any(one.verb == "evict" for one in changes):
+            search = ChangeSearch.over(self._trials(pods[0]), self._cluster.present(), probes=0, costs=self._costs)
+            disturbed = search.cost_of(changes) - self._costs.sum_of(changes)
+        return round(self._price(changes, preempted) + disturbed, 6)
 
     def _of_templates(self, changes: ChangeSet, pods: Sequence[str]) -> ChangeSet:
         """Return changes with those of a pod made for all waiting pods of its workload: they have one template."""
@@ -334,6 +408,14 @@ class PendingSearch:
         search = ChangeSearch.over(trials, around, probes=self._limits.probes, costs=self._costs)
         search.advice = Advice(around, key, self._costs, everything=self._limits.all_changes)
         return search, offers
+
+
+def _is_apart(pod: Pod) -> bool:
+    """Return whether no other pod can help this one to a node by coming to one itself."""
+    spec, affinity = pod.spec, pod.spec.affinity
+    attracted = affinity is not None and affinity.pod_affinity is not None
+    spread = any(one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints)
+    return not (attracted or spread or spec.resource_claims or spec.scheduling_group)
 
 
 class SmallestSet(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace as with_fields
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from moorage.api.documents.object_fields import stable_uid
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.gc_pause import collector_paused
 from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_requests import odd_memory
 from moorage.api.workloads import Job
 from moorage.basis.printable import counted, some
 from moorage.framework.dropped_fields import ignored_fields_note
@@ -27,6 +29,8 @@ from moorage.simulator.quota_retries import QuotaRetries
 from moorage.simulator.simulate import Options, Prepared, load_options, prepare, simulate
 from moorage.simulator.simulation import SimulatedAttempt
 
+#: States of pods that are on no node any more.
+_GONE: Final = frozenset(["Deleted", "Finished", "Preempted"])
 _NO_NODES = "no nodes in the input, so that no pod can be scheduled: kubectl get nodes -o yaml prints them"
 
 
@@ -64,7 +68,8 @@ def simulate_cluster(
     )
     _, refused = retries.refused(cluster.pods, workloads)
     whole = with_fields(cluster, pods=(*cluster.pods, *retries.later))
-    return whole, with_fields(run, notes=(*run.notes, *retries.notes()), refused=refused)
+    shared = (InputNote("Remark", text) for text in shared_volumes(whole, run))
+    return whole, with_fields(run, notes=(*run.notes, *retries.notes(), *shared), refused=refused)
 
 
 def objects_of(cluster: ClusterInput) -> Iterator[Object]:
@@ -91,10 +96,44 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
     report = cluster.report
     notes = [InputNote("Unused", str(unused)) for unused in report.unused]
     notes += [InputNote("MissingReference", str(missing)) for missing in find_missing(cluster)]
-    notes += [InputNote("Remark", text) for text in report.notes]
+    notes += [InputNote("Remark", text) for text in (*report.notes, *odd_amounts(cluster.pods))]
     if not cluster.nodes and any(not pod.spec.node_name for pod in cluster.pods):
         notes.append(InputNote("Remark", _NO_NODES))
     return notes
+
+
+def shared_volumes(cluster: ClusterInput, run: Run) -> Iterator[str]:
+    """Yield a note on each ReadWriteOnce claim that pods on several nodes use: it attaches to one of them at a time."""
+    only = {one.key for one in cluster.persistent_volume_claims if set(one.spec.access_modes) == {"ReadWriteOnce"}}
+    if not only:
+        return
+    gone = {f"{one.namespace}/{one.name}" for one in run.pods if one.state in _GONE}
+    nodes = {pod.key: pod.spec.node_name for pod in cluster.pods if pod.spec.node_name}
+    nodes |= {f"{one.namespace}/{one.name}": one.node for one in run.in_state("Placed")}
+    nodes = {key: node for key, node in nodes.items() if key not in gone}
+    users: dict[str, dict[str, str]] = {}
+    for pod in cluster.pods:
+        for volume in pod.spec.volumes if pod.key in nodes else ():
+            key = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}" if volume.persistent_volume_claim else ""
+            if key in only:
+                users.setdefault(key, {})[nodes[pod.key]] = pod.key
+    for key, held in users.items():
+        if len(held) > 1:
+            where = some([f"{pod} on {node}" for node, pod in held.items()])
+            yield (
+                f"claim {key} is ReadWriteOnce and used by {where}: the scheduler does not check that, and the volume attaches "
+                "to one node at a time (Multi-Attach)"
+            )
+
+
+def odd_amounts(pods: Iterable[Pod]) -> Iterator[str]:
+    """Yield a note on each amount of memory in thousandths of a byte."""
+    seen: set[int] = set()  # the ids of specs, which the pods of a workload share
+    for pod in pods:
+        if id(pod.spec) not in seen:
+            seen.add(id(pod.spec))
+            for one in (*pod.spec.init_containers, *pod.spec.containers):
+                yield from (f"pod {pod.key}: {text}" for text in odd_memory(one))
 
 
 def ignored_fields(cluster: ClusterInput, gates: FeatureGates) -> list[InputNote]:

@@ -42,6 +42,9 @@ _NEVER: Final[Mapping[str, str]] = CHANGES["never"]
 _HIGHEST: Final = 1_000_000_000
 #: Changes that a person makes only instead of the one that plugins offer.
 _REPLACING: Final = frozenset(["surge", "relabel", "wait", "tolerate-own", "repair"])
+_MIRROR: Final = "kubernetes.io/config.mirror"
+#: A request is not lowered to this part of it, or less.
+_TENTH: Final = 10
 #: Changes that only a priority class can make.
 _RAISING: Final = frozenset(["priority", "preemption-policy"])
 #: Maximum number of combinations of what replaces the changes of one offer.
@@ -229,7 +232,8 @@ class Advice:
                 return self._reason_against_label(change)
             case "evict":
                 pod = self._pods.get(change.target.removeprefix("pod/"))
-                return "lost" if pod is None or controller_of(pod.metadata) is None else ""
+                static = pod is not None and _MIRROR in pod.metadata.annotations
+                return "static" if static else "lost" if pod is None or controller_of(pod.metadata) is None else ""
             case "tolerate" | "untaint":
                 return self._reason_against(str(change.old if change.verb == "untaint" else change.new), change.verb, node)
             case "plugin-argument":
@@ -239,7 +243,10 @@ class Advice:
             case "request":
                 used = self.used(change.path.removeprefix("requests."))
                 is_less = used is not None and isinstance(change.new, int) and change.new < used
-                return "nothing" if change.new == 0 else "used" if is_less else ""
+                is_tenth = isinstance(change.new, int) and isinstance(change.old, int) and change.new * _TENTH <= change.old
+                return "nothing" if change.new == 0 else "used" if is_less else "tenth" if is_tenth else ""
+            case "ungate":
+                return "gate" if "/" in str(change.old) else ""
         of_its_node = change.verb == "drop-expression" and "metadata.name" in str(change.old)
         return "pinned" if of_its_node and controller_kind(self._pod) == "DaemonSet" else _NEVER.get(change.verb, "")
 
@@ -359,6 +366,8 @@ class Advice:
         kinds: Mapping[str, Any] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "StatefulSet": StatefulSet}
         if workload is None or workload[0] not in kinds or (pod.spec.priority or 0) > _HIGHEST:
             return None
+        if pod.namespace == self._pod.namespace and workload == workload_of(self._pod, self._around):
+            return None  # the pod that waits would go first
         kind, name = workload
         held = self._around.find(kinds[kind], pod.namespace, name)
         mine = [

@@ -123,10 +123,15 @@ class ChangeRequests:
             return ""
         kind, namespace, name, _ = made.subject
         where = in_namespace(namespace)
-        patch = _json_text([*difference(made.before, made.after, "")])
+        operations = [*difference(made.before, made.after, "")]
+        also = [pod.name for pod in self._repelling(changes)] if made.is_patch and kind != "Pod" else []
+        if also and kind == "Deployment":
+            operations.append({"op": "add", "path": "/spec/strategy", "value": {"type": "Recreate"}})
+        patch = _json_text(operations)
         if made.is_patch:
             text = f"kubectl patch {kind.lower()} {shlex.quote(name)}{where} --type=json -p={shlex.quote(patch)}"
-            return f"{text} && kubectl delete pod {shlex.quote(self._key(changes[0])[1])}{where}" if _stays(made) else text
+            gone = [*(also if kind != "Deployment" else ()), *([self._key(changes[0])[1]] if _stays(made) else ())]
+            return " && ".join([text, *(f"kubectl delete pod {shlex.quote(one)}{where}" for one in dict.fromkeys(gone))])
         get = f"kubectl get {kind.lower()} {shlex.quote(name)}{where} -o json"
         local = "kubectl patch --local -f - -o json"
         steps = [get]
@@ -137,6 +142,19 @@ class ChangeRequests:
             steps.append(f"{local} --type=merge -p={shlex.quote(_json_text(bare))}")
         steps += [f"{local} --type=json -p={shlex.quote(patch)}", "kubectl replace --force -f -"]
         return " | ".join(steps)
+
+    def _repelling(self, changes: Sequence[Change]) -> list[Pod]:
+        """Return the other pods of a workload whose anti-affinity changes with its template.
+
+        They keep new pods away for as long as they run, so that a rollout that waits for new pods never ends.
+        """
+        if not any(one.verb == "prefer" and one.path == "affinity.podAntiAffinity" for one in changes):
+            return []
+        pod = self._pod(changes[0])
+        assert pod is not None
+        subject = self._subject(pod)[:3]
+        others = (one for one in self._around.all_of(Pod) if isinstance(one, Pod) and one.namespace == pod.namespace)
+        return [one for one in others if one.key != pod.key and one.spec.node_name and self._subject(one)[:3] == subject]
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 

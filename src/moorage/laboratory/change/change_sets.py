@@ -43,7 +43,7 @@ def field_of(change: Change) -> tuple[str, str, str]:
     return (change.target, named, change.verb)
 
 
-def _does_more(one: Change, other: Change) -> bool:
+def does_more(one: Change, other: Change) -> bool:
     """Return whether the first of two numeric changes of one field is the stronger one."""
     assert isinstance(one.new, int)
     assert isinstance(other.new, int)
@@ -62,7 +62,7 @@ def combined(*sets: Iterable[Change]) -> ChangeSet | None:
         if before is None:
             held[slot] = change
         elif is_numeric(change):
-            further = change if _does_more(change, before) else before
+            further = change if does_more(change, before) else before
             held[slot] = replace(further, old=before.old)
         elif change.verb in {"tolerate", "tolerate-own"}:
             held[(*slot[:2], f"{change.verb} {change.new}")] = change
@@ -77,7 +77,7 @@ def covers(stronger: ChangeSet, weaker: ChangeSet) -> bool:
     if not all(map(is_numeric, missing)):
         return False
     held = {field_of(change): change for change in stronger} if missing else {}
-    return all((other := held.get(field_of(change))) is not None and _does_more(other, change) for change in missing)
+    return all((other := held.get(field_of(change))) is not None and does_more(other, change) for change in missing)
 
 
 def subsets(changes: ChangeSet) -> Iterator[ChangeSet]:

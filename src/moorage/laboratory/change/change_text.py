@@ -69,7 +69,8 @@ def _waiting(change: Change) -> str:
     if kind == "node":
         return f"wait until {name} {'is back from its drain' if change.path == 'unschedulable' else 'has started'}"
     if change.path == "terminating":
-        return f"wait until {name} is gone from {change.old}"
+        held = f", which its finalizer {change.new} holds" if change.new else ""
+        return f"wait until {name} is gone from {change.old}{held}"
     what, _, until = change.path.partition(" until ")
     return f"wait until {what} ends{f' (at {until} at the latest)' if until else ''}: {name} leaves {change.old}"
 

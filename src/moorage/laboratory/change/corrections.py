@@ -35,6 +35,8 @@ _BEGIN: Final = 0.05
 _DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 #: Plugins that refuse a pod whose claims do not exist.
 _VOLUMES: Final = frozenset(["VolumeRestrictions", "VolumeBinding", "NodeVolumeLimits", "VolumeZone"])
+#: A number of cores that is more likely meant in thousandths, if no node has as many.
+_MANY_CORES: Final = 64
 #: Changes for which a correction may serve instead.
 CORRECTED: Final = frozenset([
     "drop-selector", "drop-expression", "prefer", "schedule-anyway", "request", "priority", "disable-plugin", "volume",
@@ -134,13 +136,17 @@ class Corrections:
 
     def is_almost_tolerated(self, taint: Taint) -> bool:
         """Return whether a toleration of the pod differs from a taint by its effect, its value or a typing error."""
-        keys = {one.key for one in self._pod.spec.tolerations if one.key}
+        keys = {one.key for one in self._pod.spec.tolerations if one.key and not one.key.startswith("node.kubernetes.io/")}
         return taint.key in keys or any(closest(key, [taint.key]) is not None for key in keys)
 
     # -- resources --------------------------------------------------------------------------------------------------------
 
     def _resource(self, change: Change, node: Node | None) -> Iterator[Change]:
         name = change.path.removeprefix("requests.")
+        if name == "cpu" and isinstance(change.old, int) and isinstance(change.new, int) and change.old % 1000 == 0:
+            cores = change.old // 1000
+            if cores >= _MANY_CORES and cores <= change.new:
+                yield self._correct("units.cpu", str(cores), f"{cores}m")
         offered = {known for one in self._nodes for known in one.status.allocatable if "/" in known}
         found = closest(name, offered) if "/" in name or "-" in name else None
         if found is not None and node is not None and found in node.status.allocatable:

@@ -26,7 +26,7 @@ _IN_PLACE: Final = frozenset(["ungate", "tolerate", "tolerate-own"])
 def who_makes(change: Change, around: Surroundings) -> str:
     """Return who makes a change."""
     if change.verb == "wait":
-        return "no one"
+        return f"the owner of finalizer {change.new}" if change.path == "terminating" and change.new else "no one"
     if change.verb == "scale":
         return f"{_OWNER}{change.path}"
     if change.target.startswith(("persistentvolumeclaim/", "resourceclaim/")):

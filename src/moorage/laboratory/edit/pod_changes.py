@@ -181,6 +181,10 @@ def _max_skew(pod: core.Pod, change: Change) -> core.Pod:
     return _with_constraint(pod, change.path, max_skew=change.new)
 
 
+def _honor_taints(pod: core.Pod, change: Change) -> core.Pod:
+    return _with_constraint(pod, change.path, node_taints_policy=str(change.new))
+
+
 def _min_domains(pod: core.Pod, change: Change) -> core.Pod:
     if _whole(change) < 1:
         raise InputError(f"{change.target}: minDomains must be at least 1")
@@ -306,6 +310,8 @@ def _correct(pod: core.Pod, change: Change) -> core.Pod:
         return _with_spec(pod, resource_claims=tuple(found))
     if path.startswith("topologySpreadConstraints"):
         return _with_constraint(pod, path, topology_key=new)
+    if path.startswith("units."):
+        return _request(pod, replace(change, path=f"requests.{path.removeprefix('units.')}", new=amount("cpu", new)))
     if path == "resources":
         init, containers = (
             tuple(_renamed(one, old, new) for one in some) for some in (pod.spec.init_containers, pod.spec.containers)
@@ -343,6 +349,7 @@ POD_CHANGES: Final[Mapping[str, Callable[[core.Pod, Change], core.Pod]]] = {
     "node-name": _node_name,
     "max-skew": _max_skew,
     "min-domains": _min_domains,
+    "honor-taints": _honor_taints,
     "schedule-anyway": _schedule_anyway,
     "prefer": _prefer,
     "drop-port": _drop_port,

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.gc_pause import collector_paused
+from moorage.api.pod_requests import amount
 from moorage.api.quantity import exact
 from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.amount_text import quantity_of
+from moorage.laboratory.amount_text import quantity_of, round_amount
 from moorage.laboratory.change.least_change import ChangeLimits
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.cluster_objects import aside_of
@@ -97,7 +98,18 @@ def _enough(one: QuotaAmount, pods: int) -> str:
     total = exact(one.used)
     for _ in range(pods):
         total = total.plus(exact(one.requested))
-    return str(total)
+    return _round(one.resource, str(total), one.hard)
+
+
+def _round(resource: str, total: str, hard: str) -> str:
+    """Return an amount rounded up to a number that people write: of the step of the present limit, 40 → 50."""
+    name = resource.removeprefix("requests.").removeprefix("limits.")
+    if name not in {"cpu", "memory", "ephemeral-storage"}:
+        return total
+    step = 10 ** max(0, len(str(amount("cpu", hard) // 1000)) - 1) * 1000 if name == "cpu" else 0
+    count = amount(name, total)
+    rounded = -(-count // step) * step if step and step <= amount("cpu", hard) else round_amount(name, count, up=True)
+    return quantity_of(name, rounded)
 
 
 # -- what makes room ---------------------------------------------------------------------------------------------------
@@ -237,7 +249,7 @@ def _explained_pods(
     cluster = created.cluster
     absent = [one.pod for one in created.refused if _is_among(one.pod, what)]
     workloads = workload_names(cluster, absent)
-    named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what)
+    named = absent if what.every_pending else _named([*cluster.pods, *absent], workloads, what, created.lost.pods)
     pods = [*named, *(pod for pod in cluster.pods if pod.key in what.also)]
     simulation, notes = _prepared(options, on_attempt)
     ignored = ignored_fields(cluster, simulation.scheduler.gates)
@@ -324,9 +336,19 @@ def _is_among(pod: Pod, what: ExplainOptions) -> bool:
     return what.among.keeps(pod.namespace, pod.name, pod.labels)
 
 
-def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions) -> list[Pod]:
+def _named(pods: Sequence[Pod], workloads: dict[str, str], what: ExplainOptions, lost: Sequence[Pod]) -> list[Pod]:
+    """Return the pods that are asked for. ``lost``: those on nodes that are not in the input.
+
+    Raises  InputError for a name that no pod has, and for a lost pod
+    """
     found: dict[str, Pod] = {}
     for asked in what.asked:
+        for pod in lost:
+            if asked in {pod.name, pod.key, f"pod/{pod.name}"} and not any(one.key == pod.key for one in pods):
+                raise InputError(
+                    f"pod {pod.key} is in the input, and its node {pod.spec.node_name} is not: nothing schedules a pod with a "
+                    f"nodeName, no kubelet runs it there, and pod garbage collection deletes it; drop nodeName, or add the node"
+                )
         found |= {pod.uid: pod for pod in pods_asked_for(asked, pods, workloads, what.among.namespace)}
     if not found:
         raise InputError("no pod to explain")

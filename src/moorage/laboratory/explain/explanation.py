@@ -25,6 +25,7 @@ from moorage.framework.effects import Question
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status, Verdicts
 from moorage.laboratory.explain.headline import why_nowhere
+from moorage.laboratory.explain.named_causes import attached_elsewhere
 from moorage.laboratory.explain.placement_report import choice_of, score_report
 from moorage.laboratory.explain.pod_state import ExplainedState, standing_of, standing_without_attempt
 from moorage.laboratory.explain.preemption_report import find_preemption, preemption_of
@@ -221,6 +222,8 @@ def _topologies(judged: EveryVerdict) -> Iterator[str]:
     for key in dict.fromkeys([*keys, *(term.topology_key for term in pod.required_affinity)]):
         if key and not judged.snapshot.table.labels.is_anywhere(key):
             yield from _key(judged, key, "topology label")
+            one = judged.names[0] if judged.names else "NODE"
+            yield f"Label each node with its value: kubectl label node {one} {key}=VALUE."
 
 
 def _tolerations(judged: EveryVerdict) -> Iterator[str]:
@@ -385,7 +388,9 @@ def _scored_now(state: ExplainedState, profile: Profile, pod: PodInfo, judged: E
 def find_pending(state: ExplainedState, subject: Subject, record: PodRecord | None) -> Findings:
     """Return the explanation of a pod that was pending: from its decision if it was placed, else from the present state."""
     if record is not None and record.node and subject.placed:
-        return Findings(_placed(subject, record))
+        here = record.node
+        causes = tuple(attached_elsewhere(PodInfo(record.pod), state.scheduler.snapshot, here))
+        return Findings(with_fields(_placed(subject, record), standing=PodStanding("placed", causes=causes)))
     pod = PodInfo(record.pod if record is not None else subject.pod)
     scheduler = state.scheduler
     outside = standing_without_attempt(pod.pod, state.profiles)

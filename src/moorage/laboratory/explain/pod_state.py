@@ -21,6 +21,7 @@ from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.framework.effects import Question
 from moorage.framework.events import Action, Resource, Wake
 from moorage.framework.profile import Profile, declared_wakes
+from moorage.laboratory.explain.named_causes import named_causes
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgement
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_unschedulable import CORDON
@@ -79,7 +80,7 @@ _VOLUMES = frozenset({"VolumeBinding", "VolumeZone", "VolumeRestrictions", "Node
 
 def causes_of(pod: PodInfo, judged: EveryVerdict) -> tuple[str, ...]:
     """Return a sentence for each cause: first those of claims, then those of nodes."""
-    return (*_claims(pod, judged), *_everywhere(judged), *dict.fromkeys(_conditions(judged)))
+    return (*named_causes(pod, judged), *_claims(pod, judged), *_everywhere(judged), *dict.fromkeys(_conditions(judged)))
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
@@ -138,7 +139,11 @@ def _same(judged: EveryVerdict, one: Judgement) -> Iterator[str]:
     first, last = (judged.why(one, row) for row in (0, len(judged.names) - 1))
     if first is None or last is None or first.text != last.text:
         return
-    if first.text.startswith("claim") and "=" not in first.text and " label" not in first.text:
+    if (
+        first.text.startswith(("claim", "not allocatable", "no free devices"))
+        and "=" not in first.text
+        and " label" not in first.text
+    ):
         yield first.text.replace(" here", " on any node")
 
 
@@ -299,6 +304,13 @@ def _leaving(state: ExplainedState, node: str) -> str:
     leaving = [] if row is None else [other for other in table.pods[row].values() if other.terminating]
     if not leaving:
         return f"it is nominated to {node}"
+    held = [other for other in leaving if other.pod.metadata.finalizers]
+    if held:
+        names = some(list(dict.fromkeys(name for other in held for name in other.pod.metadata.finalizers)))
+        return (
+            f"it is nominated to {node}; waits for {some([one.key for one in held])}, whose deletion was due at "
+            f"{held[0].pod.metadata.deletion_timestamp} and which the finalizer {names} holds: its controller must remove it"
+        )
     left = max(_grace_left(other, state.unix_s) for other in leaving)
     return f"it is nominated to {node}; waits for {some([one.key for one in leaving])} to leave, for {left:g}s at most"
 

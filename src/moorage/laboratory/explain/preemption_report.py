@@ -27,6 +27,8 @@ from moorage.state.view import BoolArray, PodInfo, Snapshot
 
 #: How many candidates are described pod by pod.
 _DESCRIBED: Final = 3
+#: The highest priority that people can give.
+_HIGHEST: Final = 1_000_000_000
 #: The number of nodes times priorities up to which every priority is tried to find the lowest one that helps.
 _TRIED: Final = 1000
 
@@ -153,7 +155,9 @@ class _Story:
         """
         rows = self._hopeful.tolist()
         present = self.plugin.priorities(rows, self.attempt.snapshot)
-        higher: list[int] = sorted(one + 1 for one in present if one >= self.attempt.pod.priority)
+        higher: list[int] = sorted(one + 1 for one in present if self.attempt.pod.priority <= one < _HIGHEST)
+        if not higher:
+            return None
         if len(rows) * len(higher) <= _TRIED:
             return next((one for one in higher if self._helps(one)), None)
         if not self._helps(higher[-1]):

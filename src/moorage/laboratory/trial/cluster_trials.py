@@ -149,7 +149,7 @@ class ClusterTrials:
         """Try the pod, then the pods that replace evicted ones; None if it finds no node or victims."""
         decision = quick_decision(self.cluster.simulation, pod, profile, cycle)
         if isinstance(decision, Nominated):
-            return self._preempting(pod, profile, cycle, decision.victims)
+            return self._preempting(pod, profile, cycle, decision.name, decision.victims)
         if isinstance(decision, Decision):
             if decision.node is None:
                 return None
@@ -161,7 +161,7 @@ class ClusterTrials:
                 return Trial(placement.node, *self._replaced())
         if not placement.nominated or not placement.victims:
             return None
-        return self._preempting(pod, profile, cycle, placement.victims)
+        return self._preempting(pod, profile, cycle, placement.nominated, placement.victims)
 
     def _try_ahead(self, pod: Pod) -> None:
         """Try the pods ahead of the pod in the queue."""
@@ -186,13 +186,18 @@ class ClusterTrials:
         homes = tuple(str(one.node) for one in placed)
         return tuple(one.pod for one in placed), tuple(one.pod for one in placements if not one), homes
 
-    def _preempting(self, pod: Pod, profile: Profile, cycle: Cycle | None, victims: Collection[str]) -> Trial | None:
-        """Try the pod again without its victims; None if it still finds no node."""
+    def _preempting(
+        self, pod: Pod, profile: Profile, cycle: Cycle | None, nominated: str, victims: Collection[str]
+    ) -> Trial | None:
+        """Try the pod again without its victims, its nominated node first; None if it still finds no node."""
         if not victims:
             return None
         with self.cluster.transaction():
             with self._waking():
                 self.cluster.apply(*(Change("cluster", "evict", f"pod/{key}") for key in victims))
+            (placement,) = self.cluster.schedule([pod.metadata.uid], nodes=[nominated], dry_run=True)
+            if placement.node is not None:
+                return Trial(placement.node, tuple(victims))
             decision = None if cycle is None else quick_decision(self.cluster.simulation, pod, profile, cycle)
             if isinstance(decision, Decision):
                 node = decision.node

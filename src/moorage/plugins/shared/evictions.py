@@ -33,7 +33,8 @@ def can_be_evicted(pod: PodInfo) -> bool:
 def evict(pod: PodInfo, node: str, term: str = "") -> Change:
     """Return the change that evicts a pod from its node; for a terminating pod, the wait until it is gone."""
     if pod.pod.metadata.deletion_timestamp is not None:
-        return Change("cluster", "wait", f"pod/{pod.key}", "terminating", node, None, term=term)
+        held = ", ".join(pod.pod.metadata.finalizers)
+        return Change("cluster", "wait", f"pod/{pod.key}", "terminating", node, held or None, term=term)
     return Change("cluster", "evict", f"pod/{pod.key}", "", node, None, term=term)
 
 

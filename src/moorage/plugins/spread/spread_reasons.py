@@ -119,6 +119,9 @@ def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node
         if at is not None and at.owner == "pod" and spread.least == 0 and domains < constraint.min_domains:
             # With fewer domains than minDomains, the minimum counts as 0.
             yield Change("pod", "min-domains", at.target, f"{at.path}.minDomains", constraint.min_domains, domains, term=term)
+    if at is not None and at.owner == "pod" and not constraint.honors_taints:
+        # Nodes with taints that the pod does not tolerate count as empty, unless the constraint honors taints.
+        yield Change("pod", "honor-taints", at.target, f"{at.path}.nodeTaintsPolicy", "Ignore", "Honor", term=term)
     counted = [
         (other, name)
         for other, name in pods_near(node, key)

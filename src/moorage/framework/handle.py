@@ -49,6 +49,9 @@ class PodLister(Protocol):
     def node_of(self, uid: str) -> str | None:
         """Return the node of a placed pod; None for any other."""
 
+    def nominated(self, node: str) -> Iterable[PodInfo]:
+        """Yield the pods that are nominated to a node, by descending priority."""
+
 
 class Refresh(NamedTuple):
     """Work of a plugin beside scheduling, such as a request for metrics: every ``every_s`` seconds, the first time at once.

@@ -128,5 +128,8 @@ class _Pods(PodLister):
     def waiting(self) -> Iterable[WaitingPod]:
         return tuple(self._handle.held)
 
+    def nominated(self, node: str) -> Iterable[PodInfo]:
+        return tuple(pod for pod in self._handle.queue if pod.status.nominated_node_name == node)
+
     def node_of(self, uid: str) -> str | None:
         return next((node for pod, node in self.placed() if pod.uid == uid), None)

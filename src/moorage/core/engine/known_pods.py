@@ -32,5 +32,8 @@ class KnownPods(PodLister):
     def waiting(self) -> Iterator[WaitingPod]:
         return iter(self._state.bindings.waiting())
 
+    def nominated(self, node: str) -> tuple[PodInfo, ...]:
+        return self._state.queue.nominated.get(node, ())
+
     def node_of(self, uid: str) -> str | None:
         return self._state.cluster.node_of(uid)

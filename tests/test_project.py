@@ -338,7 +338,7 @@ def test_commands_on_the_pages_are_targets_of_the_makefile():
 
 # -- what is public -----------------------------------------------------------------------------------------------------
 
-_IMPORTED = re.compile(r"^(?:from|import) (moorage[\w.]*)", re.MULTILINE)
+_IMPORTED = re.compile(r"^(?:from|import) (moorage(?:\.\w+)*)\b(?!\w)", re.MULTILINE)
 
 
 def public_modules():

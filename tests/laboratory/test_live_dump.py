@@ -10,7 +10,9 @@ import pytest
 
 import moorage
 from moorage.errors import ClusterError
-from moorage.laboratory.dump.live_dump import Pages
+from moorage.laboratory.dump.live_dump import DumpWriter, Pages, fetch, served_companions
+from moorage.simulator.kueue.batch_jobs import KINDS, read_queues
+from moorage.simulator.kueue.settings import read_settings
 from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "5"}}}
@@ -32,7 +34,8 @@ class Server:
         kind, pages = self.lists[path]
         at = int(params.get("continue", 0))
         more = str(at + 1) if at + 1 < len(pages) else ""
-        page = {"apiVersion": "v1", "kind": f"{kind}List", "metadata": {"continue": more}, "items": pages[at]}
+        version = "/".join(path.split("/")[2:4]) if path.startswith("/apis/") else "v1"
+        page = {"apiVersion": version, "kind": f"{kind}List", "metadata": {"continue": more}, "items": pages[at]}
         return json.dumps(page).encode()
 
     def read(self):
@@ -70,6 +73,99 @@ def test_a_list_whose_pages_always_expire_is_read_at_once():
 def test_nodes_and_pods_are_needed():
     with pytest.raises(ClusterError):
         Server({"/api/v1/nodes": ("Node", [[NODE]])}).read()
+
+
+MANAGER = {"image": "registry.k8s.io/kueue/kueue:v0.17.0", "name": "manager",
+           "args": ["--config=/c.yaml", "--feature-gates=PartialAdmission=false", "--zap-log-level=2"]}  # fmt: skip
+MOUNTED = {"name": "manager-config", "configMap": {"name": "kueue-manager-config"}}
+LABELS = {"app": "kueue"}
+DEPLOYED = {
+    "metadata": {"name": "kueue-controller-manager", "namespace": "queues"},
+    "spec": {
+        "replicas": 0, "selector": {"matchLabels": LABELS},
+        "template": {"metadata": {"labels": LABELS}, "spec": {"containers": [MANAGER], "volumes": [MOUNTED]}},
+    },
+}  # fmt: skip
+QUEUE = {"metadata": {"name": "a"}, "spec": {"namespaceSelector": {}}}
+CONFIGURED = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "manageJobsWithoutQueueName": True}
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config", "namespace": "queues"},
+              "data": {"controller_manager_config.yaml": json.dumps(CONFIGURED), "other": "secret"}}  # fmt: skip
+STATUS = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"status": "nodeGroups: []"},
+          "metadata": {"name": "cluster-autoscaler-status", "namespace": "kube-system"}}  # fmt: skip
+
+
+class QueuedServer(Server):
+    """A server with Kueue in an older version, and the config maps that components read."""
+
+    objects = {
+        "/apis": {"groups": [{"versions": [{"groupVersion": "kueue.x-k8s.io/v1beta1"}, {"groupVersion": "karpenter.sh/v1"}]}]},
+        "/api/v1/namespaces/queues/configmaps/kueue-manager-config": CONFIG_MAP,
+        "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status": STATUS,
+    }
+
+    async def get(self, path, params):
+        if path in self.objects:
+            self.asked.append((path, dict(params)))
+            return json.dumps(self.objects[path]).encode()
+        return await super().get(path, params)
+
+
+def queued_server():
+    lists = {
+        "/api/v1/nodes": ("Node", [[NODE]]),
+        "/api/v1/pods": ("Pod", [[]]),
+        "/apis/apps/v1/deployments": ("Deployment", [[DEPLOYED]]),
+    }
+    return QueuedServer({**lists, "/apis/kueue.x-k8s.io/v1beta1/clusterqueues": ("ClusterQueue", [[QUEUE]])})
+
+
+def written(server):
+    """Return the objects of a dump."""
+    writer = DumpWriter()
+
+    async def read():
+        return await fetch(server.get, writer.take, await served_companions(server.get))
+
+    missing = asyncio.run(read())
+    return [json.loads(one) for one in writer.items], missing
+
+
+def test_a_dump_has_the_kinds_of_components_that_are_served_and_their_settings():
+    objects, missing = written(queued_server())
+    by_kind = {}
+    for one in objects:
+        by_kind.setdefault(one["kind"], []).append(one)
+    assert [one["metadata"]["name"] for one in by_kind["ClusterQueue"]] == ["a"]
+    [component] = by_kind["Component"]
+    assert component["arguments"] == ["--config=/c.yaml", "--feature-gates=PartialAdmission=false"]
+    kept = {one["metadata"]["name"]: list(one["data"]) for one in by_kind["ConfigMap"]}
+    assert kept == {"kueue-manager-config": ["controller_manager_config.yaml"], "cluster-autoscaler-status": ["status"]}
+    assert "workloads.v1beta1.kueue.x-k8s.io" in {one.kind for one in missing}
+
+
+def test_a_dump_is_read_back_with_its_queues_and_settings(tmp_path):
+    objects, _ = written(queued_server())
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    found = moorage.read(tmp_path / "dump.json", custom=KINDS)
+    settings = read_settings(read_queues(found, None), found.components[0])
+    assert (settings.jobs.all_jobs, "PartialAdmission" in settings.gates) == (True, False)
+
+
+def test_config_maps_are_asked_for_by_name_alone():
+    server = queued_server()
+    server.read()
+    asked = [path for path, _ in server.asked if "configmaps" in path]
+    assert sorted(asked) == [
+        "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-priority-expander",
+        "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status",
+        "/api/v1/namespaces/queues/configmaps/kueue-manager-config",
+    ]
+
+
+def test_a_live_cluster_with_queues_has_them():
+    found = queued_server().read()
+    assert [one["kind"] for one in read_queues(found, None)].count("ClusterQueue") == 1
+    assert [one.name for one in found.components] == ["kueue"]
 
 
 @pytest.mark.slow

@@ -50,7 +50,13 @@ class Program:
         """Return where the program of the present sources is, built or not."""
         digest = hashlib.sha256()
         for file in sorted(
-            [*self.folder.rglob("*.go"), self.modules, self.modules.with_suffix(".sum"), self.folder / "ldflags"]
+            [
+                *self.folder.rglob("*.go"),
+                *self.folder.rglob("*.s"),
+                self.modules,
+                self.modules.with_suffix(".sum"),
+                self.folder / "ldflags",
+            ]
         ):
             if file.is_file():
                 digest.update(f"{file.relative_to(self.folder)}\0".encode() + file.read_bytes() + b"\0")

@@ -35,7 +35,7 @@ from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, f
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
-from moorage.simulator.components import Component, components_of, files_of
+from moorage.simulator.components import Component, component_of, components_of, files_of
 from moorage.simulator.job_kinds import PLACES
 from moorage.simulator.older_versions import advice, in_read_version
 from moorage.simulator.unknown_fields import FieldCheck, Validation
@@ -344,10 +344,8 @@ class _Reader:
             self._note_fault(InputError(f"{found.where}: {found.kind}: {refused}"))
             return
         is_custom = self.custom.take(found)
-        if not is_custom and [one for one in files_of(found) if self.custom.take(one)]:
-            self._takes_policy(found)  # a policy may name it as its parameter
+        if not is_custom and self._takes_component(found):
             return
-        self.components += components_of(found)
         try:
             read, is_written = self._as_read(found, is_custom)
         except InputError as error:
@@ -371,6 +369,17 @@ class _Reader:
                 self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
         except InputError as error:
             self._note_fault(error)
+
+    def _takes_component(self, found: FoundObject) -> bool:
+        """Note the components that an object runs; return True if it stands for nothing else, or holds a file that is read."""
+        if (component := component_of(found)) is not None:
+            self.components.append(component)
+            return True
+        if [one for one in files_of(found) if self.custom.take(one)]:
+            self._takes_policy(found)  # a policy may name it as its parameter
+            return True
+        self.components += components_of(found)
+        return False
 
     def _as_read(self, found: FoundObject, is_custom: bool) -> tuple[FoundObject, bool]:
         """Return an object in the kind and version in which it is read, and whether it was written so.
@@ -536,6 +545,8 @@ class _Reader:
         jobs = tuple(obj for obj in every if obj.resource in PLACES)
         read += tuple(Counter(kind_name.rpartition("/")[2] for kind_name, _, _ in self.policies).items())
         report = cluster_input.InputReport(read, unused, tuple(notes), taken_at, version)
+        # A dump has each component twice: as a workload without arguments, and with its settings, which count.
+        components = tuple(sorted(self.components, key=lambda one: not (one.arguments or one.environment)))
         written = None
         if self.policies or self.rules.for_policies:
             written = cluster_input.WrittenObjects(self.policies, self.parameters, self.written)
@@ -543,7 +554,7 @@ class _Reader:
             **kept,
             custom=custom,
             job_objects=jobs,
-            components=tuple(self.components),
+            components=components,
             others=others,
             written=written,
             report=report,

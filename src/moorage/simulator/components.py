@@ -26,6 +26,50 @@ _IMAGES: Final = {
     "descheduler": re.compile(r"(^|/)descheduler$"),
 }
 _RUN_BY: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job"})
+#: How a dump writes a component: as an object of its own, as workloads in dumps have no arguments.
+COMPONENT: Final = ("moorage.dev/v1", "Component")
+#: The kinds of these components that a live cluster is asked for where it serves them: plural and group, and the versions, the
+#: best first.
+COMPANIONS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    **{
+        (plural, "kueue.x-k8s.io"): ("v1beta2", "v1beta1")
+        for plural in (
+            "clusterqueues", "localqueues", "cohorts", "resourceflavors", "workloads", "workloadpriorityclasses",
+            "admissionchecks", "topologies",
+        )
+    },
+    ("jobsets", "jobset.x-k8s.io"): ("v1alpha2",),
+    ("leaderworkersets", "leaderworkerset.x-k8s.io"): ("v1",),
+    **{(plural, "ray.io"): ("v1",) for plural in ("rayjobs", "rayclusters")},
+    **{
+        (plural, "kubeflow.org"): ("v1",)
+        for plural in ("pytorchjobs", "tfjobs", "xgboostjobs", "paddlejobs", "jaxjobs")
+    },
+    ("mpijobs", "kubeflow.org"): ("v2beta1",),
+    **{(plural, "karpenter.sh"): ("v1",) for plural in ("nodepools", "nodeclaims")},
+    ("nodeoverlays", "karpenter.sh"): ("v1alpha1",),
+    ("capacitybuffers", "autoscaling.x-k8s.io"): ("v1beta1",),
+}  # fmt: skip
+#: The kinds of configuration files, which config maps hold and no API server serves.
+FILES: Final = tuple(f"configurations.{version}.config.kueue.x-k8s.io" for version in ("v1beta1", "v1beta2"))
+#: Config maps that components read or write, beside those that their pods mount: namespace and name.
+CONFIG_MAPS: Final = (
+    ("kube-system", "cluster-autoscaler-status"), ("kube-system", "cluster-autoscaler-priority-expander"),
+)  # fmt: skip
+_BESIDE: Final = {"cluster-autoscaler": ("cluster-autoscaler-status", "cluster-autoscaler-priority-expander")}
+#: What of a command line and an environment a dump keeps: the settings that change decisions.
+_KEPT_FLAGS: Final = {
+    "kueue": frozenset({"feature-gates", "config"}),
+    "karpenter": frozenset({
+        "feature-gates", "batch-idle-duration", "batch-max-duration", "preference-policy", "min-values-policy",
+        "ignore-dra-requests",
+    }),
+    "descheduler": frozenset({"policy-config-file", "descheduling-interval", "dry-run"}),
+}  # fmt: skip
+#: Flags of cluster-autoscaler that a dump does not keep: they name accounts, files and addresses.
+_LEFT_OUT: Final = frozenset({
+    "cloud-config", "kubeconfig", "kubernetes", "master", "address", "grpc-expander-cert", "grpc-expander-url", "user-agent",
+})  # fmt: skip
 
 
 class Component(NamedTuple):
@@ -52,6 +96,60 @@ class Component(NamedTuple):
             if one.startswith("-") and flag == name:
                 value = rest if equals else next(iter(self.arguments[at + 1 : at + 2]), "")
         return value
+
+
+def component_of(found: FoundObject) -> Component | None:
+    """Return the component that a dump has; None for other objects."""
+    if (found.api_version, found.kind) != COMPONENT:
+        return None
+    document = plain_object(found)
+    environment = {str(name): str(value) for name, value in (document.get("environment") or {}).items()}
+    return Component(
+        str(document.get("name")), str(document.get("image")), tuple(map(str, _list(document.get("arguments")))), environment
+    )
+
+
+def kept_component(one: Component, namespace: str) -> dict[str, Any]:
+    """Return a component as a dump keeps it: with the settings that change decisions, and no others."""
+    kept, arguments = _KEPT_FLAGS.get(one.name), list[str]()
+    for at, word in enumerate(one.arguments):
+        name = word.removeprefix("-").removeprefix("-").partition("=")[0]
+        if word.startswith("-") and (name in kept if kept is not None else name not in _LEFT_OUT):
+            following = one.arguments[at + 1 : at + 2]
+            arguments += [word, *(following if "=" not in word and following and not following[0].startswith("-") else ())]
+    names = {flag.upper().replace("-", "_") for flag in kept or ()}
+    environment = {name: value for name, value in one.environment.items() if name in names}
+    head = {"apiVersion": COMPONENT[0], "kind": COMPONENT[1], "metadata": {"name": one.name, "namespace": namespace}}
+    return {**head, "name": one.name, "image": one.image, "arguments": arguments, "environment": environment}
+
+
+def config_maps_of(found: FoundObject) -> Iterator[tuple[str, str]]:
+    """Yield the namespaces and names of the config maps that the components of a workload read or write."""
+    names = {one.name for one in components_of(found)}
+    if not names:
+        return
+    document = plain_object(found)
+    namespace = str((document.get("metadata") or {}).get("namespace") or "default")
+    for name in names:
+        yield from ((namespace, one) for one in _BESIDE.get(name, ()))
+    for volume in _list((_pod_spec(document) or {}).get("volumes")):
+        source = volume.get("configMap") if isinstance(volume, dict) else None
+        if isinstance(source, dict) and isinstance(source.get("name"), str):
+            yield namespace, source["name"]
+
+
+def kept_config_map(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a config map as a dump keeps it: with the texts that are read; None without one."""
+    meta, held = document.get("metadata") or {}, document.get("data")
+    kept = {
+        key: text
+        for key, text in (held if isinstance(held, dict) else {}).items()
+        if isinstance(text, str) and (key in {"status", "priorities"} or any(group in text for group in _FILES))
+    }
+    if not kept:
+        return None
+    head = {"name": meta.get("name"), "namespace": meta.get("namespace")}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head, "data": kept}
 
 
 def files_of(found: FoundObject) -> Iterator[FoundObject]:
@@ -102,13 +200,17 @@ def _names_one(found: FoundObject) -> bool:
     return any(name.encode() in text for name in _IMAGES)
 
 
-def _containers(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _pod_spec(document: Mapping[str, Any]) -> dict[str, Any] | None:
     spec = document.get("spec")
     for step in ("jobTemplate", "spec") if document.get("kind") == "CronJob" else ():
         spec = spec.get(step) if isinstance(spec, dict) else None
     template = spec.get("template") if isinstance(spec, dict) else None
     pod = template.get("spec") if isinstance(template, dict) else None
-    for one in _list(pod.get("containers")) if isinstance(pod, dict) else ():
+    return pod if isinstance(pod, dict) else None
+
+
+def _containers(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for one in _list((_pod_spec(document) or {}).get("containers")):
         if isinstance(one, dict):
             yield one
 

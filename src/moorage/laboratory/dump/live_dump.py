@@ -22,10 +22,19 @@ from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_
 from moorage.basis.client.watched_resources import server_version
 from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, json_decoder, list_parts
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.objects import find_objects
+from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import read_sources
+from moorage.simulator.components import (
+    COMPANIONS,
+    CONFIG_MAPS,
+    FILES,
+    components_of,
+    config_maps_of,
+    kept_component,
+    kept_config_map,
+)
 
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
@@ -46,6 +55,21 @@ class _Meta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVe
     uid: str = ""
     resource_version: str = ""
     token: str = ""
+
+
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
+    group_version: str = ""
+
+
+class _Group(msgspec.Struct, frozen=True):
+    versions: tuple[_Version, ...] = ()
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    groups: tuple[_Group, ...] = ()
+
+
+_GROUPS: Final = msgspec.json.Decoder(_Groups)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -101,6 +125,7 @@ class Pages:
     files: list[InputFile] = field(default_factory=list)
     version: str = ""
     missing: list[UnreadKind] = field(default_factory=list)
+    companions: tuple[str, ...] = ()
 
     async def read(self, get: Get, custom: Iterable[str] = ()) -> None:
         """Read every collection through ``get``.
@@ -108,7 +133,8 @@ class Pages:
         Raises  ClusterError
         """
         self.version = await version_of(get)
-        self.missing = await fetch(get, self.files.append, custom)
+        self.companions = await served_companions(get, custom)
+        self.missing = await fetch(get, self.files.append, (*custom, *self.companions))
 
     def cluster(
         self, server: str, began: datetime, custom: Iterable[str] = (), known: Iterable[tuple[str, Iterable[Object]]] = ()
@@ -118,7 +144,8 @@ class Pages:
         Raises  InputError
         """
         taken_at = began.isoformat(timespec="seconds")
-        read = read_sources(self.files, validated=False, custom=tuple(custom), known=known)
+        kinds = dict.fromkeys((*custom, *self.companions, *FILES))
+        read = read_sources(self.files, validated=False, custom=kinds, known=known)
         notes = (f"taken from {server} at {taken_at}", *map(str, self.missing), *read.report.notes)
         return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=self.version))
 
@@ -136,13 +163,59 @@ async def version_of(get: Get) -> str:
         return ""
 
 
+async def served_companions(get: Get, named_kinds: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the kinds of Kueue, autoscalers and jobs that the API server serves, each in the best of its versions.
+
+    ``named_kinds``  kinds that are read anyway
+    Raises  ClusterError if the API server cannot be reached
+    """
+    try:
+        groups = _GROUPS.decode(await get("/apis", {})).groups
+    except ClusterError as error:
+        if not error.status:
+            raise
+        return ()
+    except msgspec.MsgspecError:
+        return ()
+    served = {one.group_version for group in groups for one in group.versions}
+    known = {(kind.plural, kind.group) for kind in map(CustomKind.parse, named_kinds) if kind is not None}
+    return tuple(
+        f"{plural}.{version}.{group}"
+        for (plural, group), versions in COMPANIONS.items()
+        if (plural, group) not in known
+        for version in [next((one for one in versions if f"{group}/{one}" in served), None)]
+        if version is not None
+    )
+
+
+async def _config_maps(get: Get, names: Iterable[tuple[str, str]], take: Callable[[InputFile], None]) -> None:
+    """Pass the config maps of these namespaces and names to ``take``, those that there are and that may be read."""
+    for namespace, name in dict.fromkeys(names):
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        try:
+            take(InputFile(path, await get(path, {})))
+        except ClusterError as error:
+            if error.status not in {403, 404}:
+                raise
+
+
+def _names_of_config_maps(pages: Iterable[InputFile]) -> Iterator[tuple[str, str]]:
+    for page in pages:
+        for found in find_objects(page):
+            yield from config_maps_of(found)
+
+
 async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[str] = ()) -> list[UnreadKind]:
     """Pass every page of every kind to ``take``, in the order of kinds; return the kinds that are missing.
 
+    After them come the config maps, by name, of components that Deployments run.
+
     Raises  ClusterError if nodes or pods cannot be read, or the API server cannot be reached
     """
-    missing = []
-    collections = (*_collections(), *map(_custom_collection, custom))
+    missing, config_maps = [], list(CONFIG_MAPS)
+    # Of config maps those that are read are asked for by name.
+    listed = (one for one in dict.fromkeys(custom) if one not in FILES and not one.startswith("configmaps."))
+    collections = (*_collections(), *map(_custom_collection, listed))
     at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def read(collection: _Collection) -> tuple[list[InputFile], str]:
@@ -155,12 +228,15 @@ async def fetch(get: Get, take: Callable[[InputFile], None], custom: Iterable[st
             pages, why = await task
             for page in pages:
                 take(page)
+            if collection.plural == "deployments":
+                config_maps += _names_of_config_maps(pages)
             if why:
                 missing.append(UnreadKind(collection.plural, why))
     finally:
         for task in reading:
             task.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
+    await _config_maps(get, config_maps, take)
     return missing
 
 
@@ -248,12 +324,20 @@ class DumpWriter:
         for found in find_objects(page):
             kind = find_kind(found.api_version, found.kind)
             payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
-            if kind is None:
+            if found.kind == "ConfigMap" and found.api_version == "v1":
+                if (document := kept_config_map(plain_object(found))) is None:
+                    continue
+                item = _encode(document)
+            elif kind is None:
                 item = _encode(self._cleaner.custom(found.api_version, found.kind, payload))
             else:
                 obj = msgspec.convert(payload, kind.type) if isinstance(payload, dict) else json_decoder(kind).decode(payload)
                 item = self._cleaner.json(kind, found.api_version, obj)
             self.items.append(item)
+            namespace = (
+                str((plain_object(found).get("metadata") or {}).get("namespace") or "") if found.kind == "Deployment" else ""
+            )
+            self.items += [_encode(kept_component(one, namespace)) for one in components_of(found)]
             self.counts[found.kind] = self.counts.get(found.kind, 0) + 1
 
     def parts(self, server: str, taken_at: str, missing: Iterable[UnreadKind], version: str = "") -> Iterator[bytes]:

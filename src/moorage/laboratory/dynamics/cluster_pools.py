@@ -21,6 +21,7 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import NodeType
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.simulator.autoscalers.instance_types import PriceList
+from moorage.simulator.components import Component
 
 #: The kinds to read in addition, as they are.
 AUTOSCALER_KINDS: Final = ("configmaps.v1.", "deployments.v1.apps")
@@ -43,10 +44,11 @@ class ClusterPools(NamedTuple):
 
 def pools_of_cluster(
     documents: Iterable[Mapping[str, Any]], nodes: Sequence[Node], prices: PriceList | None = None, provision_s: float = 60.0,
-    templates: Iterable[NodeType] = (),
+    templates: Iterable[NodeType] = (), components: Iterable[Component] = (),
 ) -> ClusterPools:  # fmt: skip
     """Return the pools and flags of a cluster. ``documents``: its objects of ``AUTOSCALER_KINDS``.
 
+    ``components``  what runs beside the scheduler, for the command line
     ``templates``  what nodes of groups are like that have none, by the names of the groups
 
     Raises  InputError for flags that cannot be read
@@ -55,7 +57,8 @@ def pools_of_cluster(
     maps = {
         str((one.get("metadata") or {}).get("name")): one.get("data") or {} for one in held if one.get("kind") == "ConfigMap"
     }
-    arguments = next(_command_lines(held), None)
+    kept = (list(one.arguments) for one in components if one.name == _NAME)
+    arguments = next(_command_lines(held), None) or next(kept, None)
     flags = read_flags(arguments or ())
     status = str(maps.get(_STATUS, {}).get("status", ""))
     bounds = {name: (low, high) for name, low, high in flags.nodes} | dict(_bounds(status))

@@ -83,7 +83,7 @@ def of_cluster_autoscaler(given: ClusterInput, prices: PriceList | None, now_s: 
 
     Raises  InputError for flags that cannot be read
     """
-    found = pools_of_cluster((held.document for held in given.custom), given.nodes, prices)
+    found = pools_of_cluster((held.document for held in given.custom), given.nodes, prices, components=given.components)
     states = pool_states(found.pools, given.nodes)
     types = tuple(
         NodeType(name=name, like=state.pool.like, price=state.pool.price, max=max(state.pool.max - state.size, 0))

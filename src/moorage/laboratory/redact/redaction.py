@@ -166,7 +166,7 @@ def redact_cluster(
 
 def _objects(cluster: ClusterInput) -> Iterator[Object]:
     for name in ClusterInput.__dataclass_fields__:
-        if name not in {"custom", "report", "written"}:
+        if name not in {"components", "custom", "report", "written"}:
             yield from getattr(cluster, name)
 
 

@@ -17,7 +17,14 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.printable import counted
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
-from moorage.laboratory.dump.live_dump import DumpWriter, endpoint_of, fetch, naming_the_server, version_of
+from moorage.laboratory.dump.live_dump import (
+    DumpWriter,
+    endpoint_of,
+    fetch,
+    naming_the_server,
+    served_companions,
+    version_of,
+)
 from moorage.simulator.cluster_input import UnreadKind
 
 
@@ -47,7 +54,8 @@ async def _fetch(
         progress.say(f"reading {endpoint.server}: {sum(writer.counts.values()):,} objects …")
 
     async with Rest(endpoint, agent="moorage-dump") as rest:
-        return await version_of(rest.get), await fetch(rest.get, take, kinds)
+        version, named = await version_of(rest.get), tuple(kinds)
+        return version, await fetch(rest.get, take, (*named, *await served_companions(rest.get, named)))
 
 
 def _report(path: str | None, writer: DumpWriter, missing: Iterable[UnreadKind]) -> None:

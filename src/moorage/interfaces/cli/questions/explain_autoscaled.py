@@ -103,7 +103,9 @@ def _of_cluster_autoscaler(
 
     cluster = asked.changed_input
     templates = () if given["node_templates"] is None else read_templates(given["node_templates"], prices)
-    found = pools_of_cluster((held.document for held in cluster.custom), cluster.nodes, prices, templates=templates)
+    found = pools_of_cluster(
+        (held.document for held in cluster.custom), cluster.nodes, prices, templates=templates, components=cluster.components
+    )
     simulation = Simulation(cluster, asked.changed_options)
     simulation.run(until=0.0)
     scaler = simulation.use(ClusterAutoscaler(

@@ -138,7 +138,7 @@ def autoscaler_of(
     prices = None if asked.instance_types is None else read_price_list(asked.instance_types)
     if asked.file == "cluster-autoscaler":
         templates = () if asked.templates is None else read_templates(asked.templates, prices)
-        found = pools_of_cluster(documents, nodes, prices, asked.provision_s, templates)
+        found = pools_of_cluster(documents, nodes, prices, asked.provision_s, templates, components)
         return ClusterAutoscaler(
             found.pools, flags=found.flags, expander=asked.expander, priorities=asked.priorities() or found.priorities,
             missing=found.missing, currency=prices.currency if prices is not None else "", start_s=start_s,

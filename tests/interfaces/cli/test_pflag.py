@@ -110,7 +110,7 @@ requestheader-group-headers=[x-remote-group] requestheader-uid-headers=[] reques
 secure-port=10259 show-hidden-metrics-for-version= tls-cert-file= tls-cipher-suites=[] tls-curve-preferences=[]
 tls-min-version= tls-private-key-file= tls-sni-cert-key=[] v=0 version=false vmodule= write-config-to=
 """
-OWN = {"emulate", "max-pd-vols", "plugin-timeout", "plugins", "record", "seed", "ui", "verify"}
+OWN = {"emulate", "hang-limit", "max-pd-vols", "plugin-timeout", "plugins", "record", "seed", "ui", "verify"}
 
 
 def test_the_flags_are_kube_schedulers():

@@ -288,8 +288,52 @@ WRITTEN = {  # file, flags, what of the configuration that comes to
 }
 
 
+UNSTARTABLE = {
+    "a kubeconfig that does not exist": (["--kubeconfig=nowhere"], "nowhere"),
+    "an unknown cipher suite": (["--tls-cipher-suites=foo"], "Cipher suite foo not supported or doesn't exist"),
+    "an unknown curve": (["--tls-curve-preferences=99"], "curve preference 99 is not supported"),
+    "a curve twice": (["--tls-curve-preferences=29,29"], "duplicate curve preference 29"),
+    "an unknown version of TLS": (["--tls-min-version=VersionTLS14"], 'unknown tls version \\"VersionTLS14\\"'),
+    "no certificate": (["--tls-cert-file=nowhere", "--tls-private-key-file=nowhere"], "nowhere"),
+    "no authority of clients": (["--client-ca-file=nowhere"], "nowhere"),
+    "no authority of proxies": (["--requestheader-client-ca-file=nowhere"], "nowhere"),
+}
+
+
+@pytest.mark.parametrize(("flags", "why"), UNSTARTABLE.values(), ids=UNSTARTABLE)
+def test_a_configuration_with_which_nothing_starts_is_not_written(tmp_path, monkeypatch, flags, why):
+    monkeypatch.chdir(tmp_path)
+    status, said = run_here(*flags, "--write-config-to", tmp_path / "out.yaml", secure=False)
+    assert (status, why in said, (tmp_path / "out.yaml").exists()) == (1, True, False)
+
+
+POST_QUANTUM = {"alone with another": "4588,29", "all": "4587,4588,4589,23"}
+
+
+@pytest.mark.parametrize("curves", POST_QUANTUM.values(), ids=POST_QUANTUM)
+def test_post_quantum_key_exchanges_are_known(tmp_path, curves):
+    status, _ = run_here(f"--tls-curve-preferences={curves}", "--write-config-to", tmp_path / "out.yaml", secure=False)
+    assert status == 0
+
+
+SPLIT = {
+    "by its gate": ["--feature-gates=LoggingAlphaOptions=true", "--log-text-split-stream"],
+    "in JSON": ["--feature-gates=LoggingAlphaOptions=true", "--logging-format=json", "--log-json-split-stream"],
+    "with a buffer": ["--feature-gates=LoggingAlphaOptions=true", "--log-text-split-stream", "--log-text-info-buffer-size=4Ki"],
+}
+
+
+@pytest.mark.parametrize("flags", SPLIT.values(), ids=SPLIT)
+def test_the_gate_of_log_options_opens_them(tmp_path, flags):
+    status, _ = run_here(*flags, "--write-config-to", tmp_path / "out.yaml")
+    assert status == 0
+
+
 @pytest.mark.parametrize(("file", "flags", "found"), WRITTEN.values(), ids=WRITTEN)
-def test_the_configuration_is_written_as_flags_and_file_make_it(tmp_path, file, flags, found):
+def test_the_configuration_is_written_as_flags_and_file_make_it(tmp_path, monkeypatch, file, flags, found):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "theirs"):
+        write_kubeconfig(tmp_path / name, 1, "t")
     if file is not None:
         (tmp_path / "config.yaml").write_text(file)
         flags = ["--config", tmp_path / "config.yaml", *flags]

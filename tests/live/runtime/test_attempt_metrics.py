@@ -221,13 +221,13 @@ def test_an_empty_cluster_is_logged():
     assert loop.log.said(text)[0] == {"pod": "default/a"}
 
 
-def test_a_failed_bind_counts_as_an_error_of_its_attempt():
+def test_a_refused_bind_counts_as_an_error_of_its_attempt_and_of_no_plugin():
     cluster = MemoryCluster([node("n1"), pod("a")])
     cluster.faults.append(Trouble("bind", ClusterError("refused", 409, "Conflict"), times=4))
     loop, found = run(cluster, 5)
     profile = "default-scheduler"
     assert found["schedule_attempts_total"] == {("error", profile): 1, ("scheduled", profile): 1}
-    assert found["moorage_attempt_errors_total"] == {("", profile): 1}
+    assert found["moorage_attempt_errors_total"] == {}  # the API server refused it, no plugin
     assert found["pod_scheduling_sli_duration_seconds"] == {("2",): 1}
     ((error, message, name),) = loop.log.errors
     assert (message, name) == ("Error scheduling pod; retrying", "default/a")

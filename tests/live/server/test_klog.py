@@ -200,3 +200,13 @@ def test_messages_of_plugins_and_servers_are_truncated_but_tracebacks_are_not():
     assert len(message) < 1200
     assert "\tTraceback" in traced
     assert len(traced) < 3000
+
+
+def test_a_split_log_has_only_errors_on_standard_error(capsys):
+    log = Klog(splits=True)
+    log.info(0, "fine")
+    log.warning("odd")
+    log.error(None, "wrong")
+    said = capsys.readouterr()
+    assert [line.rpartition("] ")[2] for line in said.out.splitlines()] == ['"fine"', "odd"]
+    assert [line.rpartition("] ")[2] for line in said.err.splitlines()] == ['"wrong"']

@@ -70,6 +70,10 @@ NEW_IN_1_37 = {
     "queued_entities": ("queue", "type"),
     "workload_preemption_attempts_total": ("result",),
     "workload_preemption_victims": (),
+    # Those of all components, which earlier releases have, too, are served from 1.37 on.
+    "hidden_metrics_total": (),
+    "registered_metrics_total": ("stability_level", "deprecated_version"),
+    "version_info": ("component", "binary", "emulation", "min_compat"),
 }
 
 

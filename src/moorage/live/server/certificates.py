@@ -114,12 +114,7 @@ class TlsRules:
         try:
             if chosen:
                 context.set_ciphers(":".join(chosen))
-            for number in self.curves:
-                if number not in curves:
-                    raise InputError(f"curve preference {number} is not supported; use {', '.join(curves)}")
-            # Python can restrict a context to a single curve; for several curves, leave OpenSSL's choice among all.
-            if len(self.curves) == 1:
-                context.set_ecdh_curve(curves[self.curves[0]])
+            self._set_curves(context, curves)
         except ssl.SSLError as error:
             raise InputError(f"--tls-cipher-suites: {error}") from None
         context.set_alpn_protocols(["http/1.1"])
@@ -129,6 +124,35 @@ class TlsRules:
             reason = "the private key does not match it" if "MISMATCH" in str(error) else str(error)
             raise InputError(f"{pair.where}the serving certificate cannot be used: {reason}") from None
         return context
+
+    def _set_curves(self, context: ssl.SSLContext, names: Mapping[str, str]) -> None:
+        """Restrict a context to the curves.
+
+        Python can restrict a context to a single curve; for several curves, OpenSSL chooses among all that it has. Of several,
+        those that this OpenSSL lacks, as the post-quantum ones before 3.5, are not offered.
+
+        Raises  InputError for unknown curves, and if none can be offered
+        """
+        for number in self.curves:
+            if number not in names:
+                raise InputError(f"curve preference {number} is not supported; use {', '.join(names)}")
+            if self.curves.count(number) > 1:
+                raise InputError(f"duplicate curve preference {number}")
+        usable = [number for number in self.curves if _can_offer(names[number])]
+        if self.curves and not usable:
+            lacking = ", ".join(f"{number} ({names[number]})" for number in self.curves)
+            raise InputError(f"curve preference {lacking} is not supported by {ssl.OPENSSL_VERSION}; add 29 (X25519)")
+        if len(self.curves) == 1:
+            context.set_ecdh_curve(names[usable[0]])
+
+
+def _can_offer(curve: str) -> bool:
+    """Return whether this OpenSSL has a key exchange."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(curve)
+    except (ValueError, ssl.SSLError):
+        return False
+    return True
 
 
 def authorities(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:

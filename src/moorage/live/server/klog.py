@@ -39,17 +39,19 @@ _LINES: Final = 64
 
 
 class Klog(Log):
-    """Writes line by line, unbuffered; lines that cannot be written are lost."""
+    """Writes line by line, unbuffered; lines that cannot be written are lost. ``splits``: only errors go to standard error, all
+    other lines to standard output.
+    """
 
     def __init__(
         self, *, verbosity: int = 0, style: str = "text", vmodule: str = "", stream: TextIO | None = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = time.time, splits: bool = False,
     ) -> None:  # fmt: skip
         if style not in FORMATS:
             raise InputError(f'format: Invalid value: "{style}": Unsupported log format')
         if vmodule and style != "text":
             raise InputError("vmodule: Forbidden: Only supported for text log format")
-        self._style, self._stream, self._now = style, stream, now
+        self._style, self._stream, self._now, self._splits = style, stream, now, splits
         self._patterns = read_vmodule(vmodule)
         self.verbosity = verbosity
         self._pid = f"{os.getpid():>7}"
@@ -116,7 +118,7 @@ class Klog(Log):
             head = f"{kind}{self._moment(now)} {self._pid} {_name(path)}:{number}]"
             said = message if plain and is_printable(message) else _quoted(message)
             text = f"{head} {said}{_as_text(facts)}"
-        stream = self._stream or sys.stderr
+        stream = self._stream or (sys.stdout if self._splits and kind != "E" else sys.stderr)
         try:
             stream.write(text + "\n")
             stream.flush()

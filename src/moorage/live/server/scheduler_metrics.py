@@ -198,7 +198,9 @@ class SchedulerMetrics:
         rejected = decision.code.is_rejection
         if not rejected:
             source = decision.error or decision.refused_after
-            self._errors.inc("" if source is None else source.plugin, decision.pod.spec.scheduler_name)
+            # Conflicts and other refusals of the API server name no plugin.
+            if decision.error is not None or (source is not None and source.plugin):
+                self._errors.inc("" if source is None else source.plugin, decision.pod.spec.scheduler_name)
         self._ended("unschedulable" if rejected else "error", decision, seconds)
 
     def _ended(self, result: str, decision: Decision, seconds: float) -> None:
@@ -366,10 +368,13 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
     python = platform.python_version()
     system = f"{platform.system().lower()}/{platform.machine().lower()}"
     build = (major, minor, f"moorage-v{version}", "", "", "", f"python{python}", sys.implementation.name, system)
+    emulated = scheduler.gates.emulated
+    versions = ("kube", emulated.version, emulated.series, f"{major}.{int(minor) - 1}")
     return [
         Gauge(specs["leader_election_master_status"], master),
         Gauge(specs["kubernetes_feature_enabled"], features),
         Gauge(specs["kubernetes_build_info"], lambda: [(build, 1.0)]),
+        *([Gauge(specs["version_info"], lambda: [(versions, 1.0)])] if "version_info" in specs else []),
         Gauge(specs["moorage_faults_total"], lambda: [((), float(loop.faults))], counts=True),
         Gauge(specs["moorage_events_dropped_total"], lambda: [((), float(loop.dropped_events))], counts=True),
         Gauge(specs["moorage_verified_decisions_total"], lambda: [((), repeated()[0])], counts=True),
@@ -385,11 +390,26 @@ def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY)
     """Return the registry of /metrics: these families, and prometheus-client's process and garbage collector metrics."""
     disabled, specs = len(shown.disabled), metrics_of(release)
     every = [*families, Gauge(specs["disabled_metrics_total"], lambda: [((), float(disabled))], counts=True)]
+    if "registered_metrics_total" in specs:
+        every += [
+            Gauge(specs["registered_metrics_total"], lambda: _registered_by_stability(every), counts=True),
+            Gauge(specs["hidden_metrics_total"], lambda: [((), float(_hidden(every)))], counts=True),
+        ]
     own = MetricRegistry([*every, *_earlier_names(every, specs)], shown)
     collectors = own.with_others()
     ProcessCollector(registry=collectors)
     GCCollector(registry=collectors)
     return own, collectors
+
+
+def _registered_by_stability(families: Iterable[Family]) -> list[tuple[Labels, float]]:
+    """Return the number of Kubernetes' metrics by stability, deprecated in no release."""
+    counts = Counter(one.spec.stability for one in families if one.spec.stability and not one.spec.hidden)
+    return [((stability, ""), float(count)) for stability, count in counts.items()]
+
+
+def _hidden(families: Iterable[Family]) -> int:
+    return sum(bool(one.spec.hidden and one.spec.deprecated) for one in families)
 
 
 def _earlier_names(families: Iterable[Family], specs: Mapping[str, Spec]) -> Iterator[Family]:

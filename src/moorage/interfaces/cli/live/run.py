@@ -21,7 +21,7 @@ from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
 from moorage.basis.client.listwatch import gathering_loop
 from moorage.basis.client.rest import Rest, user_agent
-from moorage.basis.files import replacing
+from moorage.basis.files import read_bytes, replacing
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.decoder import one_line_error
@@ -33,12 +33,13 @@ from moorage.errors import ClusterError, ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.live import release_flags
 from moorage.interfaces.cli.live.run_process import Process, run_process, with_hidden_passwords
-from moorage.interfaces.cli.live.run_serving import check_flags, endpoint_of_file, open_serving, run_endpoint
+from moorage.interfaces.cli.live.run_serving import check_flags, check_tls, endpoint_of_file, open_serving, run_endpoint
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.terminal import collect_seldom
 from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.leader_election import Timing
+from moorage.live.server.certificates import authorities
 from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live_scheduler import LeaderSettings
 from moorage.report.style import yaml_text
@@ -206,7 +207,9 @@ def run(given: Given, era: release_flags.Era) -> int:
         era = era.with_text(given["config"])
         if era.is_old:
             release_flags.OldFlags(given, era).check()
-        log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
+        style = given["logging-format"]
+        splits = bool(given.values.get(f"log-{style}-split-stream")) and opens_log_options(given["feature-gates"])
+        log = Klog(verbosity=given["v"], style=style, vmodule=given["vmodule"], splits=splits)
         return _scheduled(given, era, log)
     except MoorageError as error:
         log.error(error, "command failed")
@@ -233,14 +236,10 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
         log.warning(line)
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)
-    if given["write-config-to"]:
-        write_config(Path(given["write-config-to"]), document)
-        log.info(0, "Wrote configuration", file=given["write-config-to"])
-        for line in _losses(loaded):
-            log.warning(line)
-        return OK
     if log.shows(2):
         log.info(2, "Using component config", config=_as_yaml(with_hidden_passwords(document)))
+    if given["write-config-to"]:
+        return _written(given, loaded, document, log, warn)
     process = Process(
         loaded=loaded,
         document=document,
@@ -262,6 +261,30 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
         log.error(None, "Out of memory: the memory limit of the process is too low")
         status = ERROR
     return status
+
+
+def _written(
+    given: Given, loaded: Loaded, document: Mapping[str, Any], log: Klog, warn: Callable[[str], None]
+) -> int:  # fmt: skip
+    """Write the configuration to a file, if the scheduler would start with it, but for a cluster that is not given."""
+    _leader(loaded)
+    _max_disks(given)
+    kubeconfig = loaded.configuration.client_connection.kubeconfig
+    if kubeconfig or given["master"]:
+        run_endpoint(kubeconfig, given["master"], warn)
+    for name in ("client-ca-file", "requestheader-client-ca-file"):
+        if given[name]:
+            try:
+                authorities(read_bytes(Path(given[name])), given[name])
+            except InputError as error:
+                raise InputError(f"--{name} {given[name]}: {error}") from None
+    if given["secure-port"]:
+        check_tls(given)
+    write_config(Path(given["write-config-to"]), document)
+    log.info(0, "Wrote configuration", file=given["write-config-to"])
+    for line in _losses(loaded):
+        log.warning(line)
+    return OK
 
 
 def _check_amounts(given: Given) -> None:
@@ -295,11 +318,20 @@ def _check_log_flags(given: Given, era: release_flags.Era) -> None:
     if given["log-flush-frequency"] <= 0 and era.emulated.flush_fault:
         shown = format_duration(round(given["log-flush-frequency"] * 1e9))
         raise InputError(era.emulated.flush_fault.format(value=shown))
-    for form in ("text", "json") if era.emulated.gates_log_options else ():
+    gated = era.emulated.gates_log_options and not opens_log_options(given["feature-gates"])
+    for form in ("text", "json") if gated else ():
         if given[f"log-{form}-split-stream"]:
             raise InputError(f"options.{form}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled")
         if given[f"log-{form}-info-buffer-size"] != "0":
             raise InputError(f"options.{form}.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled")
+
+
+def opens_log_options(gates: Iterable[str]) -> bool:
+    """Return whether ``--feature-gates`` opens the gate of log options, by name or with all gates of its stage."""
+    words = {
+        name.strip(): word.strip().lower() in {"1", "t", "true"} for name, _, word in (one.partition("=") for one in gates)
+    }
+    return words.get("LoggingAlphaOptions", words.get("kube:LoggingAlphaOptions", words.get("AllAlpha", False)))
 
 
 def _max_disks(given: Given) -> int | None:

@@ -166,6 +166,16 @@ def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> Servin
         raise
 
 
+def check_tls(given: Given) -> None:
+    """Check the flags of TLS and their files, without listening.
+
+    Raises  InputError
+    """
+    rules = TlsRules(given["tls-min-version"], given["tls-cipher-suites"], given["tls-curve-preferences"])
+    pair, _ = given_or_made(given["tls-cert-file"], given["tls-private-key-file"], "", given["bind-address"], datetime.now(UTC))
+    ServingTls(rules, pair, None, [named_pair(text) for text in given["tls-sni-cert-key"]])
+
+
 def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | None:
     """Return the cluster of a kubeconfig; without one, the cluster that this pod runs in; None outside of a cluster."""
     if path:

@@ -1,4 +1,8 @@
-"""``python -m tools.differential scheduler --seed 7 --count 1000 --release 1.37``: compare with the real scheduler's code."""
+"""``python -m tools.differential scheduler --seed 7 --count 1000 --release 1.37``: compare with the real scheduler's code.
+
+``python -m tools.differential apiserver --cluster FOLDER`` compares the embedded API server with kube-apiserver
+(`apiserver.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import sys
 from pathlib import Path
 
 from moorage.api.releases import CURRENT, TODAY, find_release
+from tools.differential import apiserver
 from tools.differential.scheduler import FOUND, MAKERS, run
 from tools.oracles import OracleMissingError, built
 
@@ -17,6 +22,8 @@ SKIPPED = 77
 
 def main() -> int:
     """Compare; exit with 1 if a decision differs, with 77 and the reason if the real program cannot be had."""
+    if sys.argv[1:2] == ["apiserver"]:
+        return apiserver.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tools.differential", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     scheduler = commands.add_parser("scheduler", help="kube-scheduler's scheduling framework")

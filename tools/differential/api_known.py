@@ -28,6 +28,7 @@ _KNOWN: Final = (
     _Known("kube-apiserver closes the connection where it fails", there=r"^0 ", aspect="code"),
 )
 _INVALID: Final = re.compile(r" is invalid: \[?(.*?)\]?$", re.DOTALL)
+_KEY: Final = re.compile(r"\[(?!\d+\])[^\]]*\]")
 _FAULTS: Final = re.compile(r", (?=[a-z<][^ ]*: [A-Z])")
 
 
@@ -41,12 +42,18 @@ def known(request: Request, found: Difference) -> str:
             )
         ):  # fmt: skip
             return one.reason
-    if found.at == ".message" and _faults_of(found.here) == _faults_of(found.there) != []:
-        return "the faults of an object have another order"
+    here, there = (_faults_of(text) for text in (found.here, found.there))
+    if found.at == ".message" and here and sorted(here) == sorted(there) and _places_of(here) == _places_of(there):
+        return "the faults of the keys of a map have another order"
     return ""
 
 
 def _faults_of(message: str) -> list[str]:
-    """Return the faults that a message names, in one order."""
+    """Return the faults that a message names."""
     found = _INVALID.search(masked(message))
-    return sorted(_FAULTS.split(found[1])) if found else []
+    return _FAULTS.split(found[1]) if found else []
+
+
+def _places_of(faults: list[str]) -> list[str]:
+    """Return the fields of faults without the keys of maps."""
+    return [_KEY.sub("[]", fault.partition(": ")[0]) for fault in faults]

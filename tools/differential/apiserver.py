@@ -36,10 +36,11 @@ from urllib.parse import urlencode, urlsplit
 
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from moorage.api.documents.http_messages import User
+from moorage.api.documents.served_kinds import KindTable
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.cluster.apiserver.access.authentication import Authenticator
@@ -129,7 +130,9 @@ def embedded(release: str = "1.37") -> Iterator[Side]:
         store = open_store(clock=time.time, seed=1, gates=FeatureGates(release=emulated.name))
         store.empties_namespaces = False
         accounts = AccountTokens(store, _signing_key())
-        guard = Authenticator({_TOKEN: User("admin", ("system:masters", "system:authenticated"))}, accounts=accounts)
+        guard = Authenticator(
+            {_TOKEN: User("admin", ("system:masters", "system:authenticated"), uid="admin")}, accounts=accounts
+        )
         async with serving(store, guard) as port:
             ports.append(port)
             ready.set()
@@ -195,9 +198,9 @@ class Base:
 
 @cache
 def _signing_request() -> str:
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32))  # every run asks for the same
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "web")])
-    made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, None)
     return base64.b64encode(made.public_bytes(serialization.Encoding.PEM)).decode()
 
 
@@ -237,6 +240,27 @@ def read_bases(there: Side) -> list[Base]:
     return found
 
 
+def planted_bases(kinds: KindTable) -> Iterator[tuple[str, Document]]:
+    """Yield the objects of the table that are stored, each with the path of its collection, in the order of their creation."""
+    documents = list(yaml.safe_load(_OBJECTS.read_text()))
+    for i, one in enumerate(documents):
+        document = one["object"]
+        document["metadata"].setdefault("name", f"base-{i}")
+        if document["kind"] == "CertificateSigningRequest":
+            document["spec"]["request"] = _signing_request()
+    for one in sorted(documents, key=lambda one: one["object"]["kind"] != "CustomResourceDefinition"):
+        document, version = one["object"], one["object"]["apiVersion"]
+        if one.get("alone") and document["kind"] != "CustomResourceDefinition":
+            continue
+        kind = kinds.find_type(version, document["kind"])
+        name, is_namespaced = ("boats", True) if kind is None else (kind.resource, kind.namespaced)
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if is_namespaced:
+            document["metadata"].setdefault("namespace", _NAMESPACE)
+            root += f"/namespaces/{document['metadata']['namespace']}"
+        yield f"{root}/{name}", document
+
+
 _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -255,6 +279,8 @@ def plant(sides: Sequence[Side], bases: Sequence[Base]) -> None:
             if base.document["kind"] == "Boat":
                 _wait_served(side, base)
             if not base.alone or base.document["kind"] == "CustomResourceDefinition":
+                if base.document["kind"] == "Event":  # those of an earlier run expire within this one
+                    side.ask(Request("DELETE", base.path()))
                 _created(side, Request("POST", base.collection, base.document))
 
 

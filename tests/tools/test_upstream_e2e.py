@@ -7,9 +7,12 @@ from tools.upstream_e2e.page import page
 
 
 def one(
-    cluster, state="passed", failure="", name="[sig-scheduling] Predicates place pods [Serial] [Conformance]", area="scheduling"
-):
-    return {"area": area, "cluster": cluster, "name": name, "state": state, "seconds": 1.0, "failure": failure}
+    cluster, state="passed", failure="", name="[sig-scheduling] Predicates place pods [Serial] [Conformance]",
+    area="scheduling", run="2026-11-28",
+):  # fmt: skip
+    return {
+        "area": area, "cluster": cluster, "run": run, "name": name, "state": state, "seconds": 1.0, "failure": failure,
+    }  # fmt: skip
 
 
 BOTH = [one("kube-scheduler"), one("moorage run")]
@@ -51,11 +54,11 @@ def test_the_page_counts_and_lists():
         [
             *BOTH,
             one("moorage up", "failed", "pod a-12345 | b", area="apps"),
-            one("moorage up", "skipped", "no GPU", "other", "apps"),
+            one("moorage up", "skipped", "no GPU", "other", "apps", "2026-11-29"),
         ]
     )
-    assert "| Scheduling | kube-scheduler | 1 | 1 | 0 | 0 | 0 |" in text
-    assert "| Workloads | moorage up | 2 | 0 | 1 | 1 | 0 |" in text
+    assert "| Scheduling | kube-scheduler | 2026-11-28 | 1 | 1 | 0 | 0 | 0 |" in text
+    assert "| Workloads | moorage up | 2026-11-28: 1, 2026-11-29: 1 | 2 | 0 | 1 | 1 | 0 |" in text
     assert "| Predicates place pods (C) | passed | passed |" in text
     assert "| Predicates place pods (C) | failed: pod a… \\| b |" in text
     assert "| other | skipped: no GPU |" in text

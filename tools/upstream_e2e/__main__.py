@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
 import time
@@ -94,7 +95,8 @@ def _area(program: Path, area: str, given: argparse.Namespace) -> list[dict[str,
         with CLUSTERS[cluster]() as started:
             outcomes = run_tests(program, started.kubeconfig, names, workers=workers, limit_s=given.limit)
         _tell(area, cluster, outcomes, time.monotonic() - begin)
-        found += [{"area": area, "cluster": cluster, **asdict(one)} for one in outcomes]
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        found += [{"area": area, "cluster": cluster, "run": today, **asdict(one)} for one in outcomes]
     return found
 
 

@@ -21,12 +21,18 @@ def page(results: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     """Return the page, and a line for each fault: another outcome than kube-scheduler's, an unknown failure."""
     known = _known()
     faults = [*_differences(results), *_unexplained(results, known)]
-    lines = [_HEAD, "| area | cluster | tests | passed | failed | skipped | not run |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        _HEAD,
+        "| area | cluster | run on | tests | passed | failed | skipped | not run |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for area, title in _AREAS.items():
         for cluster in dict.fromkeys(one["cluster"] for one in results if one["area"] == area):
-            states = Counter(_word(one) for one in results if (one["area"], one["cluster"]) == (area, cluster))
+            mine = [one for one in results if (one["area"], one["cluster"]) == (area, cluster)]
+            states, days = Counter(map(_word, mine)), Counter(str(one["run"]) for one in mine if _word(one) != "not run")
             counts = " | ".join(str(states[word]) for word in ("passed", "failed", "skipped", "not run"))
-            lines.append(f"| {title} | {cluster} | {states.total()} | {counts} |")
+            days_shown = ", ".join(f"{day}: {count}" for day, count in sorted(days.items())) if len(days) > 1 else "".join(days)
+            lines.append(f"| {title} | {cluster} | {days_shown} | {states.total()} | {counts} |")
     names = sorted({_plain(one["name"]) for one in results if _word(one) == "failed" and not _reason(one, known)})
     if names:
         lines += ["", "Failed without a known reason:", "", *(f"* {name}" for name in names)]

@@ -55,10 +55,13 @@ METADATA = {
     "256 KiB of annotations": ({"annotations": {"a": "b" * (256 * 1024 - 1)}}, []),
     "annotations that are too large": ({"annotations": {"a": "b" * (256 * 1024)}}, ["metadata.annotations: Too long"]),
     "two controllers": (
-        {"ownerReferences": [{"kind": "A", "name": n, "uid": n, "controller": True} for n in "ab"]},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": n, "uid": n, "controller": True} for n in "ab"]},
         ["metadata.ownerReferences: Invalid value"],
     ),
-    "an owner without a name": ({"ownerReferences": [{"kind": "A"}]}, ["metadata.ownerReferences.name: Invalid value"]),
+    "an owner without a name": (
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "A", "uid": "u"}]},
+        ["metadata.ownerReferences[0].name: Required value"],
+    ),
     "a finalizer": ({"finalizers": ["no such thing"]}, ["metadata.finalizers: Invalid value"]),
 }
 

@@ -49,7 +49,7 @@ REFUSED = {
     "an unqualified finalizer": (pod(meta={"finalizers": ["x"]}), "metadata.finalizers[0]: Invalid value"),
     "an owner without uid": (
         pod(meta={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": ""}]}),
-        'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
+        "metadata.ownerReferences[0].uid: Required value: must not be empty",
     ),
     "no containers": (("pods", {"metadata": {"name": "p"}}), "spec.containers: Required value"),
     "no image": (pod({"image": ""}), "spec.containers[0].image: Required value"),

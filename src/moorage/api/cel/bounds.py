@@ -57,6 +57,8 @@ def located(source: str, at: int, text: str) -> str:
     """
     if at < 0:
         return f"ERROR: <input>:-1:0: {text}"
+    if not source:
+        return f"ERROR: <input>:1:0: {text}"
     start = source.rfind("\n", 0, at) + 1
     line, column = source.count("\n", 0, at) + 1, at - start
     shown = source[start:].partition("\n")[0].replace("\t", " ")

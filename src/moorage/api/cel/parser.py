@@ -194,7 +194,8 @@ class _Parser:
         """Consume a token of the given kind."""
         token = self._token
         if token.kind != kind:
-            what = "mismatched" if token.kind == "end" or kind == "word" else "extraneous"
+            follows = self._tokens[self._next + 1].kind if token.kind != "end" else ""
+            what = "extraneous" if follows == kind else "mismatched"  # ANTLR drops a token if the next one is the right one
             raise SourceError(token.at, f"Syntax error: {what} input '{token.text}' expecting {shown or repr(kind)}")
         return self._take()
 

@@ -175,6 +175,9 @@ def _compare_field(shape: Type, name: str, old: Any, new: Any, made: _Made) -> N
     field = shape.fields.get(name) if isinstance(shape, Struct) else None
     if (old is None or new is None) and field is not None and _is_always_written(field):
         zero = _zero(field_type)
+        if isinstance(field_type, ListOf) and (new if old is None else old) == []:
+            made[1][f"f:{name}"] = {}  # an empty list in the place of null
+            return
         old, new = zero if old is None else old, zero if new is None else new
     _compare_one(field_type, f"f:{name}", old, new, made)
 

@@ -139,16 +139,35 @@ def equal_but_times(old: Document, new: Document) -> bool:
 
 
 def fields_not_written(kind: ServedKind, subresource: str) -> FieldSet:
-    """Return the fields that a write through this subresource ignores, so that it does not make the writer their manager."""
+    """Return the fields that a write through this subresource ignores, so that it does not make the writer their manager.
+
+    Source  kubernetes, pkg/registry/*/strategy.go (GetResetFields)
+    """
     if kind.native == "CertificateSigningRequest":
-        return _SPEC if subresource else {**_SPEC, **_STATUS}
+        return {**_SPEC, **_OF_REQUESTS.get(subresource, _STATUS)}
     if subresource == "status":
-        return _SPEC
+        return {**_SPEC, **_OF_STATUS.get(kind.native, {})} if kind.custom is None else _SPEC
     return _STATUS if kind.has_status else _NOTHING
 
 
 _STATUS: Final[FieldSet] = {"f:status": {}}
 _SPEC: Final[FieldSet] = {"f:spec": {}}
+_METADATA: Final[FieldSet] = {"f:metadata": {}}
+#: What the subresources of certificate requests ignore of the status.
+_OF_REQUESTS: Final[Mapping[str, FieldSet]] = {
+    "status": {"f:status": {"f:conditions": {}}}, "approval": {"f:status": {"f:certificate": {}}},
+}  # fmt: skip
+#: What writes of the status ignore of the metadata.
+_OF_STATUS: Final[Mapping[str, FieldSet]] = {
+    **dict.fromkeys(
+        ("CSINode", "CompositePodGroup", "DeviceTaintRule", "Eviction", "EvictionRequest", "FlowSchema",
+         "PodCertificateRequest", "PodGroup", "PriorityLevelConfiguration", "ResourceClaim", "ResourcePoolStatusRequest",
+         "ServiceCIDR", "StorageVersion", "StorageVersionMigration", "ValidatingAdmissionPolicy", "VolumeAttachment"),
+        _METADATA,
+    ),
+    "Deployment": {"f:metadata": {"f:labels": {}}},
+    "Pod": {"f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+}  # fmt: skip
 
 
 def track(
@@ -250,7 +269,7 @@ def apply(
     bare = _bare(held)
     if live is not None and not managed:
         before = FieldManager(_BEFORE, version=_version(config))
-        _update(managed, compare(shape, {}, bare), before, now)
+        _update(managed, _not_ignored(compare(shape, {}, bare), ignored), before, now)
     try:
         applied = _apply_kubectl(_Task(shape, bare, config, managed, manager, ignored), force=force)
     except _Conflicts as conflicts:
@@ -295,7 +314,8 @@ def _apply(task: _Task, *, force: bool) -> _Applied:
     merged = merge(shape, live, config)
     if last is not None and last.fields:
         merged = _prune(shape, merged, after, last.fields)
-    changed = Differences(*(fieldsets.without(one, ignored) for one in compare(shape, live, merged)))
+    every = compare(shape, live, merged)
+    changed = _not_ignored(every, ignored)
     touched = union(changed.added, changed.modified)
     conflicts: dict[FieldManager, FieldSet] = {}
     for one, entry in after.items():
@@ -309,7 +329,7 @@ def _apply(task: _Task, *, force: bool) -> _Applied:
         after[manager] = replace(after[manager], fields=stripped)
     else:
         del after[manager]
-    return _Applied(merged, after, changed)
+    return _Applied(merged, after, every)
 
 
 def _version(config: Document) -> str:

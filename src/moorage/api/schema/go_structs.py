@@ -8,15 +8,18 @@ Source  kubernetes, pkg/apis/*/types.go; apimachinery, pkg/util/diff/diff.go
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
+import re
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from moorage.basis import text_of
 
-__all__ = ["changed_lines", "go_value"]
+__all__ = ["SENT_EMPTY", "as_sent", "changed_lines", "go_value"]
 
 #: The values of types that are empty.
 _ZEROS: Final = {"string": "", "bool": False, "int32": 0, "int64": 0, "IntOrString": 0, "Quantity": "0"}
@@ -29,6 +32,35 @@ class _Field(NamedTuple):
     name: str
     type: str
     is_omitted: bool
+
+
+#: The empty lists and maps that the client of a request sent and that are not stored, by the steps to their places. A struct
+#: shows such a list, where it shows null for an absent one.
+SENT_EMPTY: Final[ContextVar[tuple[tuple[tuple[str | int, ...], Any], ...]]] = ContextVar("SENT_EMPTY", default=())
+
+
+def as_sent(value: Any, path: str) -> Any:
+    """Return the value at a path of the object in a request, with the empty lists and maps that the client sent in it."""
+    steps = tuple(int(one) if one.isdigit() else one for one in _STEP.findall(path))
+    found = [(place[len(steps) :], empty) for place, empty in SENT_EMPTY.get() if place[: len(steps)] == steps]
+    if not found:
+        return value
+    if not found[0][0]:
+        return found[0][1] if value is None else value
+    made = copy.deepcopy(value)
+    for place, empty in found:
+        holder = made
+        try:
+            for step in place[:-1]:
+                holder = holder[step]
+            if holder.get(place[-1]) is None:
+                holder[place[-1]] = empty
+        except (KeyError, IndexError, TypeError, AttributeError):
+            continue  # the value was completed or changed since
+    return made
+
+
+_STEP: Final = re.compile(r"[^.\[\]]+")
 
 
 @cache
@@ -70,7 +102,7 @@ def _struct(kind: str, value: dict[str, Any]) -> dict[str, Any]:
 
 
 #: How many lines are compared with each other: comparing takes up to the square of their number.
-_MOST_LINES: Final = 1000
+_MOST_LINES: Final = 3000
 
 
 def changed_lines(kind: str, old: Any, new: Any) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import go_word
 from moorage.api.quantity import NANO_PER_MILLI, QuantityError, canonical, milli_value, parse
-from moorage.api.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
+from moorage.api.schema.schemas import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
 from moorage.basis import text_of
 
 #: Maximum number of unknown or duplicate fields that Go's decoder reports.
@@ -40,16 +40,26 @@ class FieldTypeError(Exception):
 
 
 class _WrongType(Exception):  # noqa: N818 - never leaves this module
-    def __init__(self, what: str, go: str) -> None:
+    def __init__(self, what: str, go: str, letter: str = "") -> None:
         self.what = what
         self.go = go
         self.path: list[str] = []
         self.owner = ""
+        self.letter = letter
 
 
 #: Position of a value: the steps that lead to it, the last one first. Paths are built only for error messages, as
 #: building one for every value below a long key would take quadratic time.
 Place: TypeAlias = tuple[Any, str | int] | None
+
+
+def steps_of(place: Place) -> tuple[str | int, ...]:
+    """Return the steps to a position, the first one first."""
+    steps: list[str | int] = []
+    while place is not None:
+        place, step = place
+        steps.append(step)
+    return tuple(reversed(steps))
 
 
 def path_of(place: Place) -> str:
@@ -61,22 +71,30 @@ def path_of(place: Place) -> str:
     return "".join(reversed(steps)).removeprefix(".")
 
 
-def conform(shape: Struct, document: Any) -> tuple[Document, list[str]]:
-    """Return a document normalized to its kind, and the paths of unknown fields.
+class _Notes(NamedTuple):
+    """What is found beside the values: the paths of unknown fields, and the places of empty lists and maps."""
+
+    unknown: list[str]
+    emptied: list[tuple[Place, Any]]
+
+
+def conform(shape: Struct, document: Any, emptied: list[tuple[Place, Any]] | None = None) -> tuple[Document, list[str]]:
+    """Return a document normalized to its kind, and the paths of unknown fields. ``emptied`` gets the empty lists and maps,
+    with their places.
 
     Raises  FieldTypeError for a value of the wrong type
     """
-    unknown: list[str] = []
+    notes = _Notes([], [] if emptied is None else emptied)
     try:
-        return _struct(shape, document, None, unknown), unknown
+        return _struct(shape, document, None, notes), notes.unknown
     except _WrongType as wrong:
         where = ".".join([wrong.owner, *reversed(wrong.path)])
         place = f"Go struct field {where}" if wrong.path else "Go value"
         text = f"json: cannot unmarshal {wrong.what} into {place} of type {wrong.go}"
-        raise FieldTypeError(text, _converted(wrong.what, wrong.go)) from None
+        raise FieldTypeError(text, _converted(wrong.what, wrong.go, wrong.letter)) from None
 
 
-def _converted(what: str, go: str) -> str:
+def _converted(what: str, go: str, letter: str = "") -> str:
     """Return the message of Go's unstructured converter for a value of the wrong type."""
     word, _, literal = what.partition(" ")
     kind = {"array": "slice", "object": "map", "number": "float64" if "." in literal else "int64"}.get(word, word)
@@ -84,14 +102,19 @@ def _converted(what: str, go: str) -> str:
         return f"cannot restore map from {kind}"
     if go.startswith("[]"):
         return f"cannot restore slice from {kind}"
-    if "." in go:
+    plain = _KINDS.get(letter, go)
+    if "." in go and not letter:
         return f"cannot restore struct from: {kind}"
-    if (kind == "int64" and go == "string") or (kind == "float64" and go in _INTEGERS):
+    if (kind == "int64" and plain == "string") or (kind == "float64" and go in _INTEGERS):
         return f"cannot convert {kind} to {go}"
-    return f"unrecognized type: {go}"
+    return f"unrecognized type: {plain}"
 
 
-def _struct(shape: Struct, value: Any, place: Place, unknown: list[str]) -> Document:
+#: The kinds in Go of the letters of scalars that have named types.
+_KINDS: Final = {"s": "string", "b": "bool", "f": "float64"}
+
+
+def _struct(shape: Struct, value: Any, place: Place, notes: _Notes) -> Document:
     if not isinstance(value, dict):
         raise _WrongType(go_word(value), shape.full_go)
     fields = shape.fields
@@ -99,21 +122,23 @@ def _struct(shape: Struct, value: Any, place: Place, unknown: list[str]) -> Docu
     for name, inner in value.items():
         field = fields.get(name)
         if field is None:
-            if len(unknown) < MAX_UNKNOWN:
-                unknown.append(path_of((place, name)))
+            if len(notes.unknown) < MAX_UNKNOWN:
+                notes.unknown.append(path_of((place, name)))
         elif inner is not None:
             held = field.type
             try:
                 if isinstance(held, Scalar):
                     fitted = _SCALARS[held.letter](inner, held.go)
                 else:
-                    fitted = _normalized(held, inner, (place, name), unknown)
+                    fitted = _normalized(held, inner, (place, name), notes)
             except _WrongType as wrong:
                 wrong.path.append(f"{field.embedded}.{name}" if field.embedded else name)
                 wrong.owner = wrong.owner or shape.go
                 raise
             if not _is_omitted(field, fitted):
                 kept[name] = fitted
+            if not fitted and isinstance(held, ListOf | MapOf):
+                notes.emptied.append(((place, name), fitted))
     return kept
 
 
@@ -127,11 +152,11 @@ def _is_omitted(field: Field, value: Any) -> bool:
     return value is None or (not field.is_pointer and (is_empty or value == _ZERO_TIME))
 
 
-def _normalized(shape: Type, value: Any, place: Place, unknown: list[str]) -> Any:
+def _normalized(shape: Type, value: Any, place: Place, notes: _Notes) -> Any:
     if isinstance(shape, Scalar):
         return _SCALARS[shape.letter](value, shape.go)
     if isinstance(shape, Struct):
-        return _struct(shape, value, place, unknown)
+        return _struct(shape, value, place, notes)
     if isinstance(shape, ListOf):
         if not isinstance(value, list):
             raise _WrongType(go_word(value), shape.go)
@@ -139,18 +164,18 @@ def _normalized(shape: Type, value: Any, place: Place, unknown: list[str]) -> An
         if isinstance(item, Scalar):
             read = _SCALARS[item.letter]
             return [read("" if one is None else one, item.go) for one in value]
-        return [_normalized(item, {} if one is None else one, (place, i), unknown) for i, one in enumerate(value)]
-    return _map(shape, value, place, unknown)
+        return [_normalized(item, {} if one is None else one, (place, i), notes) for i, one in enumerate(value)]
+    return _map(shape, value, place, notes)
 
 
-def _map(shape: MapOf, value: Any, place: Place, unknown: list[str]) -> Document:
+def _map(shape: MapOf, value: Any, place: Place, notes: _Notes) -> Document:
     if not isinstance(value, dict):
         raise _WrongType(go_word(value), shape.go)
     item = shape.item
     if isinstance(item, Scalar):
         read, zero = _SCALARS[item.letter], "0" if item.letter == "Q" else ""
         return {key: read(zero if one is None else one, item.go) for key, one in value.items()}
-    return {key: _normalized(item, {} if one is None else one, (place, key), unknown) for key, one in value.items()}
+    return {key: _normalized(item, {} if one is None else one, (place, key), notes) for key, one in value.items()}
 
 
 # -- scalars -----------------------------------------------------------------------------------------------------------
@@ -159,9 +184,11 @@ def _map(shape: MapOf, value: Any, place: Place, unknown: list[str]) -> Document
 def _of_type(*types: type) -> Callable[[Any, str], Any]:
     """Return the reader of a scalar of one of the types. A boolean is no number."""
 
+    letter = types[0].__name__[0]
+
     def read(value: Any, go: str) -> Any:
         if type(value) not in types:
-            raise _WrongType(go_word(value), go)
+            raise _WrongType(go_word(value), go, letter)
         return value
 
     return read
@@ -192,7 +219,8 @@ def _bytes(value: Any, go: str) -> str:
     except (binascii.Error, ValueError):
         at = next((i for i, letter in enumerate(text) if not (letter.isascii() and (letter.isalnum() or letter in "+/=\r\n"))),
                   len(text) // 4 * 4)  # fmt: skip
-        raise FieldTypeError(f"illegal base64 data at input byte {at}") from None
+        why = f"illegal base64 data at input byte {at}"
+        raise FieldTypeError(why, f"error decoding from json: {why}") from None
     return text
 
 
@@ -221,7 +249,7 @@ _SECONDS: Final = len("2006-01-02T15:04:05")
 
 
 def _moment(value: Any, go: str, layout: str = _LAYOUT) -> tuple[datetime.datetime, int]:
-    value = _string(value, go)
+    value = _string(value, "string")
     found = _TIME.fullmatch(value)
     try:
         if found is None:
@@ -257,7 +285,11 @@ def _schema_or_more(value: Any, _: str) -> Any:
     """Return a schema, or a list or bool in its place. Unknown fields are dropped and not reported, as by Go's decoder."""
     if isinstance(value, list):
         return [_schema_or_more(one, _) for one in value]
-    return value if isinstance(value, (bool, str)) else _struct(schema("apiextensions.JSONSchemaProps"), value, None, [])
+    return (
+        value
+        if isinstance(value, (bool, str))
+        else _struct(schema("apiextensions.JSONSchemaProps"), value, None, _Notes([], []))
+    )
 
 
 _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
@@ -304,15 +336,18 @@ class _Plan(NamedTuple):
 
     defaults: SetDefaults | None
     inner: tuple[_Inner, ...]
-    zeros: tuple[tuple[str, Any], ...]
+    zeros: tuple[tuple[str, Any, bool], ...]
 
     def __bool__(self) -> bool:
         return self.defaults is not None or bool(self.inner or self.zeros)
 
 
-def complete_types(kind: ServedKind, document: Document) -> None:
-    """Set the defaults of all nested types of an object, in place."""
-    _complete(_plan_of(kind), document)
+def complete_types(kind: ServedKind, document: Document, *, sent: bool = False) -> None:
+    """Set the defaults of all nested types of an object, in place.
+
+    Empty lists in fields that are always written become null, as in storage, unless the object is as it was ``sent``.
+    """
+    _complete(_plan_of(kind), document, sent)
 
 
 @lru_cache(maxsize=512)  # a definition that changes makes another kind
@@ -330,7 +365,8 @@ def _plan(shape: Struct, known: dict[str, _Plan]) -> _Plan:
                 inner.append(found)
             if (found is None or not found.is_written) and _is_written(field) and (shape.name, field.name) not in _NEVER_ZERO:
                 letter = field.type.letter if isinstance(field.type, Scalar) and not field.is_pointer else ""
-                zeros.append((field.name, _ZEROS.get(letter)))
+                is_list = isinstance(field.type, ListOf) or (isinstance(field.type, MapOf) and field.type is not UNTYPED)
+                zeros.append((field.name, _ZEROS.get(letter), is_list))
         known[shape.name] = _Plan(_defaults_of(shape.name), tuple(inner), tuple(zeros))
     return known[shape.name]
 
@@ -360,7 +396,7 @@ def _is_written(field: Field) -> bool:
 _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "f": 0, "O": 0, "Q": "0"}
 
 
-def _complete(plan: _Plan, document: Document) -> None:
+def _complete(plan: _Plan, document: Document, sent: bool) -> None:
     if plan.defaults is not None:
         plan.defaults(document)
     for name, holds, inner, is_written in plan.inner:
@@ -372,13 +408,13 @@ def _complete(plan: _Plan, document: Document) -> None:
                 continue
         if holds is Struct:
             if isinstance(held, dict):
-                _complete(inner, held)
+                _complete(inner, held, sent)
             continue
         for one in held.values() if isinstance(held, dict) else held if isinstance(held, list) else ():
             if isinstance(one, dict):
-                _complete(inner, one)
-    for name, zero in plan.zeros:
-        if name not in document or (zero is None and document[name] in ([], {})):
+                _complete(inner, one, sent)
+    for name, zero, is_list in plan.zeros:
+        if name not in document or (is_list and not sent and document[name] in ([], {})):
             document[name] = zero
 
 
@@ -411,8 +447,31 @@ def _defaults_of(name: str) -> SetDefaults | None:
 
 
 def pulls_always(image: str) -> bool:
-    """Return True for an image with the tag "latest" or without a tag or digest, which may change."""
-    return image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
+    """Return True for an image with the tag "latest" or without a tag or digest, which may change.
+
+    What is no reference to an image has no tag.
+
+    Source  distribution/reference: regexp.go, normalize.go; kubernetes, pkg/util/parsers
+    """
+    found = _IMAGE.fullmatch(image) if len(image) < _LONGEST_IMAGE else None
+    if found is None or _IDENTIFIER.fullmatch(image) or len(found["name"]) > _LONGEST_NAME:
+        return False
+    return found["tag"] == "latest" or not (found["tag"] or found["digest"])
+
+
+_WORDS: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST: Final = (
+    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+)
+#: A reference to an image: a host (which has a dot, a port or a capital, or is localhost), a path, a tag and a digest.
+_IMAGE: Final = re.compile(
+    rf"(?P<name>(?:(?=[^/]*[.:A-Z]|localhost/){_HOST}/)?{_WORDS}(?:/{_WORDS})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?"
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
+    re.ASCII,
+)
+_IDENTIFIER: Final = re.compile("[a-f0-9]{64}")
+_LONGEST_NAME: Final = 255
+_LONGEST_IMAGE: Final = 1024
 
 
 def _policy(image: Any) -> str:

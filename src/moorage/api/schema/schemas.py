@@ -262,6 +262,8 @@ def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
         return MapOf(item, words.get("go", f"map[string]{go}"), "atomic" in words)
     if flags & FieldFlag.REPEATED:
         keys = tuple(words["keys"].split(",")) if "keys" in words else ()
+        if scalar and words.get("go", "").startswith("[]"):
+            item = Scalar(holds, words["go"][2:])
         return ListOf(item, words.get("go", f"[]{go}"), keys, "set" in words)
     if isinstance(item, Scalar):
         return replace(item, go=words.get("go", go))

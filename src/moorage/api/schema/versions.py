@@ -80,6 +80,8 @@ def _autoscaler_to_v2(document: Document) -> None:
 
 def _autoscaler_to_v1(document: Document) -> None:
     spec, status = document.get("spec") or {}, document.get("status") or {}
+    if "status" in document:
+        status.setdefault("currentReplicas", 0)
     metrics = spec.get("metrics") or []
     target = next((one for one in metrics if _cpu_percent(one, "target") is not None), None)
     spec["metrics"] = [one for one in metrics if one is not target]

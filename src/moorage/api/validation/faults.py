@@ -202,15 +202,28 @@ def _size(text: str) -> int:
 
 
 def _owners(owners: tuple[OwnerReference, ...]) -> Faults:
-    path = "metadata.ownerReferences"
-    controllers = [f"{owner.kind}/{owner.name}" for owner in owners if owner.controller]
-    for owner in owners:
-        for name, value in (("kind", owner.kind), ("name", owner.name)):
+    path, first = "metadata.ownerReferences", ""
+    for i, owner in enumerate(owners):
+        at = f"{path}[{i}]"
+        if not owner.api_version:
+            yield required(f"{at}.apiVersion", "must not be empty")
+        elif owner.api_version.count("/") > 1 or owner.api_version.endswith("/"):
+            yield invalid(f"{at}.apiVersion", owner.api_version, "must be <group>/<version> or <version>")
+        for name, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
             if not value:
-                yield invalid(f"{path}.{name}", value, "must not be empty")
-    for later in controllers[1:]:
-        yield invalid(
-            path,
-            controllers,
-            f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {later}',
-        )
+                yield required(f"{at}.{name}", "must not be empty")
+        if (owner.api_version, owner.kind) == ("v1", "Event"):
+            yield invalid(at, _shown_owner(owner), "/v1, Kind=Event is disallowed from being an owner")
+        if owner.controller and first:
+            both = f"{first} and {owner.kind}/{owner.name}"
+            why = f'Only one reference can have Controller set to true. Found "true" in references for {both}'
+            yield invalid(path, [_shown_owner(one) for one in owners], why)
+        elif owner.controller:
+            first = f"{owner.kind}/{owner.name}"
+
+
+def _shown_owner(owner: OwnerReference) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+    }  # fmt: skip
+    return {**shown, "controller": True} if owner.controller else shown

@@ -142,7 +142,8 @@ def _claims(path: str, uses: Iterable[core.ResourceClaimUse], known: Set[str]) -
         if use.request:
             in_part.add(use.name)
         if use.name not in known:
-            listed = f": {', '.join(sorted(known))}" if known else " which is empty"
+            names = sorted(one for one in known if one)
+            listed = f": {', '.join(names)}" if names else " which is empty"
             yield Fault("Not found", at, f"must be one of the names in pod.spec.resourceClaims{listed}", use.name)
 
 

@@ -90,6 +90,14 @@ class RuleBook:
             up = (holder, up)
         return self._run(type_name, path, value, up, {})
 
+    def order(self, type_name: str) -> tuple[str, ...]:
+        """Return the fields of a type in the order in which faults name them, from the table ``order``; () if it has none."""
+        return tuple(self._tables().get("order", {}).get(type_name, ()))
+
+    def struct(self, place: str) -> str:
+        """Return the type in Go of the value at a place, from the table ``structs``; "" if it is not in it."""
+        return str(self._tables().get("structs", {}).get(place, ""))
+
     def has(self, type_name: str) -> bool:
         """Return whether a type has a table."""
         return type_name in self._tables()

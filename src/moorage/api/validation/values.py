@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -22,9 +23,10 @@ from moorage.api.core import (
     Taint,
     TopologySpreadConstraint,
 )
-from moorage.api.meta import ResourceList
+from moorage.api.meta import Quantity, ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import DisruptionMode
+from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
 from moorage.api.validation.faults import (
     Faults,
@@ -47,7 +49,7 @@ from moorage.api.validation.pods import pod_template_faults
 from moorage.api.validation.resources import container_resources, node_resources
 from moorage.api.validation.rule_checks import check_path_segment
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, attribute, check
-from moorage.errors import Fault
+from moorage.errors import Bare, Fault
 
 _NAMES: Final[Mapping[str, Callable[[str], list[str]]]] = {
     "": check_dns1123_subdomain, "label": check_dns1123_label, "path segment": check_path_segment,
@@ -135,21 +137,38 @@ _PERCENT: Final = re.compile("[0-9]+%")
 
 @check("selecting")
 def _selects(_: str, spec: Any, kind: str) -> Faults:
-    """Yield the faults of a selector, a template, and their combination."""
-    selector, template = spec.selector, spec.template
+    """Yield the faults of a selector, a template, and their combination. A template whose selector is none is not checked,
+    except that of a daemon set.
+    """
+    selector, template, is_daemon = spec.selector, spec.template, kind == "daemonset"
+    empty = []
     if selector is None:
-        yield required("spec.selector")
-    elif not selector.match_labels and not selector.match_expressions:
-        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+        yield from () if is_daemon else (required("spec.selector"),)
     else:
         yield from VALUES.faults("LabelSelector", selector, "spec.selector")
-        yield from _mismatch(selector, template)
+        if not selector.match_labels and not selector.match_expressions:
+            empty.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+    yield from () if is_daemon else empty
+    if not is_daemon and not is_selector(selector):
+        yield invalid("spec.selector", selector, "" if kind == "statefulset" else "invalid label selector")
+        return
+    yield from _mismatch(selector, template)
+    yield from empty if is_daemon else ()
     yield from pod_template_faults("spec.template", template)
     if template.spec.restart_policy not in {"", "Always"}:
         yield unsupported("spec.template.spec.restartPolicy", template.spec.restart_policy, ("Always",))
 
 
-def _mismatch(selector: LabelSelector, template: PodTemplateSpec) -> Faults:
+def is_selector(selector: LabelSelector | None) -> bool:
+    """Return whether a label selector can be compiled. An absent one can: it matches nothing."""
+    try:
+        compile_label_selector(selector)
+    except SelectorError:
+        return False
+    return True
+
+
+def _mismatch(selector: LabelSelector | None, template: PodTemplateSpec) -> Faults:
     try:
         matches = compile_label_selector(selector).matches(template.metadata.labels)
     except SelectorError:
@@ -237,10 +256,19 @@ def _access_modes(path: str, modes: Sequence[str]) -> Faults:
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-@check("only storage")
-def _only_storage(path: str, capacity: Mapping[str, Any]) -> Iterable[Fault]:
-    shown = {name: str(amount) for name, amount in sorted(capacity.items())}
-    return (unsupported(path, shown, ("storage",)),) if capacity and set(capacity) != {"storage"} else ()
+@check("only storage", of_holder=True)
+def _only_storage(path: str, capacity: Mapping[str, Any] | None, *_: Any) -> Iterable[Fault]:
+    shown = {name: str(amount) for name, amount in sorted((capacity or {}).items())}
+    return (unsupported(path, shown or (None if capacity is None else {}), ("storage",)),) if set(shown) != {"storage"} else ()
+
+
+@check("capacity")
+def _capacity(path: str, amount: Quantity) -> Faults:
+    """Yield the faults of the size of a volume; a negative one has two."""
+    with suppress(QuantityError):
+        if parse(amount) < 0:
+            yield invalid(path, Bare(canonical(amount)), "must be a valid resource quantity")
+    yield from positive_quantity(path, amount)
 
 
 @check("aggregating selector")

@@ -47,8 +47,9 @@ _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {
 _DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
-def set_defaults(kind: ServedKind, document: Document) -> None:
-    """Set an object's defaults in place, but those that depend on several fields which scheduling reads."""
+def set_defaults(kind: ServedKind, document: Document, *, sent: bool = False) -> None:
+    """Set an object's defaults in place, but those that depend on several fields which scheduling reads. ``sent``: keep the
+    empty lists that the client sent."""
     if kind.custom is not None:
         apply_defaults(kind.custom.schema, document)
         return
@@ -57,7 +58,7 @@ def set_defaults(kind: ServedKind, document: Document) -> None:
         document["data"] = {**(document.get("data") or {}), **encoded}
     for fill in _BY_KIND.get((kind.group, kind.kind), ()):
         fill(document)
-    complete_types(kind, document)
+    complete_types(kind, document, sent=sent)
 
 
 # -- defaults of decoded objects ---------------------------------------------------------------------------------------
@@ -237,18 +238,24 @@ def drop_topology(old: Document | None, new: Document) -> None:
             endpoint.pop("deprecatedTopology", None)
 
 
-def complete_sources(claim: Document) -> None:
-    """Copy a claim's data source between ``dataSource`` and ``dataSourceRef`` when only one of them is set."""
-    spec = _spec(claim)
-    if isinstance(spec.get("dataSourceRef"), dict):
-        spec["dataSourceRef"].pop("namespace", None)  # behind the gate CrossNamespaceVolumeDataSource, which is closed
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source and reference is None and (source.get("apiGroup") or "", source.get("kind")) not in _DATA_SOURCES:
+def complete_sources(old: Document | None, claim: Document) -> None:
+    """Copy a claim's data source between ``dataSource`` and ``dataSourceRef`` when only one of them is set.
+
+    Source  kubernetes, pkg/api/persistentvolumeclaim/util.go
+    """
+    spec, held = _spec(claim), _spec(old)
+    reference = spec.get("dataSourceRef")
+    if isinstance(reference, dict) and reference.get("namespace") and held.get("dataSourceRef") is None:
+        del spec["dataSourceRef"]  # behind the gate CrossNamespaceVolumeDataSource, which is closed
+        reference = None
+    source, has_old = spec.get("dataSource"), held.get("dataSource") is not None or held.get("dataSourceRef") is not None
+    origin = (source.get("apiGroup") or "", source.get("kind")) if source is not None else None
+    if origin is not None and origin not in _DATA_SOURCES and reference is None and not has_old:
         del spec["dataSource"]  # another kind can only be named in dataSourceRef
         source = None
-    if source and not reference:
+    if source is not None and reference is None:
         spec["dataSourceRef"] = {"apiGroup": None, **source}
-    elif reference and not source and not reference.get("namespace"):
+    elif reference is not None and source is None and not reference.get("namespace"):
         spec["dataSource"] = {name: reference.get(name) for name in ("apiGroup", "kind", "name")}
 
 
@@ -277,8 +284,10 @@ def _sync_list_form(holder: Document, one: str, many: str, item: Callable[[str],
 
 def _binding(document: Document) -> None:
     """Default the API group of a binding's role and subjects."""
-    subjects = document.get("subjects")
-    for named in [document.get("roleRef"), *(subjects if isinstance(subjects, list) else ())]:
+    subjects, role = document.get("subjects"), document.get("roleRef")
+    if isinstance(role, dict):
+        role["apiGroup"] = role.get("apiGroup") or "rbac.authorization.k8s.io"
+    for named in subjects if isinstance(subjects, list) else ():
         if isinstance(named, dict) and named.get("kind") in {"ClusterRole", "Group", "Role", "User"}:
             named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
 

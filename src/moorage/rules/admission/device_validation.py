@@ -35,7 +35,7 @@ def selector_faults(found: Document, *, has_lists: bool) -> Faults:
 def _expression_faults(path: str, holder: Document, lists: Lists) -> Faults:
     for i, selector in enumerate((holder.get("selectors") or ())[:_MOST_SELECTORS]):
         at, expression = f"{path}.selectors[{i}].cel.expression", (selector.get("cel") or {}).get("expression")
-        if not expression:
+        if not expression:  # `moorage.api.validation` reports it
             continue
         if len(expression.encode()) > _MOST_EXPRESSION:
             yield too_long(at, _MOST_EXPRESSION)

@@ -118,12 +118,17 @@ def _json_fault(text: str) -> str:
 
 @check("pod networks")
 def _pod_networks(path: str, texts: list[str]) -> Faults:
-    networks = []
+    networks, wrong = [], ""
     for i, text in enumerate(texts):
         try:
+            if "/" not in text:
+                raise ValueError(text)
             networks.append(ipaddress.ip_network(text))
         except ValueError:
+            wrong = wrong or f"invalid CIDR[{i}]: <nil> (invalid CIDR address: {text})"
             yield invalid(f"{path}[{i}]", text, _NOT_A_CIDR)
+    if len(texts) > 1 and wrong:
+        yield Fault("Internal error", path, f"invalid PodCIDRs. failed to check with dual stack with error:{wrong}")
     if len(texts) > 1 and (len(texts) > 2 or len({one.version for one in networks}) < 2):
         yield invalid(path, texts, "may specify no more than one CIDR for each IP family")
 
@@ -287,6 +292,18 @@ def _distinct_address(path: str, one: Document, _: Document, __: Holders, seen: 
     return ()
 
 
+@check("equal sources")
+def _equal_sources(path: str, claim: Document) -> Iterable[Fault]:
+    """Yield the fault of a claim that names two sources. kube-apiserver shows an empty object in the place of a value."""
+    named = [claim.get(name) for name in ("dataSource", "dataSourceRef")]
+    if (
+        None in named
+        or len({tuple((one or {}).get(name) or "" for name in ("apiGroup", "kind", "name")) for one in named}) == 1
+    ):
+        return ()
+    return (invalid(path, {}, "must match dataSourceRef"),)
+
+
 @check("claim size")
 def _claim_size(path: str, amount: Any) -> Iterable[Fault]:
     return (invalid(path, Bare(amount), "must be a valid resource quantity"),) if parse(amount) < 0 else ()
@@ -364,6 +381,14 @@ _TARGETS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "resource": (("averageUtilization", "averageValue"), "must set either a target raw value or a target utilization"),
     "containerResource": (("averageUtilization", "averageValue"), "must set either a target raw value or a target utilization"),
 }
+
+
+@check("scaling to zero")
+def _scaling_to_zero(path: str, spec: Document) -> Iterable[Fault]:
+    if any(one.get("type") in {"External", "Object"} for one in spec.get("metrics") or ()):
+        return ()
+    why = "must specify at least one Object or External metric to support scaling to zero replicas"
+    return (Fault("Forbidden", f"{path}.metrics", why),)
 
 
 @check("metric")

@@ -341,7 +341,9 @@ def expression_faults(spec: Document) -> Iterator[Fault]:
         place = f"spec.auditAnnotations[{at}].valueExpression"
         yield from _checked(types, _source(one, "valueExpression"), place, (STRING, NULL))[1]
     for at, one in enumerate(spec.get("mutations") or ()):
-        for field, wanted in (("applyConfiguration", OBJECT), ("jsonPatch", PATCHES)):
+        for field, wanted, form in (("applyConfiguration", OBJECT, "ApplyConfiguration"), ("jsonPatch", PATCHES, "JSONPatch")):
+            if one.get("patchType") != form:
+                continue
             source = _source(one.get(field) or {}, "expression")
             yield from _checked(types, source, f"spec.mutations[{at}].{field}.expression", (wanted,), structs=True)[1]
 

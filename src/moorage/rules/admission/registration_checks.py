@@ -15,12 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from moorage.api.cel.types import BOOL
 from moorage.api.documents.served_kinds import Document
-from moorage.api.names import check_dns1035_label, check_dns1123_label, check_dns1123_subdomain
+from moorage.api.names import check_dns1035_label, check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.validation.faults import Faults, invalid, named, required, too_long, unsupported
 from moorage.api.validation.rule_checks import check_path_segment
-from moorage.api.validation.rule_tables import Holders, check
+from moorage.api.validation.rule_tables import Holders, check, joined
 from moorage.errors import Fault
+from moorage.rules.admission.policy_expressions import PolicyError, PolicyTypes
 
 # -- lists of patterns -------------------------------------------------------------------------------------------------
 
@@ -237,8 +243,6 @@ _REQUEST: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s.*?-----END \1-----
 @check("signing request")
 def _signing_request(path: str, encoded: str) -> Iterable[Fault]:
     """Yield the fault of a text in base64 that is no certificate request in PEM, or whose signature is wrong."""
-    from cryptography import x509  # loaded only where a certificate is read
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         text = base64.b64decode(encoded or "").decode("latin-1")
@@ -246,12 +250,54 @@ def _signing_request(path: str, encoded: str) -> Iterable[Fault]:
         return ()
     block = _REQUEST.search(text)
     if block is None or block[1] != "CERTIFICATE REQUEST":
-        return (invalid(path, encoded, "PEM block type must be CERTIFICATE REQUEST"),)
+        return (invalid(path, encoded or None, "PEM block type must be CERTIFICATE REQUEST"),)
     try:
         is_signed = x509.load_pem_x509_csr(block[0].encode()).is_signature_valid
     except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
         return (invalid(path, encoded, str(error)),)
     return () if is_signed else (invalid(path, encoded, "x509: signature verification failed"),)
+
+
+@check("version of parameters")
+def _parameter_version(path: str, text: str) -> Faults:
+    group, slash, version = text.rpartition("/")
+    if text.count("/") > 1:
+        yield invalid(path, text, f"unexpected GroupVersion string: {text}")
+        return
+    if group and (why := check_dns1123_subdomain(group)):
+        yield invalid(path, group, ",".join(why))
+    if slash and not version:
+        yield invalid(path, text, "version must be specified")
+    elif why := check_dns1035_label(version):
+        yield invalid(path, version, ",".join(why))
+
+
+@check("kind of parameters")
+def _parameter_kind(path: str, kind: str) -> Iterable[Fault]:
+    why = check_dns1035_label(kind.lower())
+    return (invalid(path, kind, f"may have mixed case, but should otherwise match: {','.join(why)}"),) if why else ()
+
+
+@check("annotation keys")
+def _annotation_keys(path: str, policy: Document) -> Faults:
+    """Yield the faults of the keys of a policy's audit annotations, which get the policy's name as prefix."""
+    name = policy["metadata"].get("name") or ""
+    for i, one in enumerate((policy.get("spec") or {}).get("auditAnnotations") or ()):
+        at, key = joined(path, f"spec.auditAnnotations[{i}].key"), one.get("key") or ""
+        yield from named(at, f"{name}/{key}", check_qualified_name)
+
+
+@check("webhook conditions")
+def _webhook_conditions(path: str, webhook: Document) -> Faults:
+    """Yield the faults of the match conditions of a webhook that do not compile."""
+    types = PolicyTypes({})
+    for i, one in enumerate(webhook.get("matchConditions") or ()):
+        source = str(one.get("expression") or "").strip()
+        if source:
+            try:
+                types.compiled(source, (BOOL,))
+            except PolicyError as error:
+                yield invalid(f"{path}.matchConditions[{i}].expression", one["expression"], str(error))
 
 
 @check("deny or warn")
@@ -319,8 +365,6 @@ def _trust_bundle(path: str, text: str) -> Faults:
 
 
 def _entry_faults(path: str, text: str, seen: dict[bytes, list[int]]) -> Faults:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
 
     for i, block in enumerate(_REQUEST.finditer(text)):
         if block[1] != "CERTIFICATE":

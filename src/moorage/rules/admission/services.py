@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from moorage.api.documents.records import Record
 from moorage.api.documents.served_kinds import Document
+from moorage.api.validation.faults import duplicate, one_of
+from moorage.api.validation.rule_checks import address_faults
 from moorage.errors import Fault
 
 # -- service warnings --------------------------------------------------------------------------------------------------
@@ -107,10 +109,46 @@ def drop_unused_fields(old: Document, new: Document) -> None:
             del after[name]
 
 
-def allocate_addresses(old: Document | None, new: Document, others: Callable[[], Iterable[Record]]) -> Iterator[Fault]:
+_ALL_PORTS: Final = range(-(2**31), 2**31)
+_FAMILIES: Final = ("IPv4", "IPv6")
+_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
+
+
+def requested_address_faults(old: Document | None, service: Document) -> Iterator[Fault]:
+    """Yield the faults of the addresses and families that a client asks for, which are reported before all others.
+
+    Source  kubernetes, pkg/registry/core/service/storage/alloc.go (initIPFamilyFields)
+    """
+    spec = service.get("spec")
+    if not isinstance(spec, dict) or _type(spec) == "ExternalName":
+        return
+    first, every = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
+    if old is not None and first and every == old["spec"].get("clusterIPs") and first != old["spec"].get("clusterIP"):
+        every = [first]  # a client that knows only of one address
+    if first and every and every[0] != first:
+        yield Fault("Invalid value", "spec.clusterIPs", "first value must match `clusterIP`", every)
+    elif every and not first:
+        yield Fault("Invalid value", "spec.clusterIPs", "must be empty when `clusterIP` is not specified", every)
+    families = spec.get("ipFamilies") or []
+    for i, family in enumerate(families):
+        yield from one_of(f"spec.ipFamilies[{i}]", family, _FAMILIES)
+        yield from (duplicate(f"spec.ipFamilies[{i}]", family),) if family in families[:i] else ()
+    policy = spec.get("ipFamilyPolicy")
+    yield from one_of("spec.ipFamilyPolicy", policy, _POLICIES)
+    for i, one in enumerate(every or ([first] if first else [])):
+        if not (one == "None" and i == 0):
+            yield from address_faults(f"spec.clusterIPs[{i}]", one)
+    if policy == "RequireDualStack" and not (first == "None" and not spec.get("selector")):
+        yield Fault("Invalid value", "spec.ipFamilyPolicy", "this cluster is not configured for dual-stack services", policy)
+
+
+def allocate_addresses(
+    old: Document | None, new: Document, others: Callable[[], Iterable[Record]], *, dry_run: bool = False
+) -> Iterator[Fault]:
     """Allocate a service's cluster IP and node ports, in place, and yield the faults of requested ones.
 
-    ``old`` is None for a new service; ``others`` returns all services, including this one
+    ``old`` is None for a new service; ``others`` returns all services, including this one. A dry run does not check the range
+    of requested ports, as in kube-apiserver.
     """
     spec, uid = new["spec"], str(new["metadata"].get("uid", ""))
     if _type(spec) in _WITH_CLUSTER_IP:
@@ -124,7 +162,7 @@ def allocate_addresses(old: Document | None, new: Document, others: Callable[[],
                 why = f"may not be used when `type` is '{_type(spec)}'"
                 yield Fault("Forbidden", f"spec.ports[{i}].nodePort", why)
     elif old is None or _node_ports(old["spec"]) != _node_ports(spec) or not all(_node_ports(spec)):
-        yield from _allocate_node_ports(spec, uid, set(_ports_of(others(), uid)))
+        yield from _allocate_node_ports(spec, uid, set(_ports_of(others(), uid)), _ALL_PORTS if dry_run else _PORTS)
     before, name = {} if old is None else old["spec"], spec.get("loadBalancerClass")
     if _type(before) == _type(spec) == "LoadBalancer" and before.get("loadBalancerClass") != name:
         yield Fault("Invalid value", "spec.loadBalancerClass", "may not change once set", name)
@@ -154,7 +192,7 @@ def _allocate_cluster_ip(old: Document | None, new: Document, others: Callable[[
             yield from _address_faults(requested, taken)
         free = (str(IPv4Address(number)) for number in _candidates(uid, _FIRST + 2, _COUNT - 3))
         spec["clusterIP"] = requested or next(address for address in free if address not in taken)
-    _set_families(spec)
+    _set_families(spec, old["spec"] if old is not None else {})
 
 
 def _address_faults(requested: str, taken: set[str]) -> Iterator[Fault]:
@@ -168,7 +206,7 @@ def _address_faults(requested: str, taken: set[str]) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.clusterIPs", why, [requested])
 
 
-def _set_families(spec: Document) -> None:
+def _set_families(spec: Document, old: Document) -> None:
     address = spec["clusterIP"]
     if not spec.get("clusterIPs") or spec["clusterIPs"][0] != address:
         spec["clusterIPs"] = [address]
@@ -178,9 +216,9 @@ def _set_families(spec: Document) -> None:
     else:
         families, policy = ["IPv6" if ":" in address else "IPv4"], "SingleStack"
     if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = families
+        spec["ipFamilies"] = old.get("ipFamilies") or families
     if not spec.get("ipFamilyPolicy"):
-        spec["ipFamilyPolicy"] = policy
+        spec["ipFamilyPolicy"] = old.get("ipFamilyPolicy") or policy
 
 
 def _node_ports(spec: Document) -> list[int]:
@@ -200,10 +238,10 @@ def _ports_of(others: Iterable[Record], uid: str) -> Iterator[tuple[int, str]]:
                     yield other["spec"][_CHECK_PORT], "TCP"
 
 
-def _allocate_node_ports(spec: Document, uid: str, used: set[tuple[int, str]]) -> Iterator[Fault]:
+def _allocate_node_ports(spec: Document, uid: str, used: set[tuple[int, str]], allowed: range) -> Iterator[Fault]:
     for i, one in enumerate(spec.get("ports") or ()):
         number, protocol = one.get("nodePort") or 0, one.get("protocol", "TCP")
-        if number and number not in _PORTS:
+        if number and number not in allowed:
             why = f"provided port is not in the valid range. The range of valid ports is {_PORTS[0]}-{_PORTS[-1]}"
             yield Fault("Invalid value", f"spec.ports[{i}].nodePort", why, number)
         elif number and (number, protocol) in used:

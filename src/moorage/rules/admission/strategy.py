@@ -9,9 +9,13 @@ Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/re
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
-from itertools import chain
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from typing import Any, Final
+
+import msgspec
 
 from moorage.api.decode import decode
 from moorage.api.documents.records import key_of
@@ -20,6 +24,7 @@ from moorage.api.documents.statuses import bad_request, conflict, invalid
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.schema.go_structs import as_sent, go_value
 from moorage.api.validation import faults_of
 from moorage.api.validation.faults import object_meta
 from moorage.errors import Fault, InputError
@@ -42,6 +47,7 @@ from moorage.rules.admission.defaulting import (
 )
 from moorage.rules.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.rules.admission.device_validation import selector_faults
+from moorage.rules.admission.pod_checks import RULES
 from moorage.rules.admission.quota_usage import qos_class
 from moorage.rules.admission.status_validation import status_faults
 from moorage.rules.admission.update_validation import change_faults, ephemeral_faults, resize_faults
@@ -50,7 +56,11 @@ from moorage.rules.admission.validation import metadata_faults, new_object_fault
 #: Metadata that clients may change through the status subresource, unless the kind resets it.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
 #: Kinds for which a status write cannot change labels, annotations and the like.
-_RESET_METADATA: Final = frozenset(["PodGroup", "ResourceClaim", "VolumeAttachment"])
+_RESET_METADATA: Final = frozenset([
+    "CSINode", "CompositePodGroup", "DeviceTaintRule", "Eviction", "EvictionRequest", "FlowSchema", "PodCertificateRequest",
+    "PodGroup", "PriorityLevelConfiguration", "ResourceClaim", "ResourcePoolStatusRequest", "ServiceCIDR", "StorageVersion",
+    "StorageVersionMigration", "ValidatingAdmissionPolicy", "VolumeAttachment",
+])  # fmt: skip
 #: Storage prefixes under /registry that differ from the resource name.
 _REGISTRY: Final = {
     "endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers",
@@ -75,13 +85,13 @@ def decode_document(kind: ServedKind, document: Document) -> Object:
         raise bad_request(f"{what} cannot be handled as a {kind.kind}: {why}") from None
 
 
-def set_defaults_and_decode(kind: ServedKind, document: Document) -> Object:
-    """Set a document's defaults in place and return it decoded.
+def set_defaults_and_decode(kind: ServedKind, document: Document, *, sent: bool = False) -> Object:
+    """Set a document's defaults in place and return it decoded. ``sent``: keep the empty lists that the client sent.
 
     Raises  ApiError 400 if a field has the wrong type
     """
     try:
-        set_defaults(kind, document)
+        set_defaults(kind, document, sent=sent)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         decode_document(kind, document)  # names the field whose type is wrong
         raise
@@ -119,7 +129,7 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
         _set_pod_status(document)
     new = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else new_object_faults(kind, document)
     found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new)
-    _raise_if_any(kind, document, chain(*found, _selector_faults(kind, document, gates)))
+    _raise_if_any(kind, document, _arranged(kind, chain(*found, _selector_faults(kind, document, gates))))
 
 
 def _complete_new(kind: ServedKind, document: Document) -> None:
@@ -135,7 +145,7 @@ def _complete_new(kind: ServedKind, document: Document) -> None:
         case "EndpointSlice":
             drop_topology(None, document)
         case "PersistentVolumeClaim":
-            complete_sources(document)
+            complete_sources(None, document)
         case "PersistentVolume":
             document["status"]["lastPhaseTransitionTime"] = now
         case "ResourceSlice":
@@ -150,9 +160,11 @@ def _complete_changed(kind: ServedKind, old: Document, new: Document, subresourc
         case "EndpointSlice":
             drop_topology(old, new)
         case "PersistentVolumeClaim":
-            complete_sources(new)
+            complete_sources(old, new)
         case "ResourceSlice":
             _set_taint_times(new, now)
+        case "CertificateSigningRequest" if subresource in {"approval", "status"}:
+            _set_condition_times(old, new, now)
 
 
 def _complete_defaulted(kind: ServedKind, old: Document, new: Document, subresource: str) -> None:
@@ -220,6 +232,20 @@ def _set_taint_times(resource_slice: Document, now: Any) -> None:
         for taint in device.get("taints") or () if isinstance(device, dict) else ():
             if isinstance(taint, dict):
                 taint.setdefault("timeAdded", now)
+
+
+def _set_condition_times(old: Document, new: Document, now: str) -> None:
+    """Set when the conditions of a certificate request changed, unless the client says it.
+
+    Source  kubernetes, pkg/registry/certificates/certificates/strategy.go
+    """
+    held = {(one.get("type"), one.get("status")): one for one in (old.get("status") or {}).get("conditions") or ()}
+    conditions = status.get("conditions") if isinstance(status := new.get("status"), dict) else None
+    for one in conditions or ():
+        if isinstance(one, dict):
+            one["lastUpdateTime"] = one.get("lastUpdateTime") or now
+            before = held.get((one.get("type"), one.get("status"))) or {}
+            one["lastTransitionTime"] = one.get("lastTransitionTime") or before.get("lastTransitionTime") or now
 
 
 def _set_phase_time(old: Document, new: Document, now: str) -> None:
@@ -304,14 +330,58 @@ def _in_order_of(
         return chain(object_meta(decoded.metadata, True), metadata_faults(new["metadata"]), changes)
     own = object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
     own = (fault for fault in own if kind.native in _CHECKED_BASES or fault.field != "metadata.generateName")
-    found = [own, unread_field_faults(kind, new), changes]
-    if kind.native in _CHANGES_FIRST:
-        found = [changes, own, unread_field_faults(kind, new)]
-    return chain(*found, _selector_faults(kind, new, gates))
+    found = _arranged(kind, chain(own, unread_field_faults(kind, new), _selector_faults(kind, new, gates)))
+    return chain(changes, found) if kind.native in _CHANGES_FIRST else chain(found, changes)
+
+
+#: So many faults are arranged; an object with more is reported as it is read.
+_MOST_ARRANGED: Final = 1000
+
+
+def _arranged(kind: ServedKind, faults: Iterator[Fault]) -> Iterator[Fault]:
+    """Yield faults in the order of the fields in the table ``order``, those of items by their index."""
+    fields = RULES.order(kind.native)
+    if not fields:
+        return faults
+    some = [*islice(faults, _MOST_ARRANGED)]
+    return chain(sorted(some, key=lambda fault: _rank(kind, fields, fault)) if len(some) > 1 else some, faults)
+
+
+def _rank(kind: ServedKind, fields: Sequence[str], fault: Fault) -> tuple[Any, ...]:
+    """Return what faults are sorted by: the rank of their field, then the indexes in it, and within a pod those of its spec."""
+    first = _rank_of(fields, fault.field, fault.kind)
+    before, found, rest = fault.field.partition(_POD_SPECS.get(kind.native, "") + ".")
+    if before or not found or kind.native not in _POD_SPECS:
+        return first
+    second, part = _rank_of(RULES.order("PodSpec"), rest, fault.kind), _CONTAINER.match(rest)
+    return (*first, *second, *(_rank_of(RULES.order("Container"), rest[part.end() :], fault.kind) if part else ()))
+
+
+def _rank_of(fields: Sequence[str], path: str, kind: str) -> tuple[Any, ...]:
+    place, indexes = _INDEX.sub("[]", path), [int(one) for one in _NUMBER.findall(path)]
+    best, length, count = len(fields), -1, 0
+    for rank, field in enumerate(fields):
+        name, _, only = field.partition(": ")
+        fits = place.startswith(name) and place[len(name) : len(name) + 1] in {"", ".", "["} and only in {"", kind}
+        if fits and len(field) > length:
+            best, length = rank, len(field)
+            count = name.count("[]") + (place[len(name) : len(name) + 2] == "[]")
+    return best, tuple(indexes[:count])
+
+
+_CONTAINER: Final = re.compile(r"(?:containers|initContainers)\[\d+\]\.")
+_NUMBER: Final = re.compile(r"\[(\d+)\]")
+#: Kind → the place of its pod spec.
+_POD_SPECS: Final = {
+    "CronJob": "spec.jobTemplate.spec.template.spec", "Pod": "spec", "PodTemplate": "template.spec",
+    **dict.fromkeys(
+        ("DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"), "spec.template.spec"
+    ),
+}  # fmt: skip
 
 
 #: Kinds whose changes are checked before their fields.
-_CHANGES_FIRST: Final = frozenset(["DaemonSet", "Deployment", "IngressClass", "VolumeAttributesClass"])
+_CHANGES_FIRST: Final = frozenset(["ConfigMap", "DaemonSet", "Deployment", "IngressClass", "Secret", "VolumeAttributesClass"])
 
 
 def _selector_faults(kind: ServedKind, document: Document, gates: FeatureGates) -> Iterator[Fault]:
@@ -357,16 +427,19 @@ def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresour
 
 
 def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:
-    """Return True for a change that increments ``generation``: of any field but metadata and status, or of a deployment's
-    annotations.
-    """
+    """Return True for a change that increments ``generation``: of any field but metadata and status, or of some metadata."""
     if kind.native == "PriorityClass":
         return False
     if kind.custom is not None:
         return is_custom_changed(old, new)
     before, after = ({name: value for name, value in one.items() if name not in _NOT_SPEC} for one in (old, new))
-    notes = [one["metadata"].get("annotations") or {} for one in (old, new)] if kind.native == "Deployment" else [{}, {}]
+    counted = _COUNTED_METADATA.get(kind.native)
+    notes = [one["metadata"].get(counted) or {} for one in (old, new)] if counted else [{}, {}]
     return before != after or notes[0] != notes[1]
+
+
+#: The metadata that counts as part of the spec.
+_COUNTED_METADATA: Final = {"Deployment": "annotations", "EndpointSlice": "labels"}
 
 
 _NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])
@@ -481,4 +554,22 @@ def _raise_if_any(kind: ServedKind, document: Document, faults: Iterator[Fault])
     first = next(faults, None)
     if first is not None:
         group = "" if kind.kind == "Event" else kind.group  # faults of events name the core API, also for events.k8s.io
-        raise invalid(kind.kind, group, document["metadata"]["name"], chain([first], faults))
+        shown = (_as_shown(kind, fault, document) for fault in chain([first], faults))
+        raise invalid(kind.kind, group, document["metadata"]["name"], shown)
+
+
+def _as_shown(kind: ServedKind, fault: Fault, document: Document) -> Fault:
+    """Return a fault about a struct of kube-apiserver with its value as that writes it, by the table ``structs``."""
+    if fault.kind not in {"Invalid value", "Duplicate value"} or not isinstance(
+        fault.value, dict | list | msgspec.Struct | None
+    ):
+        return fault
+    path = _INDEX.sub("[]", fault.field)
+    for place in (f"{kind.native} {path}", *(f"* {path[at:]}" for at, mark in enumerate(path) if mark == ".")):
+        if struct := RULES.struct(place):
+            at = fault.field if re.split(r"[.\[]", fault.field)[0] in document else f"spec.{fault.field}"
+            return replace(fault, value=go_value(struct, as_sent(msgspec.json.decode(msgspec.json.encode(fault.value)), at)))
+    return fault
+
+
+_INDEX: Final = re.compile(r"\[[^\]]*\]")

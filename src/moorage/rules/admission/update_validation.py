@@ -15,7 +15,7 @@ from moorage.api.documents.served_kinds import Document, ServedKind, set_or_drop
 from moorage.api.documents.statuses import ApiError, invalid
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.quantity import parse
-from moorage.api.schema.go_structs import changed_lines, go_value
+from moorage.api.schema.go_structs import as_sent, changed_lines, go_value
 from moorage.api.schema.schemas import schema
 from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.errors import Fault
@@ -42,32 +42,8 @@ def unversioned(kind: ServedKind, name: str) -> ApiError:
     return invalid(kind.resource, kind.group, name, [fault])
 
 
-#: The fields of kinds whose values messages show as kube-apiserver's own structs, and the types of these.
-_STRUCTS: Final[Mapping[tuple[str, str], str]] = {
-    ("CSINode", "spec.drivers"): "storage.CSINodeDriver",
-    ("CSIStorageCapacity", "nodeTopology"): "*v1.LabelSelector",
-    ("ClusterRoleBinding", "roleRef"): "rbac.RoleRef",
-    ("DaemonSet", "spec.selector"): "*v1.LabelSelector",
-    ("Deployment", "spec.selector"): "*v1.LabelSelector",
-    ("Event", "involvedObject"): "core.ObjectReference",
-    ("Event", "related"): "*core.ObjectReference",
-    ("Event", "source"): "core.EventSource",
-    ("Job", "spec.podFailurePolicy"): "*batch.PodFailurePolicy",
-    ("Job", "spec.selector"): "*v1.LabelSelector",
-    ("Job", "spec.successPolicy"): "*batch.SuccessPolicy",
-    ("Job", "spec.template"): "core.PodTemplateSpec",
-    ("Job", "spec.template.spec"): "core.PodSpec",
-    ("PersistentVolume", "nodeAffinity"): "*core.VolumeNodeAffinity",
-    ("ReplicaSet", "spec.selector"): "*v1.LabelSelector",
-    ("ResourceClaimTemplate", "spec"): "resource.ResourceClaimTemplateSpec",
-    ("RoleBinding", "roleRef"): "rbac.RoleRef",
-    ("StatefulSet", "spec.selector"): "*v1.LabelSelector",
-    ("StatefulSet", "spec.volumeClaimTemplates"): "[]core.PersistentVolumeClaim",
-}
-
-
 #: The kinds whose fixed fields messages show with their values up to 1.36.
-_SHOWN_BEFORE: Final = frozenset(["StorageClass"])
+_SHOWN_BEFORE: Final = frozenset(["RuntimeClass", "StorageClass"])
 
 
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
@@ -77,9 +53,7 @@ def change_faults(kind: ServedKind, old: Document, new: Document, gates: Feature
             fault = replace(fault, detail=_FIXED_FIELD)  # noqa: PLW2901 - the text since 1.37
         if kind.native in _SHOWN_BEFORE and fault.detail == _FIXED_FIELD and not gates.emulated.groups_as_one:
             fault = replace(fault, value=field_of(new, fault.field))  # noqa: PLW2901 - null since 1.37
-        struct = _STRUCTS.get((kind.native, fault.field))
-        is_shown = struct is not None and fault.kind == "Invalid value" and isinstance(fault.value, dict | list)
-        yield replace(fault, value=go_value(struct, fault.value)) if struct is not None and is_shown else fault
+        yield fault
 
 
 def _change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
@@ -127,7 +101,7 @@ def _pod(old: Document, new: Document) -> Iterator[Fault]:
     if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
         after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if _without_empty(before) != _without_empty(after):
-        yield Fault("Forbidden", "spec", f"{_POD_UPDATE}\n{changed_lines('core.PodSpec', before, after)}")
+        yield Fault("Forbidden", "spec", f"{_POD_UPDATE}\n{changed_lines('core.PodSpec', before, as_sent(after, 'spec'))}")
 
 
 def _tokens(spec: Document) -> Iterator[Fault]:
@@ -193,7 +167,9 @@ _TERM: Final = "core.NodeSelectorTerm"
 def _narrowed(before: list[Document], after: list[Document]) -> Iterator[Fault]:
     path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if before and len(before) != len(after):
-        yield Fault("Invalid value", path, "no additions/deletions to non-empty NodeSelectorTerms list are allowed", after)
+        yield Fault(
+            "Invalid value", path, "no additions/deletions to non-empty NodeSelectorTerms list are allowed", after or None
+        )
         return
     parts = ("matchExpressions", "matchFields")
     for i, (old, new) in enumerate(zip(before, after, strict=False)):
@@ -279,11 +255,12 @@ def _claim(old: Document, new: Document) -> Iterator[Fault]:
             set_or_drop(requests, "storage", sizes[0])
     if _without_empty(before) != _without_empty(after):
         why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        yield Fault("Forbidden", "spec", f"{why}\n{changed_lines('core.PersistentVolumeClaimSpec', before, after)}")
-    if field_of(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
-        capacity = field_of(old, "status.capacity.storage")
-        if capacity is None or parse(sizes[1]) <= parse(capacity):
-            yield Fault("Forbidden", "spec.resources.requests.storage", "field can not be less than status.capacity")
+        yield Fault(
+            "Forbidden", "spec", f"{why}\n{changed_lines('core.PersistentVolumeClaimSpec', before, as_sent(after, 'spec'))}"
+        )
+    asked, least = parse(sizes[1] or 0), parse(field_of(old, "status.capacity.storage") or 0)
+    if asked < parse(sizes[0] or 0) and asked <= least:
+        yield Fault("Forbidden", "spec.resources.requests.storage", "field can not be less than status.capacity")
 
 
 @check("volume source", of_holder=True)
@@ -291,7 +268,7 @@ def _volume_source(_: str, __: Any, new: Document, up: Holders, *___: Any) -> It
     before, after = _spec(up[0] if up is not None else {}), _spec(new)
     names = schema("core.PersistentVolumeSource").fields
     if any(before.get(name) != after.get(name) for name in names):
-        lines = changed_lines("core.PersistentVolumeSource", before, after)
+        lines = changed_lines("core.PersistentVolumeSource", before, as_sent(after, "spec"))
         yield Fault(
             "Forbidden", "spec.persistentvolumesource", f"spec.persistentvolumesource is immutable after creation\n{lines}"
         )
@@ -368,11 +345,14 @@ def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates)
 
 def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
     """Yield changes to existing CSI drivers of a node. Drivers may be added or removed, and their limits may change."""
-    given = {one.get("name"): one for one in _spec(new).get("drivers") or ()}
+    given = {
+        one.get("name"): as_sent(one, f"spec.drivers[{i}]") for i, one in enumerate(_spec(new).get("drivers") or ())
+    }  # fmt: skip
     for held in _spec(old).get("drivers") or ():
         other = given.get(held.get("name"))
-        if other is not None and any(held.get(name) != other.get(name) for name in ("nodeID", "topologyKeys")):
-            yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, other)
+        fixed = [(one.get("nodeID"), one.get("topologyKeys") or None) for one in (held, other or held)]
+        if other is not None and fixed[0] != fixed[1]:
+            yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, {**other, "allocatable": None})
 
 
 def _quota(old: Document, new: Document) -> Iterator[Fault]:

@@ -12,9 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from moorage.api.documents.served_kinds import Document, ServedKind
+from moorage.api.meta import LabelSelector
 from moorage.api.packing import pack
 from moorage.api.validation.rule_checks import STANDARD_FINALIZERS, finalizer_faults
+from moorage.api.validation.values import is_selector
 from moorage.errors import Fault
 
 # The modules of checks register them.
@@ -33,7 +37,7 @@ from moorage.rules.admission.pod_checks import RULES, pod_spec_faults
 def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
     """Yield the faults of a defaulted object in fields that scheduling does not read."""
     yield from metadata_faults(document["metadata"], kind)
-    for path, spec in pod_specs(kind, document):
+    for path, spec in pod_specs(kind, document) if _checks_template(kind, document) else ():
         yield from _spec_faults(path, spec, is_pod=kind.native == "Pod")
         if kind.native != "Pod" and spec.get("ephemeralContainers"):
             yield Fault("Forbidden", f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
@@ -63,6 +67,17 @@ def _spec_faults(path: str, spec: Document, *, is_pod: bool) -> Iterator[Fault]:
         _VALID_SPECS.add(encoded)
 
 
+#: Kinds whose pod template is not checked if the selector is none.
+_SELECTING: Final = frozenset(["Deployment", "ReplicaSet", "StatefulSet"])
+
+
+def _checks_template(kind: ServedKind, document: Document) -> bool:
+    if kind.native not in _SELECTING or not isinstance(spec := document.get("spec"), dict):
+        return True
+    given = spec.get("selector")
+    return is_selector(msgspec.convert(given, LabelSelector) if given is not None else None)
+
+
 def _type_name(kind: ServedKind, document: Document) -> str:
     """Return the name of a kind's table."""
     if kind.kind == "Event":
@@ -86,7 +101,7 @@ _ANY_FINALIZER: Final = frozenset([
 
 
 def metadata_faults(metadata: Document, kind: ServedKind | None = None) -> Iterator[Fault]:
-    """Yield the faults in the finalizers and owner references of an object.
+    """Yield the faults in the finalizers of an object.
 
     Source  apis/core/validation (ValidateObjectMeta), which other groups do not use
     """
@@ -97,11 +112,6 @@ def metadata_faults(metadata: Document, kind: ServedKind | None = None) -> Itera
     if {"orphan", "foregroundDeletion"} <= {*finalizers}:
         why = "finalizer orphan and foregroundDeletion cannot be both set"
         yield Fault("Invalid value", "metadata.finalizers", why, finalizers)
-    for owner in metadata.get("ownerReferences") or ():
-        if not owner.get("apiVersion"):
-            yield Fault("Invalid value", "metadata.ownerReferences.apiVersion", "version must not be empty", "")
-        if not owner.get("uid"):
-            yield Fault("Invalid value", "metadata.ownerReferences.uid", "must not be empty", "")
 
 
 def finalizer_warnings(metadata: Document) -> tuple[str, ...]:
@@ -154,6 +164,6 @@ def _with_claims(pod: Document, spec: Document) -> Document:
     claims = [(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or ()]
     named = frozenset(claims)
     own = [volume for volume in pod.get("volumes") or () if volume.get("name") not in named]
-    added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims if name]
+    added = [{"name": name or "", "persistentVolumeClaim": {"claimName": name or ""}} for name in claims]
     kept = {name: value for name, value in pod.items() if name not in {"hostname", "subdomain"}}
-    return {**kept, "volumes": [*own, *added]}
+    return {**kept, "volumes": [*added, *own]}

@@ -11,9 +11,13 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
+
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.documents.served_kinds import Document
-from moorage.api.names import check_dns1123_label, is_extended_resource_name
+from moorage.api.meta import LabelSelector
+from moorage.api.names import check_dns1123_label, check_qualified_name, is_extended_resource_name
+from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.validation import faults
 from moorage.api.validation.rule_tables import Holders, Seen, check, field_of, number_of
 from moorage.errors import Fault
@@ -68,9 +72,7 @@ def _stateful(path: str, strategy: Document | None, *_: Any) -> Iterable[Fault]:
 # -- jobs ---------------------------------------------------------------------------------------------------------------
 
 #: The labels of a generated selector.
-_GENERATED: Final = frozenset([
-    "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name",
-])  # fmt: skip
+_GENERATED: Final = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _ZONE_PART: Final = re.compile(r"[-A-Za-z._0-9+]{1,14}")
 _MOST_INDEXES: Final = 64 * 1024
@@ -87,18 +89,39 @@ def _job_name(path: str, name: str | None, job: Document, *_: Any) -> Iterable[F
     return ()
 
 
-@check("job selector", of_holder=True)
-def _job_selector(path: str, selector: Document | None, job: Document, *_: Any) -> faults.Faults:
-    """Yield the faults of a job's selector: set without manualSelector, or not matching the labels of the pod template."""
-    if selector is None:
-        yield faults.required(path)
+@check("generated selector", of_holder=True)
+def _generated_selector(path: str, selector: Document | None, job: Document, *_: Any) -> faults.Faults:
+    """Yield the faults of the selector of a new job that is not its own, and of labels that its pods must have."""
+    if selector is None or job["spec"].get("manualSelector"):
         return
-    wanted = selector.get("matchLabels") or {}
-    if not job["spec"].get("manualSelector") and (wanted.keys() - _GENERATED or selector.get("matchExpressions")):
+    metadata, labels = job["metadata"], field_of(job, "spec.template.metadata.labels") or {}
+    wanted = {name: metadata.get("uid" if "uid" in name else "name") or "" for name in _GENERATED}
+    for name, value in wanted.items():
+        at = f"spec.template.metadata.labels[{name}]"
+        if name not in labels:
+            yield faults.required(at, f"must be '{value}'")
+        elif labels[name] != value:
+            yield faults.invalid(at, labels, f"must be '{value}'")
+    if not _selects(selector, wanted):
         yield faults.invalid(path, selector, "`selector` not auto-generated")
-    labels = field_of(job, "spec.template.metadata.labels") or {}
-    if not wanted.items() <= labels.items():
-        yield faults.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+@check("selected template")
+def _selected_template(_: str, spec: Document) -> Iterable[Fault]:
+    """Yield the fault of a template without the labels that the selector asks for."""
+    labels = field_of(spec, "template.metadata.labels")
+    if _selects(spec.get("selector"), labels or {}):
+        return ()
+    return (faults.invalid("spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"),)
+
+
+def _selects(selector: Document | None, labels: Document) -> bool:
+    """Return whether a selector matches labels; True if it is none, which others report."""
+    try:
+        given = msgspec.convert(selector, LabelSelector) if selector is not None else None
+        return compile_label_selector(given).matches(labels)
+    except SelectorError:
+        return True
 
 
 @check("container of template", of_holder=True)
@@ -205,8 +228,15 @@ def _topologies(path: str, topologies: list[Document]) -> faults.Faults:
 
 
 @check("extended resource")
-def _extended_resource(path: str, name: str) -> Iterable[Fault]:
-    return () if is_extended_resource_name(name) else (faults.invalid(path, name, "must be a valid extended resource name"),)
+def _extended_resource(path: str, name: str) -> faults.Faults:
+    if is_extended_resource_name(name):
+        return
+    domain, slash, rest = name.partition("/")
+    if not slash:
+        yield faults.invalid(path, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'")
+    yield from faults.named(path, name, check_qualified_name)
+    if slash and not check_qualified_name(name) and (domain.endswith("kubernetes.io") or not rest):
+        yield faults.invalid(path, name, "must be a valid extended resource name")
 
 
 @check("template metadata")
@@ -239,5 +269,14 @@ def _binding(path: str, device: Document) -> faults.Faults:
 
 @check("one attribute")
 def _one_attribute(path: str, attribute: Document) -> Iterable[Fault]:
-    given = [name for name, value in attribute.items() if value is not None]
-    return () if len(given) == 1 else (faults.invalid(path, attribute if given else "", "exactly one value must be specified"),)
+    given = [name for name in _VALUES if attribute.get(name) is not None]
+    if len(given) == 1:
+        return ()
+    fields = ", ".join(f"`{name}`" for name in _VALUES)
+    if not given:
+        return (faults.invalid(path, "", f"must specify one of: {fields}"),)
+    return (faults.invalid(path, f"{{{', '.join(sorted(given))}}}", f"must specify exactly one of: {fields}"),)
+
+
+#: The fields of an attribute with its value.
+_VALUES: Final = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")

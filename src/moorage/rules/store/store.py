@@ -18,20 +18,34 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from moorage.api.core import Node, Pod
 from moorage.api.documents.records import Confirm, Record, check_sent_version, is_version, timestamp
-from moorage.api.documents.served_kinds import ALL_GATES, KINDS, Document, ServedKind, group_versions, served
+from moorage.api.documents.served_kinds import (
+    ALL_GATES,
+    KINDS,
+    Document,
+    ServedKind,
+    group_versions,
+    served,
+    set_or_drop,
+)
 from moorage.api.documents.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.api.schema.schemas import kind_schema
-from moorage.api.schema.versions import convert
+from moorage.api.schema.versions import convert, is_renamed
 from moorage.errors import Fault
 from moorage.rules.admission import admission_plugins
+from moorage.rules.admission.defaulting import set_release_defaults
 from moorage.rules.admission.device_validation import admin_access_faults
 from moorage.rules.admission.pod_accounts import give_account
 from moorage.rules.admission.pod_security import PodSecurity
 from moorage.rules.admission.quota_admission import charge_quotas
 from moorage.rules.admission.quota_usage import Facts
-from moorage.rules.admission.services import allocate_addresses, drop_unused_fields, keep_addresses
+from moorage.rules.admission.services import (
+    allocate_addresses,
+    drop_unused_fields,
+    keep_addresses,
+    requested_address_faults,
+)
 from moorage.rules.admission.strategy import (
     decode_document,
     prepare_adopted,
@@ -219,17 +233,18 @@ class Store(ObjectReader):
         self._name(kind, namespace, metadata)
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = self.now
-        found = set_defaults_and_decode(kind, document)
-        if manager is not None:
-            track(kind_schema(kind), None, document, manager, self.now, ignored=fields_not_written(kind, ""))
+        set_release_defaults(kind, document, self.gates)
+        found = set_defaults_and_decode(kind, document, sent=True)
+        self._track(kind, None, document, manager, sent, is_defaulted=True)
         admission_plugins.admit(kind, document, found, self._decode_all, self.gates)
         self._mutate(kind, document, dry_run=dry_run, sent=sent)
         if not self.empties_namespaces:
             admission_plugins.admit_with_controllers(kind, document)
+        self._check_requested_addresses(kind, None, document)
         prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document))
         admission_plugins.admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
-            self._allocate_service_addresses(None, document)
+            self._allocate_service_addresses(None, document, dry_run=dry_run)
         self._check_security(kind, None, document)
         self.policies.check(kind, None, document, dry_run=dry_run, sent=sent)
         if confirm is not None:
@@ -325,8 +340,14 @@ class Store(ObjectReader):
         """Return the version of the next change."""
         return self.version + 1
 
-    def _allocate_service_addresses(self, old: Document | None, new: Document) -> None:
-        if faults := [*allocate_addresses(old, new, lambda: self.all(_SERVICES))]:
+    def _check_requested_addresses(
+        self, kind: ServedKind, old: Document | None, document: Document, subresource: str = ""
+    ) -> None:
+        if kind is _SERVICES and not subresource and (faults := [*requested_address_faults(old, document)]):
+            raise invalid("Service", "", document["metadata"].get("name") or "", faults)
+
+    def _allocate_service_addresses(self, old: Document | None, new: Document, *, dry_run: bool) -> None:
+        if faults := [*allocate_addresses(old, new, lambda: self.all(_SERVICES), dry_run=dry_run)]:
             raise invalid("Service", "", new["metadata"]["name"], faults)
 
     def topology_of(self, node: str) -> dict[str, str]:
@@ -403,20 +424,19 @@ class Store(ObjectReader):
         if sent and sent != str(record.version):
             check_sent_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
-        asked = _resources_of(document) if subresource == "resize" else []
+        self._track(kind, old, document, manager, sent_kind)
         self._complete(kind, old, document, subresource)
         self.policies.mutate(kind, old, document, subresource, dry_run=dry_run, sent=sent_kind)
         more = self._admin_access_faults(kind, old, document) if subresource == "status" else ()
+        self._check_requested_addresses(kind, old, document, subresource)
         prepare_update(kind, old, document, subresource, self.gates, self.now, more)
         if not subresource:
             admission_plugins.check_change(kind, old, document, self._decode_all, self.gates)
             if kind is _SERVICES:
-                self._allocate_service_addresses(old, document)
+                self._allocate_service_addresses(old, document, dry_run=dry_run)
         if subresource == "resize":
             self._check_resize(old, document)
         deletion.check_finalizers(kind, old, document)
-        if manager is not None:
-            self._track(kind, old, document, manager, asked)
         document["metadata"]["resourceVersion"] = str(record.version)
         self._check_security(kind, old, document, subresource)
         self.policies.check(kind, old, document, subresource, dry_run=dry_run, sent=sent_kind)
@@ -442,19 +462,30 @@ class Store(ObjectReader):
                 drop_unused_fields(old, new)
 
     def _track(
-        self, kind: ServedKind, old: Document, new: Document, manager: FieldManager, asked: list[tuple[Document, Any]]
-    ) -> None:
-        """Track the fields that a client changes. ``asked`` are the resources that a resize requested, before admission."""
+        self, kind: ServedKind, old: Document | None, new: Document, manager: FieldManager | None, sent: ServedKind | None, *,
+        is_defaulted: bool = False,
+    ) -> None:  # fmt: skip
+        """Track the fields that a client writes, as it sent them: before rules of the kind restore or complete any.
+
+        ``sent``: the kind in the version of the client, whose fields are tracked
+        """
+        if manager is None:
+            return
+        if not is_defaulted:
+            set_release_defaults(kind, new, self.gates)
+            set_defaults_and_decode(kind, new, sent=True)
         # Kubernetes records changes of a scale without a time.
         when = self.now if manager.subresource != "scale" else ""
-        if not asked:
-            track(kind_schema(kind), old, new, manager, when)
+        ignored = fields_not_written(kind, manager.subresource)
+        if sent is None or is_renamed(sent):
+            track(kind_schema(kind), old, new, manager, when, ignored=ignored)
             return
-        tracked = copy.deepcopy(new)
-        for (container, _), (_, resources) in zip(_resources_of(tracked), asked, strict=False):
-            container["resources"] = resources
-        track(kind_schema(kind), old, tracked, manager, when)
-        new["metadata"]["managedFields"] = tracked["metadata"].get("managedFields") or []
+        before, after = copy.deepcopy(old), copy.deepcopy(new)
+        for one in (before, after):
+            if one is not None:
+                convert(sent, kind, one)
+        track(kind_schema(sent), before, after, manager, when, ignored=ignored)
+        set_or_drop(new["metadata"], "managedFields", after["metadata"].get("managedFields"))
 
     def _check_resize(self, old: Document, new: Document) -> None:
         pod, changed = decode_document(_PODS, new), old["metadata"].get("generation") != new["metadata"].get("generation")
@@ -613,13 +644,6 @@ def _other_version(kind: ServedKind, document: Document | None = None) -> Served
         document.setdefault("metadata", {})
         convert(kind.stored_as, kind, document)
     return kind.stored_as
-
-
-def _resources_of(pod: Document) -> list[tuple[Document, Any]]:
-    """Return the containers of a pod with a copy of their resources."""
-    spec = pod.get("spec") or {}
-    containers = [one for part in ("containers", "initContainers") for one in spec.get(part) or ()]
-    return [(one, copy.deepcopy(one.get("resources") or {})) for one in containers]
 
 
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}

@@ -19,7 +19,15 @@ from moorage.api.documents.statuses import ApiError, bad_request, go_word, synta
 from moorage.api.reading.json_tree import reads_back
 from moorage.api.reading.manifests import read_first_yaml, read_json
 from moorage.api.schema.custom_kinds import fit_custom
-from moorage.api.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
+from moorage.api.schema.go_structs import SENT_EMPTY
+from moorage.api.schema.normalization import (
+    MAX_UNKNOWN,
+    FieldTypeError,
+    Place,
+    conform,
+    path_of,
+    steps_of,
+)
 from moorage.api.schema.protobuf import PROTOBUF, read_protobuf
 from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, check_text, check_values, kind_schema
 from moorage.errors import InputError
@@ -309,7 +317,17 @@ def fit(form: BodyForm, document: Any) -> tuple[Document, list[str]]:
 
     Raises  FieldTypeError for a value of the wrong type
     """
-    return conform(form.shape, document) if form.custom is None else fit_custom(form.custom.schema, document)
+    if form.custom is not None:
+        return fit_custom(form.custom.schema, document)
+    emptied: list[tuple[Place, Any]] = []
+    made = conform(form.shape, document, emptied)
+    if emptied or SENT_EMPTY.get():
+        SENT_EMPTY.set(tuple((steps_of(place), empty) for place, empty in emptied[:_MOST_EMPTY]))
+    return made
+
+
+#: So many empty lists and maps of a body are shown in messages.
+_MOST_EMPTY: Final = 1000
 
 
 def normalized_body(form: BodyForm, body: Body, validation: str) -> tuple[Document, tuple[str, ...]]:

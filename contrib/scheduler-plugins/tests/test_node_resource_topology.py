@@ -15,8 +15,8 @@ from moorage_scheduler_plugins.node_resource_topology import (
     ScoringStrategy,
     TopologyMatchArgs,
     manager_of,
-    qos_of,
 )
+from moorage_scheduler_plugins.quality import qos_of
 
 NIC = "vendor/nic1"
 NOT_NUMA = "vendor.com/old-nic"

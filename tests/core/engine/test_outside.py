@@ -203,7 +203,7 @@ def test_retries_without_an_end_end_a_run():
 
 
 class Lists:
-    """Notes which pods it gets, and which it can list at each attempt."""
+    """Notes which pods it sees, and which it can list at each attempt."""
 
     name = "Mine"
 

@@ -32,6 +32,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.handle import Handle
 from moorage.framework.verdicts import Hold
 from moorage.state.view import NodeInfo, PodInfo
+from moorage_scheduler_plugins.quality import qos_of
 from moorage_scheduler_plugins.scaling import MOST
 
 TOPOLOGIES: Final = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
@@ -257,24 +258,6 @@ def effective(pod: PodInfo) -> dict[str, int]:
         for name, amount in amounts_of(container).items():
             sums[name] = max(sums.get(name, 0), amount)
     return sums
-
-
-def qos_of(pod: PodInfo) -> str:
-    """Return the class of service of a pod: Guaranteed, Burstable or BestEffort."""
-    every = [*pod.spec.containers, *pod.spec.init_containers]
-    requests = [_counted(one.resources.requests) for one in every]
-    limits = [_counted(one.resources.limits) for one in every]
-    if not any(requests) and not any(limits):
-        return "BestEffort"
-    whole = all(limit.keys() == {"cpu", "memory"} for limit in limits)
-    same = all(
-        request.get(name, limit[name]) == limit[name] for request, limit in zip(requests, limits, strict=True) for name in limit
-    )
-    return "Guaranteed" if whole and same else "Burstable"
-
-
-def _counted(resources: Mapping[str, Any]) -> dict[str, int]:
-    return {name: amount for name in ("cpu", "memory") if (amount := milli_value(resources.get(name, 0))) > 0}
 
 
 def _is_native(name: str) -> bool:

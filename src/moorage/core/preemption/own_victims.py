@@ -63,10 +63,22 @@ def preempt(
             (beyond if found.violations else within).append(Candidate(row, found))
     if not (within or beyond):
         return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {fit_error(verdicts)}",), nominated="")
-    best = choose([*within, *beyond])
+    return _nominate(pod, attempt, [*within, *beyond])
+
+
+def nominate_best(pod: PodInfo, attempt: Attempt, found: Iterable[tuple[int, Iterable[PodInfo]]]) -> PostFilterResult:
+    """Nominate the pod to the node where eviction does the least harm, of pairs of a row and the pods to evict for it.
+
+    The victims may be on other nodes. There must be at least one pair, and at least one pod in each.
+    """
+    return _nominate(pod, attempt, [Candidate(row, Victims(tuple(by_importance(pods)))) for row, pods in found])
+
+
+def _nominate(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult:
+    best = choose(candidates)
     return PostFilterResult(
         Code.SUCCESS,
-        nominated=table.nodes[best.row].name,
+        nominated=attempt.snapshot.table.nodes[best.row].name,
         victims=tuple(victim for victim in best.victims.pods if not victim.terminating),
         displaced=tuple(other for other in attempt.nominated(best.row) if other.priority < pod.priority),
     )

@@ -52,6 +52,10 @@ COMPANIONS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 }  # fmt: skip
 #: The kinds of configuration files, which config maps hold and no API server serves.
 FILES: Final = tuple(f"configurations.{version}.config.kueue.x-k8s.io" for version in ("v1beta1", "v1beta2"))
+#: All of these, in every version, as readers take them.
+COMPANION_KINDS: Final = (
+    *(f"{plural}.{version}.{group}" for (plural, group), versions in COMPANIONS.items() for version in versions), *FILES,
+)  # fmt: skip
 #: Config maps that components read or write, beside those that their pods mount: namespace and name.
 CONFIG_MAPS: Final = (
     ("kube-system", "cluster-autoscaler-status"), ("kube-system", "cluster-autoscaler-priority-expander"),

@@ -23,10 +23,12 @@ from moorage.basis.printable import one_line, some
 from moorage.core.config.decoder import read_text
 from moorage.errors import InputError
 from moorage.laboratory.cluster_objects import ObjectLike, read_given
+from moorage.laboratory.redact.redaction_companions import CompanionWalker, redacted_component
 from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_known
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.components import COMPANION_KINDS
 from moorage.simulator.owners import controller_of
 
 # -- redaction config --------------------------------------------------------------------------------------------------
@@ -145,12 +147,13 @@ def redact_cluster(
     ``compared``: label keys whose values stay, because objects outside the input compare them as numbers
     Raises  InputError
     """
-    if cluster.custom:
-        kinds = sorted({one.resource for one in cluster.custom})
+    beside = [*cluster.custom, *cluster.job_objects]
+    if kinds := sorted({one.resource for one in beside if one.resource not in COMPANION_KINDS}):
         raise InputError(f"objects of custom kinds cannot be redacted: {some(kinds)}")
     objects = list(_objects(cluster))
     documents = [(obj, _document(obj)) for obj in objects]
-    every = [*(document for _, document in documents), *configurations]
+    customs = [dict(_CLEANER.custom(one.document["apiVersion"], one.document["kind"], one.document)) for one in beside]
+    every = [*(document for _, document in documents), *customs, *configurations]
     tokens = Tokens(key, set(compared).union(*map(compared_keys, every)))
     names = _Names(tokens, cluster)
     made = []
@@ -158,15 +161,19 @@ def redact_cluster(
         kind = KIND_OF_TYPE[type(obj)]
         walker = Walker(tokens, names.of, kind.name, obj.metadata.namespace)
         made.append({"apiVersion": kind.api_version, "kind": kind.name, **walker.object(document)})
+    for one in customs:
+        walker = CompanionWalker(tokens, names.of, one["kind"], str((one.get("metadata") or {}).get("namespace") or ""))
+        made.append({"apiVersion": one["apiVersion"], "kind": one["kind"], **walker.object(one)})
     walker = Walker(tokens, names.of, "Pod", "default")
     configured = [redact_configuration(one, tokens, walker) for one in configurations]
     _refuse_leaks([*made, *map(_without_plugins, configured)], tokens)
+    made += map(redacted_component, cluster.components)
     return Redacted(made, {token: value for token, (_, value) in tokens.mapping.items()}, configured)
 
 
 def _objects(cluster: ClusterInput) -> Iterator[Object]:
     for name in ClusterInput.__dataclass_fields__:
-        if name not in {"components", "custom", "report", "written"}:
+        if name not in {"components", "custom", "job_objects", "report", "written"}:
             yield from getattr(cluster, name)
 
 

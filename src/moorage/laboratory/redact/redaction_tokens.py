@@ -74,11 +74,19 @@ def _is_sized(value: str) -> bool:
     return value in _ATTACHABLE
 
 
+#: The groups of Kueue and Karpenter, whose labels, annotations and gates all clusters with them share.
+_COMPANIONS: Final = ("kueue.x-k8s.io/", "karpenter.sh/")
+
+
 def is_well_known(key: str) -> bool:
     """Return True for a label key or the like that all clusters share."""
     if key.startswith(_ROLE):
         return key.removeprefix(_ROLE) in _KNOWN_ROLES
-    return key in _KNOWN_KEYS or (_WELL_KNOWN.fullmatch(key) is not None and not key.startswith(_OWN_LABELS))
+    return (
+        key in _KNOWN_KEYS
+        or key.startswith(_COMPANIONS)
+        or (_WELL_KNOWN.fullmatch(key) is not None and not key.startswith(_OWN_LABELS))
+    )
 
 
 class Tokens:

@@ -31,6 +31,11 @@ _TOKENS: Final[Mapping[str, str]] = {field: name for name, fields in _FIELDS["to
 _WORDS: Final = {field: frozenset(words) for field, words in RULES["vocabulary"].items()}
 _PLAIN_ANNOTATIONS: Final = frozenset(RULES["annotations"]["kept"])
 _PLAIN_ANNOTATION: Final = re.compile(r"-?[0-9]{1,18}|true|false|yes|no|")
+_KUEUE: Final = "kueue.x-k8s.io/"
+#: Scheduling gates that Kueue sets and takes away.
+_GATES: Final = frozenset({f"{_KUEUE}admission", f"{_KUEUE}topology", f"{_KUEUE}elastic-job"})
+#: Lengths of time, and answers of admission checks, in annotations of ours.
+_OWN_ANNOTATION: Final = re.compile(r"(?:[0-9.]+(?:ms|[smh]))+|(?:Ready|Retry|Rejected)(?:,\s?(?:Ready|Retry|Rejected))*")
 _FINALIZERS: Final = frozenset(RULES["resources"]["finalizers"])
 _CRON: Final = re.compile(
     r"(?:@(?:yearly|annually|monthly|weekly|daily|midnight|hourly))|(?:(?:[0-9*/,?LW#-]|SUN|MON|TUE|WED|THU|FRI|SAT|JAN|FEB|MAR|APR|MAY|JUN|JUL"
@@ -99,6 +104,8 @@ class Walker:
         return self._text(key, str(value))
 
     def _text(self, key: str, value: str) -> str:
+        if key == "name" and value in _GATES:
+            return value
         if key in _NAMES:
             return self._name_of(_NAMES[key], self._namespace, value)
         if key in _TOKENS:
@@ -212,6 +219,12 @@ class Walker:
                 made[key] = self._tokens.name("StorageClass", value)
             elif key == "resource.kubernetes.io/pod-claim-name":
                 made[key] = self._tokens.of("x", value)
+            elif key.startswith(_KUEUE) and key.endswith("-topology") and key not in made:
+                made[key] = self._tokens.label_key(value)  # of nodes, which are the levels of a topology
+            elif key in {f"{_KUEUE}podset-group-name", f"{_KUEUE}role-hash"}:
+                made[key] = self._tokens.of("x", value)
+            elif key.startswith("moorage.dev/") and _OWN_ANNOTATION.fullmatch(value):
+                made[key] = value
             elif key == "kubernetes.io/config.mirror":
                 made[key] = "mirror"
             elif key == "scheduler.alpha.kubernetes.io/preferAvoidPods" and (avoided := self._avoided(value)):

@@ -25,6 +25,7 @@ from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
+from moorage.simulator.components import COMPANION_KINDS
 from moorage.simulator.simulate import Options, load_options
 
 #: The values of scheduler options that this command does not offer.
@@ -42,7 +43,7 @@ def redact(**given: Any) -> int:
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
         cluster = cluster_files.read_cluster(
-            cluster_files.paths_of(given), given["recursive"], (), cluster_files.rules_of(given), progress
+            cluster_files.paths_of(given), given["recursive"], COMPANION_KINDS, cluster_files.rules_of(given), progress
         )
         options = cluster_files.emulating(options, given, cluster)
         progress.say("replacing names …")

@@ -86,6 +86,10 @@ least-change: $(VENV)/.ready-to-test  ## compare least changes, conflicts and pr
 	    tests/laboratory/test_remedies.py tests/laboratory/test_conflicts.py \
 	    tests/laboratory/test_explanations.py tests/laboratory/test_pending_sets.py
 
+.PHONY: atlas
+atlas: $(VENV)/.ready-to-test  ## write docs/atlas from tests/reports/atlas
+	@$(BIN)/python -m tests.reports.atlas_pages
+
 .PHONY: offers
 offers: $(VENV)/.ready-to-test  ## run the commands of each answer in up; CLUSTERS=2000 random clusters, FIRST=0 the first seed
 	@CLUSTERS=$(CLUSTERS) FIRST=$(FIRST) $(BIN)/python -m pytest -q --timeout 0 tests/laboratory/test_offers_hold.py

@@ -51,6 +51,9 @@ def show_help(words: tuple[str, ...]) -> int:
         click.echo(_schema(topic), nl=False)
         return OK
     page = {_plain(name): path for name, path in help_pages().items()}.get(_plain(topic))
+    of_atlas = docs_folder() / "atlas" / f"{topic}.md"  # a hundred situations, which the list of topics leaves out
+    if page is None and of_atlas.is_file() and of_atlas.parent == docs_folder() / "atlas":
+        page = of_atlas
     if page is not None:
         _show(page.read_text(encoding="utf-8"))
     else:

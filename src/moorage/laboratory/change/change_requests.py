@@ -217,7 +217,7 @@ class ChangeRequests:
             return self._updates(Pod, namespace, name, made.after)
         if workload is not None and made.is_patch:
             why = self._updates(type(workload), namespace, name, made.after)
-        elif kind == "Job":
+        elif kind == "Job" and workload is not None:
             why = self._creates(Job, namespace, made.after)[0]
         else:
             why = ""

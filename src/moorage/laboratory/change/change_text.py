@@ -59,6 +59,8 @@ def _corrected(change: Change) -> str:
     if change.path == "priorityClassName":
         new = "{0} ({2})".format(*new.partition("="))
     where = "" if change.target.startswith("pod/") else f"claim {_name(change)}: "
+    if change.path.startswith("units."):
+        return f"requests.{change.path.removeprefix('units.')} {old} → {new}"
     field = {"resources": "resource"}.get(change.path, change.path)
     return f"{where}{field} {old or '(none)'} → {new}"
 

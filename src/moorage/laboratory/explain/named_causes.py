@@ -110,7 +110,8 @@ def _without_room(pod: PodInfo, judged: EveryVerdict) -> Iterator[str]:
             domains = dict.fromkeys(nodes[row].labels.get(keys[0], "") for row in np.flatnonzero(left).tolist())
             needs = shown_amount(resource, pod.requests.get(resource, 0), up=True)
             has = "has" if len(domains) == 1 else "have"
-            yield f"{what} {some([*domains])}, which it may be spread to, {has} no node with {needs} {resource} free"
+            room = "that takes one more pod" if resource == "pods" else f"with {needs} {resource} free"
+            yield f"{what} {some([*domains])}, which it may be spread to, {has} no node {room}"
 
 
 def attached_elsewhere(pod: PodInfo, snapshot: Snapshot, node: str = "") -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 from msgspec.structs import replace as with_fields
 
 from moorage.basis.printable import close_to, counted, one_line
@@ -28,9 +30,10 @@ from moorage.laboratory.explain.explain_run import ExplainOptions, explain_clust
 from moorage.laboratory.pending_search import grouped
 from moorage.laboratory.plan.node_types import read_types
 from moorage.report.answer import Answer
+from moorage.report.atlas import find_entries, told
 from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
-from moorage.report.style import lines_of, paragraph, some_pods
+from moorage.report.style import lines_of, paragraph, some_pods, yaml_text
 from moorage.report.workload_explanation import GangExplanation
 from moorage.simulator.simulation import SimulatedAttempt
 
@@ -122,9 +125,29 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
 _MOST_PRINTED: Final = 5
 
 
+def explain_event(given: Mapping[str, Any]) -> int:
+    """Print the situations of the atlas that an event's text stands for.
+
+    Raises  InputError if there is none
+    """
+    found = find_entries(given["event"])
+    if not found:
+        raise InputError("no situation of the atlas has a reason of this event; ask for the pod: moorage explain POD -f FILE")
+    if given["output"] in {"json", "yaml"}:
+        document = {"apiVersion": "moorage.dev/v1", "kind": "AtlasEntries", "entries": msgspec.to_builtins(found)}
+        print_styled(
+            yaml_text(document) if given["output"] == "yaml" else json.dumps(document, indent=2, sort_keys=True) + "\n"
+        )
+    else:
+        print_styled(told(found) + "\n")
+    return 0
+
+
 @described("explain")
 def explain(**given: Any) -> int:
     """Run ``moorage explain``."""
+    if given["event"]:
+        return explain_event(given)
     asked_for = bool(given["pods"]) + given["every_pending"] + given["together"]
     if not asked_for:
         raise click.UsageError("name a pod or a workload, or give --all or --pending")

@@ -69,18 +69,27 @@ def a_world(*profiles, **placed):
     return cluster
 
 
+def attached(cluster):
+    plugin = SySched()
+    plugin.attach(FakeHandle(cluster.snapshot))
+    return plugin
+
+
 def test_pods_go_where_they_see_few_calls_that_they_do_not_make():
     profiles = a_profile("web", "read", "write"), a_profile("odd", "read", "ptrace", "bpf", "mount", action="SCMP_ACT_LOG")
     cluster = a_world(*profiles, n1="web", n2="odd")
-    state = SySched().pre_score(calling("p", "web"), cluster.snapshot, cluster.snapshot.nodes)
-    raw = [SySched().score_node(state, node) for node in cluster.snapshot.nodes]
-    # n1: the same calls; n2: 3 calls of the pod there are new to this one, and 1 of this one to that there; n3: nobody is there
-    assert raw == [0, 4, 0]
-    assert final_scores(SySched(), calling("p", "web"), cluster.snapshot) == {"n1": 100, "n2": 0, "n3": 100}
+    plugin = attached(cluster)
+    # n1: the same calls; n2: 3 calls of the pod there are new to this one, and 1 of this one to that there; n3 is empty.
+    assert [plugin.score_node(calling("p", "web"), node) for node in cluster.snapshot.nodes] == [0, 4, 0]
+    assert final_scores(plugin, calling("p", "web"), cluster.snapshot) == {"n1": 100, "n2": 0, "n3": 100}
+    cluster.set_object(a_profile("web", "read", "write", "ptrace", "bpf", "mount"))
+    assert final_scores(plugin, calling("p", "web"), cluster.snapshot) == {"n1": 100, "n2": 0, "n3": 100}
+    assert [plugin.score_node(calling("p", "web"), node) for node in cluster.snapshot.nodes] == [0, 1, 0]
 
 
 def test_pods_that_name_no_profile_have_the_usual_one():
     cluster = a_world(a_profile("all-syscalls", "read", "write", "bpf"), a_profile("web", "read"), n1="web", n2=None)
-    assert final_scores(SySched(), calling("p"), cluster.snapshot) == {"n1": 0, "n2": 100, "n3": 100}
-    assert final_scores(SySched(), calling("p"), a_world(n1="web").snapshot) is None, "without any profile it skips"
+    assert final_scores(attached(cluster), calling("p"), cluster.snapshot) == {"n1": 0, "n2": 100, "n3": 100}
+    without = a_world(n1="web")
+    assert set(final_scores(attached(without), calling("p"), without.snapshot).values()) == {100}
     check_plugin(SySched(), pods=[calling("p"), calling("q", "web")], cluster=cluster)

@@ -20,6 +20,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.verdicts import SKIP, Code, Hold, Skip
 from moorage.state.view import NodeInfo, PodInfo, Snapshot
+from moorage_scheduler_plugins.earlier_args import EarlierArgs
 
 ELASTIC_QUOTAS: Final = "elasticquotas.v1alpha1.scheduling.x-k8s.io"
 #: Resources that have an amount in every quota.
@@ -49,8 +50,9 @@ class CapacityScheduling(
     points.Attachable, points.PodFollower,
 ):  # fmt: skip
     name = "CapacityScheduling"
+    Args = EarlierArgs
 
-    def __init__(self) -> None:
+    def __init__(self, args: EarlierArgs | None = None) -> None:
         self._handle: Handle | None = None
         #: Namespace → UID → what the pods on nodes request.
         self._used: dict[str, dict[str, Amounts]] = {}

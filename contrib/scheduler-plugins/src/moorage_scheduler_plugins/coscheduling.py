@@ -13,24 +13,27 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from moorage.api.custom_objects import CustomObject
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.quantity import milli_value, value
 from moorage.errors import Fault
 from moorage.framework import points
-from moorage.framework.args import Int32, PluginArgs
+from moorage.framework.args import Int32
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.handle import Handle, WaitingPod
 from moorage.framework.points import Attempt, PostFilterResult, SortableQueued
 from moorage.framework.verdicts import SKIP, Code, Hold, Skip, Wait
 from moorage.state.view import PodInfo, Snapshot
+from moorage_scheduler_plugins.earlier_args import EarlierArgs
 
 POD_GROUPS: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
 LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _DEFAULT_WAIT_S: Final = 60
 
 
-class CoschedulingArgs(PluginArgs, frozen=True):
+class CoschedulingArgs(EarlierArgs, frozen=True):
     """How long pods wait for their group, how long a failed group backs off, and how few missing pods are worth more attempts.
 
     ``pod_group_reject_percentage``: a group of which at most so many percent have no node is not rejected
@@ -39,6 +42,7 @@ class CoschedulingArgs(PluginArgs, frozen=True):
     permit_waiting_time_seconds: int = _DEFAULT_WAIT_S
     pod_group_backoff_seconds: int = 0
     pod_group_reject_percentage: Int32 = 10
+    denied_expiration: int = msgspec.field(default=20, name="deniedPGExpirationTimeSeconds")  # of earlier releases
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
         found = [
@@ -57,7 +61,7 @@ class CoschedulingArgs(PluginArgs, frozen=True):
 
 class Coscheduling(
     points.QueueSortPlugin, points.PreFilterPlugin[None], points.PostFilterPlugin, points.ReservePlugin[None],
-    points.PermitPlugin[None], points.EnqueueExtensions, points.Attachable, points.PodFollower,
+    points.PermitPlugin[None], points.PostBindPlugin[None], points.EnqueueExtensions, points.Attachable, points.PodFollower,
 ):  # fmt: skip
     name = "Coscheduling"
     Args = CoschedulingArgs
@@ -214,6 +218,9 @@ class Coscheduling(
         self._unassign(key, pod.uid)
         self._reject_waiting(key, "rejection in Unreserve")
         self._note_failure(key)
+
+    def post_bind(self, state: None, pod: PodInfo, node: str) -> None:
+        """Do nothing: earlier releases counted the group here, and configurations still enable the point."""
 
     # -- groups -------------------------------------------------------------------------------------------------------
 

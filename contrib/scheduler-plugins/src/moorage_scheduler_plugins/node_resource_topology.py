@@ -27,11 +27,11 @@ from moorage.api.meta import Value
 from moorage.api.quantity import milli_value
 from moorage.errors import Fault
 from moorage.framework import points
-from moorage.framework.args import PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.handle import Handle
 from moorage.framework.verdicts import Hold
-from moorage.state.view import NodeInfo, PodInfo
+from moorage.state.view import NodeInfo, PodInfo, Snapshot
+from moorage_scheduler_plugins.earlier_args import EarlierArgs
 from moorage_scheduler_plugins.quality import qos_of
 from moorage_scheduler_plugins.scaling import MOST
 
@@ -64,12 +64,13 @@ class TopologyCache(Value):
     resync_scope: Literal["All", "OnlyResources"] = "All"
 
 
-class TopologyMatchArgs(PluginArgs, frozen=True):
+class TopologyMatchArgs(EarlierArgs, frozen=True):
     scoring_strategy: ScoringStrategy = ScoringStrategy()
     cache_resync_period_seconds: int = 0
     discard_reserved_nodes: bool = False
     cache: TopologyCache = TopologyCache()
     preemption_mode: Literal["Disabled", "Enabled"] = "Disabled"
+    namespaces: tuple[str, ...] = ()  # of earlier releases
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
         return [
@@ -98,7 +99,8 @@ class Manager:
 
 
 class NodeResourceTopologyMatch(
-    points.FilterNodePlugin[PodInfo], points.ScoreNodePlugin[PodInfo], points.ReservePlugin[Any], points.PostBindPlugin[Any],
+    points.PreFilterPlugin[PodInfo], points.FilterNodePlugin[PodInfo],
+    points.ScoreNodePlugin[PodInfo], points.ReservePlugin[Any], points.PostBindPlugin[Any],
     points.EnqueueExtensions, points.Attachable,
 ):  # fmt: skip
     name = "NodeResourceTopologyMatch"
@@ -152,6 +154,9 @@ class NodeResourceTopologyMatch(
     def post_bind(self, state: Any, pod: PodInfo, node: str) -> None:
         if self._args.discard_reserved_nodes:
             self._reserved.get(node, {}).pop(pod.uid, None)
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:
+        return pod  # configurations enable the point
 
     # -- Filter -------------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ import numpy as np
 from moorage.framework import points
 from moorage.framework.args import PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Wake
-from moorage.framework.verdicts import SKIP, Skip
-from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
+from moorage.framework.handle import Handle
+from moorage.state.view import IntArray, NodeInfo, PodInfo, Snapshot
 from moorage_scheduler_plugins.scaling import MOST
 
 PROFILES: Final = "seccompprofiles.v1beta1.security-profiles-operator.x-k8s.io"
@@ -35,8 +35,8 @@ class SySchedArgs(PluginArgs, frozen=True):
     default_profile_name: str = "all-syscalls"
 
 
-class State:
-    """The system calls of the pod that is placed, and of pods that were looked at."""
+class CallBook:
+    """The system calls of the pods that were looked at, as the profiles of a snapshot say."""
 
     def __init__(self, snapshot: Snapshot, args: SySchedArgs) -> None:
         self._profiles = snapshot.custom(PROFILES)
@@ -60,40 +60,45 @@ class State:
         return frozenset(call for group in groups if group.get("action") in _ALLOWED for call in group.get("names") or ())
 
 
-#: What PreScore hands on: the calls that pods may make, and the pod that is placed.
-Both = tuple[State, PodInfo]
-
-
 class SySched(
-    points.PreScorePlugin[Both], points.ScoreNodePlugin[Both], points.ScoreExtensions[Both],
-    points.EnqueueExtensions,
+    points.ScoreNodePlugin[PodInfo], points.ScoreExtensions[PodInfo], points.EnqueueExtensions, points.Attachable
 ):  # fmt: skip
     name = "SySched"
     Args = SySchedArgs
 
     def __init__(self, args: SySchedArgs | None = None) -> None:
         self._args = args or SySchedArgs()
+        self._handle: Handle | None = None
+        #: The version of the objects → the calls that they allow.
+        self._book: tuple[int, CallBook] | None = None
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
 
     def wakes_on(self) -> Iterator[Wake]:
         # It rejects no pod; the kind is named to be watched.
         yield Wake(ClusterEvent(PROFILES, Action.UPDATE), when=lambda pod, old, new: False)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Both | Skip:
-        state = State(snapshot, self._args)
-        return (state, pod) if state.of(pod) else SKIP
-
-    def score_node(self, state: Both, node: NodeInfo) -> int:
-        known, pod = state
-        own = known.of(pod)
-        there = [known.of(other) for other in node.pods]
-        if not there:
+    def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
+        book = self._current()
+        own = frozenset[str]() if book is None else book.of(pod)
+        if book is None or not own or not node.pods:
             return 0
+        there = [book.of(other) for other in node.pods]
         host = frozenset[str]().union(*there)
         together = host | own
         return len(host - own) + sum(len(together - calls) for calls in there)
 
-    def normalize(self, state: Both, scores: IntArray) -> IntArray:
+    def normalize(self, pod: PodInfo, scores: IntArray) -> IntArray:
         most = int(scores.max()) if len(scores) else 0
         if not most:
             return np.full(len(scores), MOST, dtype=np.int64)
         return MOST - scores * MOST // most
+
+    def _current(self) -> CallBook | None:
+        if self._handle is None:
+            return None
+        snapshot = self._handle.snapshot
+        if self._book is None or self._book[0] != snapshot.objects_changed:
+            self._book = snapshot.objects_changed, CallBook(snapshot, self._args)
+        return self._book[1]

@@ -28,4 +28,4 @@ def test_the_table_has_a_row_for_each_process(monkeypatch):
     monkeypatch.setattr(Measured, "cpu_s", 1.25)
     head, rule, row = table([Measured("run", None, MINUTES, [90.0, 95.0, 96.0, 96.0, 96.5])], 10.0)
     assert head.count("|") == rule.count("|") == row.count("|")
-    assert row == "| run | 90.0 | 96.0 | 96.5 | +3.00 | 1.2 |"
+    assert row == "| run | 90.0 | 96.0 | 96.0 | 96.5 | +3.00 | 1.2 |"

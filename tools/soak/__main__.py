@@ -3,7 +3,8 @@
     python -m tools.soak --minutes 60
     python -m tools.soak --minutes 60 --pods-a-minute 60
 
-Nothing happens in the cluster, or so many pods are created and deleted. Each process's resident memory is read twice a minute.
+Nothing happens in the cluster, or so many pods are created and deleted. Each process's memory is read twice a minute: what
+is its own, resident or swapped out, without the pages of files, which the system takes and gives as others need memory.
 The slope is that of the straight line through the values after the first ten minutes (or the first half of a shorter run). The
 exit status is 1 if one is above the limit, or a process ended.
 """
@@ -24,7 +25,8 @@ from typing import IO, Final
 
 import numpy as np
 
-_PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 1e6
+#: The lines of /proc/PID/status about a process's own memory, in KiB.
+_OWN: Final = ("RssAnon:", "VmSwap:")
 _EVERY_S: Final = 30.0
 _SETTLED_MINUTES: Final = 10.0
 _START_S: Final = 120.0
@@ -32,7 +34,7 @@ _START_S: Final = 120.0
 
 @dataclass
 class Measured:
-    """A process, and its resident memory in MB at each of ``minutes``."""
+    """A process, and its own memory in MB at each of ``minutes``."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -40,9 +42,9 @@ class Measured:
     memory: list[float] = field(default_factory=list)
 
     def measure(self, minute: float) -> None:
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
+        lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines()
         self.minutes.append(minute)
-        self.memory.append(int(pages) * _PAGE_MB)
+        self.memory.append(sum(int(line.split()[1]) for line in lines if line.startswith(_OWN)) * 1024 / 1e6)
 
     @property
     def cpu_s(self) -> float:
@@ -62,11 +64,13 @@ def slope(minutes: Sequence[float], memory: Sequence[float], since: float) -> fl
 
 def table(measured: Sequence[Measured], since: float) -> Iterator[str]:
     """Yield the lines of the table of results, in Markdown."""
-    yield f"| process | MB at start | MB after {since:g} min | MB at the end | slope in MB an hour | CPU seconds |"
-    yield "|---|---|---|---|---|---|"
+    yield f"| process | MB at start | MB after {since:g} min | MB halfway | MB at the end | slope in MB an hour | CPU seconds |"
+    yield "|---|---|---|---|---|---|---|"
     for one in measured:
         at = next((value for minute, value in zip(one.minutes, one.memory, strict=True) if minute >= since), one.memory[-1])
-        row = f"{one.memory[0]:.1f} | {at:.1f} | {one.memory[-1]:.1f} | {slope(one.minutes, one.memory, since):+.2f}"
+        middle = one.memory[len(one.memory) // 2]
+        amounts = " | ".join(f"{amount:.1f}" for amount in (one.memory[0], at, middle, one.memory[-1]))
+        row = f"{amounts} | {slope(one.minutes, one.memory, since):+.2f}"
         yield f"| {one.name} | {row} | {one.cpu_s:.1f} |"
 
 

@@ -47,7 +47,6 @@ def _refused(given: dict[str, Any]) -> str:
         ({"autoscale": "karpenter", "instance_types": "types"}, ""),
         ({"autoscale": "karpenter", "scaled": ("a=1",)}, "--autoscale excludes --explain, --live and changes to make first"),
         ({"trace": "openb", "paths": (), "pods": "p"}, ""),
-        ({"trace": "openb", "paths": ()}, "--trace openb needs --pods FILE"),
         ({"config": "-", "paths": ("a", "-")}, "standard input can be read only once: use - for either --config or -f"),
         ({"since": "14:03", "kueue": "off"}, ""),
         ({"live": False, "context": "c"}, "add --live to ask the cluster that --kubeconfig or --context names"),

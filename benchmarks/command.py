@@ -17,6 +17,7 @@ import click
 from benchmarks.carrying import measure_carried
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
+from benchmarks.contention import CONTENTION, measure_contention
 from benchmarks.explaining import measure_explanations
 from benchmarks.gangs import GANG_SHAPES, measure_gangs
 from benchmarks.growth import measure_growth
@@ -200,6 +201,17 @@ def traces(names: tuple[str, ...], rows: int) -> None:
         raise click.UsageError(f"unknown trace {unknown[0]}; use one of {', '.join(TRACES)}")
     for name in names or tuple(TRACES):
         click.echo(json.dumps(measure_trace(name, rows)))
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+def contention(names: tuple[str, ...]) -> None:
+    """Measure weeks of jobs NAMES, or all, that wait for each other. Prints one JSON object per line."""
+    unknown = [name for name in names if name not in CONTENTION]
+    if unknown:
+        raise click.UsageError(f"unknown week {unknown[0]}; use one of {', '.join(CONTENTION)}")
+    for name in names or tuple(CONTENTION):
+        click.echo(json.dumps(measure_contention(name)))
 
 
 @main.command("what-ifs")

@@ -54,7 +54,8 @@ class Options:
     extenders. If there are extenders, one of the two is required.
     ``reconfigure`` changes the configuration after it is read.
     ``as_default`` names other schedulers; the first profile schedules their pods, too.
-    ``on_decision`` is called with each decision after its effects, to show progress.
+    ``on_decision`` is called with each decision after its effects, to show progress; ``on_repeats`` with how many waiting pods
+    fail as before in its place, which saves their decisions.
     ``quota`` enforces resource quotas and limit ranges; without it, the pods that they refuse are created.
     """
 
@@ -76,6 +77,7 @@ class Options:
     reconfigure: Callable[[Loaded], Loaded] | None = None
     as_default: tuple[str, ...] = ()
     on_decision: Callable[[Decision], None] | None = None
+    on_repeats: Callable[[int], None] | None = None
 
     @property
     def source(self) -> ConfigSource:
@@ -157,7 +159,8 @@ def prepare(
     ]
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
     noted = _noted(on_attempt, options.scores, scheduler)
-    return simulation(scheduler, noted, ask=options.ask, on_decision=options.on_decision), notes
+    made = simulation(scheduler, noted, ask=options.ask, on_decision=options.on_decision, on_repeats=options.on_repeats)
+    return made, notes
 
 
 def _cycle(loaded: Loaded, options: Options, kind: type[Cycle]) -> Cycle:

@@ -42,6 +42,7 @@ from moorage.framework.effects import (
     Write,
 )  # fmt: skip
 from moorage.framework.plugin_runner import failure_text
+from moorage.simulator.alike_failures import FailingAlike
 from moorage.simulator.claim_controller import NOTED, ClaimController, DeviceDrivers, StorageController
 from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.pod_records import (
@@ -99,6 +100,10 @@ class SimulatedCluster(PodBooks):
     on_decision: Callable[[Decision], None] | None = None
     #: Called with each decision, also of single attempts, and with each that is revoked. Copies are then still placed in runs.
     on_result: Callable[[Decision], None] | None = None
+    #: Called in place of the callbacks of decisions with how many waiting pods fail as before; without it, each is decided.
+    on_repeats: Callable[[int], None] | None = None
+    #: Let waiting pods that are alike fail together where nothing differs, in ``run`` without an end.
+    fails_together: bool = True
 
     def __post_init__(self) -> None:
         PodBooks.__init__(self)
@@ -113,6 +118,7 @@ class SimulatedCluster(PodBooks):
         #: Refresh of a plugin's outside data, by its position → when its stand-in is next called.
         self._refresh_at: dict[int, float] = {}
         self._decisions: list[Decision] = []
+        self._alike = FailingAlike(self.scheduler, self.records, self._last_attempts)
         self._loops = ZeroTimeLoops(self._own_plugins)
         self._messages = Messages()
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
@@ -138,13 +144,22 @@ class SimulatedCluster(PodBooks):
     def run(self, until_s: float | None = None) -> None:
         """Run until nothing more can happen that would change an outcome; with ``until_s``, until that time."""
         self._until_s = until_s
+        if until_s is None and self.fails_together and not self._hears_each_decision and not self._has_own_plugins:
+            self._alike.begin([pod.spec.priority or 0 for pod in self._pods.values()], self.on_repeats)
         self._run_steps()
+        self._alike.end(self._messages, self.now)
         if until_s is not None:
             self.now = max(self.now, until_s)
             return
         self._try_all_once()
         self.scheduler.end_waits(self.now)
         self._deliver()
+
+    @property
+    def _hears_each_decision(self) -> bool:
+        """Whether a callback wants the decision of each attempt."""
+        wanting = self.on_attempt, self.on_decision, self.on_result
+        return self.ask is not None or (self.on_repeats is None and any(one is not None for one in wanting))
 
     def _run_steps(self) -> None:
         for decision in self.steps():
@@ -201,6 +216,9 @@ class SimulatedCluster(PodBooks):
 
     def _process_due(self) -> None:
         """Process the events that are due, the controllers, and work that waits for them."""
+        is_moment = self._alike.is_on and bool(self._events) and self._events[0][0] <= self.now
+        if is_moment:
+            self._alike.begin_moment(self.now)
         while self._events and self._events[0][0] <= self.now:
             self._loops.note_event(self.now)
             event = heapq.heappop(self._events)[2]
@@ -208,6 +226,8 @@ class SimulatedCluster(PodBooks):
                 self._tell(event)
             else:
                 event()
+        if is_moment:
+            self._alike.end_moment(self.now)
         if self.scheduler.state.outside.refreshes:
             self._refresh()
         self._collector.act(self.now)
@@ -382,6 +402,8 @@ class SimulatedCluster(PodBooks):
 
     def _advance(self) -> bool:
         """Jump to the next time at which something can happen; return False if there is none before the end of the run."""
+        if self._alike.woken and self._alike.go_on(self.now):
+            return True
         then = self.next_event_s()
         if then is None or (self._until_s is not None and then > self._until_s):
             return False
@@ -457,6 +479,8 @@ class SimulatedCluster(PodBooks):
         if record is None and wants_a_node(pod) and pod.spec.scheduler_name in self.scheduler.state.profiles:
             self.records[uid] = PodRecord(pod, self.now)
             self.arrived += 1
+            if self._alike.is_on:
+                self._alike.see(pod.spec.priority or 0)
         elif record is not None and record.state == State.PENDING and pod.spec.node_name:
             self._note_placed(record, pod.spec.node_name, self.now)
 
@@ -665,6 +689,8 @@ class SimulatedCluster(PodBooks):
         state, record = self.scheduler.state, self.records.get(decision.pod.uid)
         if record is None:
             return
+        if self._alike.is_on:
+            self._alike.note(decision)
         self._note_attempt(record, self._messages.of(decision), LastAttempt(state.revision, state.facts, 1))
         self._report(record, decision)
 

@@ -25,12 +25,14 @@ from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSched
 from moorage.api.releases import RELEASES
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import counted
+from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_objects
 from moorage.simulator.outcome_collector import collect
+from moorage.simulator.pod_records import in_turn
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.columns import ranges
@@ -706,13 +708,21 @@ def simulate_trace(
     stay: bool = False,
     on_attempt: Callable[[SimulatedAttempt], None] | None = None,
     on_end: Callable[[SimulatedCluster], None] | None = None,
+    on_result: Callable[[Decision], None] | None = None,
+    on_repeats: Callable[[int], None] | None = None,
 ) -> Run:
     """Schedule every arrival of a trace, in order. With ``stay`` no pod ever finishes.
+
+    ``on_attempt`` and ``on_result`` are called with each decision; ``on_repeats``, if given, in their place with how many
+    waiting pods failed as before, which saves their decisions.
 
     Raises  ConfigError, InputError
     """
     trace, options, about_gangs = with_gangs(trace, options)
     simulation, notes = prepare(options, on_attempt)
+    simulation.on_result = on_result
+    if on_repeats is not None and (options.on_decision is None or options.on_repeats is not None):
+        simulation.on_repeats = in_turn(options.on_repeats, on_repeats)
     if stay:
         trace = trace.with_lifetimes(None)
     simulation.load(trace.nodes)

@@ -29,6 +29,7 @@ from moorage.framework.profile import Profile
 from moorage.state.columns import both
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
+_FIT: Final = "NodeResourcesFit"
 #: Answers about rooms with nominated pods that one sheet caches.
 _CROWDED_KEPT: Final = 4096
 
@@ -316,6 +317,15 @@ class Sheet:
         if rows is None:
             return Feasible(self.allowed, self._count, found[0], beside)
         return Feasible(rows, int(np.count_nonzero(rows)), found[0], beside)
+
+    def lacks_room(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Return whether no row is feasible, and of plugins that read a row's pods only the fit of resources refuses."""
+        if self._refused or not self._is_for_all:
+            return False
+        skipped = self._found.skipped
+        if any(step.name != _FIT for step in self.on_rows.steps.filter if step.name not in skipped):
+            return False
+        return self.feasible(pod, snapshot).number == 0
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
         """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""

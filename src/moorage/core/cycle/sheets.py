@@ -149,6 +149,21 @@ class Sheets:
         except PluginError:
             return None
 
+    def lacks_room(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Return whether no row is feasible, and only the fit of resources can change that while nodes stay as they are.
+
+        Nominated pods are ignored. False as well where that is not known.
+        """
+        if not self._pays or (pod.spec.affinity is not None and self._names_nodes(pod)):
+            return False
+        try:
+            sheet = self._sheet_by_parts(pod, snapshot)
+            if sheet is None and (found := self._find(pod, snapshot)) is not None:
+                sheet = found[1]
+            return sheet is not None and sheet.lacks_room(pod, snapshot)
+        except PluginError:
+            return False
+
     def _known_without_node(self, pod: PodInfo, snapshot: Snapshot) -> KnownShape | None:
         """Return the shape of a pod whose sheet is kept, and made if need be; None if each pod of the shape must be signed."""
         found = self._find(pod, snapshot, keep=True)

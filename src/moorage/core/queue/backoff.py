@@ -148,6 +148,10 @@ class BackoffQueue:
         ends = start + self.delay_s(failures, pods)
         return floor(ends) if self._pop_early else ends
 
+    def over_since(self, now: float) -> float:
+        """Return a time such that the backoff of any single pod that began before it is over at ``now``."""
+        return floor(now) - self._max_s
+
     def until(self, queued: QueuedPod) -> float:
         """Return when the pod's backoff ends; minus infinity if it has no backoff."""
         if queued.backoff_until is None:

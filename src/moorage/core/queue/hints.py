@@ -81,6 +81,11 @@ class Interest:
             return self._rejecters
         return tuple(rejecter for rejecter in self._rejecters if self._may_help(rejecter, old, new))
 
+    @property
+    def all_rejecters(self) -> tuple[Rejecter, ...]:
+        """The plugins that the event concerns, whatever it is about."""
+        return self._rejecters
+
     def goes_by_shape(self, group: ShapeGroup) -> bool:
         """Return True if the event has one outcome for all pods of a group, except for a pod that the event is about."""
         return not self._each or not any((group.profile, plugin) in self._each for plugin in group.plugins)
@@ -113,6 +118,11 @@ class Hints:
             return self._interest[kind]
         except KeyError:
             return self._interest.setdefault(kind, self._find_interest(event))
+
+    def concerned(self, event: ClusterEvent) -> tuple[Rejecter, ...]:
+        """Return the plugins whose rejected pods such an event may wake."""
+        interest = self.interest(event)
+        return () if interest is None else interest.all_rejecters
 
     def _find_interest(self, event: ClusterEvent) -> Interest | None:
         hints_of: dict[str, dict[str, tuple[Hint | None, ...]]] = {}

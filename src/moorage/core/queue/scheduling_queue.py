@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.core.queue.backoff import ActiveQueue, BackoffQueue, SleepingMembers, SortKey
-from moorage.core.queue.cluster_events import ASSIGNED_POD_DELETE, is_repeat, own_changes
+from moorage.core.queue.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, is_repeat, own_changes
 from moorage.core.queue.hints import HintOutcome, Hints, is_for_everyone
 from moorage.core.queue.in_flight import Happening, InFlight
 from moorage.core.queue.inspection import QueueInspection
@@ -31,7 +31,7 @@ from moorage.core.queue.nominator import Nominator
 from moorage.core.queue.pre_enqueue import Gates, QueueProfile
 from moorage.core.queue.queued_groups import GroupsOfPods
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
-from moorage.core.queue.unschedulable_pods import Unschedulable
+from moorage.core.queue.unschedulable_pods import ShapeGroup, Unschedulable
 from moorage.errors import LoopError, MoorageError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.state.pod_info import PodInfo
@@ -48,6 +48,17 @@ _BACKOFF_COMPLETE: Final = "BackoffComplete"
 _POPPED_EARLY: Final = "PopFromBackoffQ"
 
 _DEFAULT_GATES: Final = FeatureGates()
+#: The end of the backoff of pods that have none.
+_BEFORE_ALL: Final = float("-inf")
+
+
+#: A parked pod that an event woke, its group, and the event.
+Woken = tuple[QueuedPod, ShapeGroup, str]
+
+
+def _by_turn(ranked: tuple[float, Any, int, QueuedPod, ShapeGroup, str]) -> tuple[float, Any, int]:
+    """Return by what pods are tried: active ones by QueueSort, then those in backoff by its end."""
+    return ranked[:3]
 
 
 class SchedulingQueue(QueueInspection, GroupsOfPods):
@@ -96,6 +107,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         self._order = 0
         #: The last cluster state in which no pod could be popped early from backoff.
         self._no_early_pop_in = -1
+        #: While facts of one moment come in: the groups of parked pods that they woke, each with the event; else None.
+        self._woken: dict[ShapeGroup, str] | None = None
         self._start = self._next_scan = start
         self.incoming: dict[tuple[str, str], int] = Counter()
         self.members_in: Counter[tuple[str, str]] = Counter()
@@ -148,6 +161,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         An unschedulable pod moves if a hint of a plugin that rejected it says so. If the update clears a nomination, pods of
         the same priority or below may take the room that was kept for the pod.
         """
+        if self._woken:
+            self._wake_now(now)
         if old.uid != new.uid:
             self.delete(old, now)
             return self.add(new, now)
@@ -167,6 +182,8 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         A pod in flight stays so until its attempt ends, and is not requeued then. If room was kept for the pod, others of its
         priority or below may take it; a pod that this scheduler assumed before the bind has no nomination left.
         """
+        if self._woken and pod.uid in self._pods:
+            self._wake_now(now)
         kept_room = self._nominator.forget(pod.uid)
         queued = self._pods.get(pod.uid)
         if queued is not None and queued.place is QueuePlace.IN_FLIGHT:
@@ -370,6 +387,10 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         """
         if not self.heeds_events:
             return 0
+        if self._woken is not None:
+            if only is None and event == ASSIGNED_POD_DELETE and self._note_woken(event, old, new):
+                return 0
+            self._wake_now(now)
         known: dict[QueuedPod, HintOutcome | None] = {}
         if is_for_everyone(event):
             parked = list(self._parked)
@@ -408,8 +429,94 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             moved += not queued.parked
         return moved
 
+    # -- pods that are woken together -----------------------------------------------------------------------------------
+
+    def begin_moment(self) -> None:
+        """Begin to tell the facts of one moment. Pods that they wake stay where they are until ``end_moment``."""
+        if self._max_unschedulable_s == inf and self._pop_from_backoff and not self._grouping:
+            self._woken = {}
+
+    def end_moment(self, now: float) -> list[Woken]:
+        """Return the pods that the facts of this moment woke, in the order in which they would be tried.
+
+        They are still parked: call ``move`` or ``fail_again`` for each in turn. If any other pod is about to be tried, or may
+        be woken when one of them is placed, all are moved and none is returned.
+        """
+        woken, self._woken = self._woken, None
+        if not woken:
+            return []
+        busy = self._active or self._backoff or self._in_flight.begun_at or self._nominator.node_by_uid
+        gated = any(group.filed_as_gated for group in woken)
+        if busy or gated or self._parked.rejected_by(self._hints.concerned(ASSIGNED_POD_ADD)):
+            self._wake_groups(woken, now)
+            return []
+        key, backoff = self._active.rank, self._backoff
+        long_ago = backoff.over_since(now)
+        ranked = [
+            (
+                backoff.until(queued) if queued.timestamp >= long_ago and backoff.holds(queued, now) else _BEFORE_ALL,
+                key(queued),
+                queued.order,
+                queued,
+                group,
+                label,
+            )
+            for group, label in woken.items()
+            for queued in group.pods.values()
+        ]
+        ranked.sort(key=_by_turn)
+        return [one[3:] for one in ranked]
+
+    def move(self, woken: Iterable[Woken], now: float) -> None:
+        """Move pods as the event says that woke them: after their backoff."""
+        for queued, _, label in woken:
+            if queued.parked:
+                self._parked.discard(queued)
+                self._move(queued, HintOutcome.AFTER_BACKOFF, label, now)
+
+    def fail_again(self, queued: QueuedPod, now: float) -> None:
+        """Leave a parked pod as if it had been popped, failed as in its last attempt, and been requeued."""
+        queued.attempts += 1
+        queued.unschedulable_count += 1
+        queued.timestamp, queued.order, queued.backoff_until = now, self._next_order(), None
+
+    def _note_woken(self, event: ClusterEvent, old: Any, new: Any) -> bool:
+        """Note which groups an event wakes. Return False if each pod must hear of it."""
+        interest = self._hints.interest(event)
+        if interest is None:
+            return True
+        assert self._woken is not None
+        found = {}
+        for group in self._parked.rejected_by(interest.rejecters(old, new)):
+            if group in self._woken:
+                continue
+            one = group.other_than(()) if interest.goes_by_shape(group) else None
+            if one is None or old.uid in group.pods:
+                return False
+            outcome = self._hints.outcome(one, event, old, new)
+            if outcome is HintOutcome.AT_ONCE:
+                return False
+            if outcome is not HintOutcome.SKIP:
+                found[group] = str(event)
+        self._woken.update(found)
+        return True
+
+    def _wake_now(self, now: float) -> None:
+        """Move the pods that were woken in this moment; each pod hears the other facts of it."""
+        woken, self._woken = self._woken, None
+        if woken:
+            self._wake_groups(woken, now)
+
+    def _wake_groups(self, woken: Mapping[ShapeGroup, str], now: float) -> None:
+        """Move the pods of these groups."""
+        found = [(queued, group, label) for group, label in woken.items() for queued in group.pods.values()]
+        found.sort(key=lambda one: self._parked.entries[one[0].pod.uid].serial)
+        self.move(found, now)
+
     def activate(self, pods: Iterable[PodInfo], now: float) -> None:
         """Make waiting pods active at once, unless they are gated; retry pods in flight when they are requeued."""
+        if self._woken:
+            self._wake_now(now)
         for pod in pods:
             queued = self._pods.get(pod.uid)
             if queued is None or queued.place is QueuePlace.ACTIVE:

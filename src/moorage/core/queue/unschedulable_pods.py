@@ -23,7 +23,7 @@ Rejecter = tuple[str, str]
 class ShapeGroup:
     """Unschedulable pods of one shape, by UID, that the same ``plugins`` of one ``profile`` rejected."""
 
-    __slots__ = ("filed_under", "key", "plugins", "pods", "profile")
+    __slots__ = ("filed_as_gated", "filed_under", "key", "plugins", "pods", "profile")
 
     def __init__(self, key: Hashable, first: QueuedPod) -> None:
         self.key = key
@@ -33,6 +33,7 @@ class ShapeGroup:
         names = [first.gated_by] if first.gated_by else sorted(self.plugins)
         #: The plugins under which the group is indexed.
         self.filed_under: tuple[Rejecter, ...] = tuple((self.profile, name) for name in names)
+        self.filed_as_gated = bool(first.gated_by)
 
     def other_than(self, uids: Collection[str]) -> QueuedPod | None:
         """Return any pod with another UID; None if there is none."""

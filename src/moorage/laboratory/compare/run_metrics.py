@@ -74,6 +74,10 @@ class RunMeter:
         if decision.post_filter is not None and decision.post_filter.victims:
             self._victims.append(decision.post_filter.victims)
 
+    def repeat(self, count: int) -> None:
+        """Record that so many pods failed as in their last attempts."""
+        self.decisions += count
+
     def measured(
         self, simulation: SimulatedCluster, run: Run, setting: MeasureSetting, notes: Iterable[str] = (), speed: float = 0.0
     ) -> MeasuredRun:

@@ -407,7 +407,7 @@ class ClusterRuns:
         if given is not None:
             trace = trace.with_nodes(given.nodes)
         meter, ended = RunMeter(), list[SimulatedCluster]()
-        run = simulate_trace(trace, options, on_attempt=meter.hear, on_end=ended.append)
+        run = simulate_trace(trace, options, on_result=meter.count, on_repeats=meter.repeat, on_end=ended.append)
         mix = tuple(typical_mix(arrival.pod for arrival in trace.arrivals))
         setting = MeasureSetting(mix, priced(list(trace.nodes), dict(self.prices)), self.all_nodes)
         return meter.measured(ended[0], run, setting).metrics

@@ -27,7 +27,7 @@ from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
-from moorage.simulator.pod_records import SimulatedAttempt, in_turn
+from moorage.simulator.pod_records import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace
@@ -142,7 +142,10 @@ class SimulationGates:
     def run_trace(self, trace: Trace, options: Options, *, stay: bool, on_attempt: _OnAttempt | None = None) -> Run:
         """Simulate a trace."""
         meter, ended = RunMeter(), list[SimulatedCluster]()
-        run = simulate_trace(trace, options, stay=stay, on_attempt=in_turn(meter.hear, on_attempt), on_end=ended.append)
+        run = simulate_trace(
+            trace, options, stay=stay, on_attempt=on_attempt, on_result=meter.count, on_end=ended.append,
+            on_repeats=meter.repeat if on_attempt is None else None,
+        )  # fmt: skip
         setting = MeasureSetting(tuple(typical_mix(arrival.pod for arrival in trace.arrivals)))
         self._keep(meter.measured(ended[0], run, setting), ended[0])
         return run

@@ -59,7 +59,9 @@ def simulate(**given: Any) -> int:
         options = _options(given, took)
         extenders = cluster_files.asking(options) if given["extenders"] == "ask" else nullcontext(options)
         with extenders as options, nullcontext() if _asks_what_if(given) else frozen_after_pauses():
-            counted = replace(options, on_decision=partial(_count, progress)) if progress.is_watched else options
+            counted = options
+            if progress.is_watched:
+                counted = replace(options, on_decision=partial(_count, progress), on_repeats=_pass_over)
             whole = _run(given, counted, progress, _on_attempt(events, narrowing, given["output"], progress.answers), measure)
     if took is not None:
         click.echo(took.table(), err=True)
@@ -258,6 +260,10 @@ def _run_changed(
 
 def _count(progress: Progress, decision: Decision) -> None:
     progress.count(placed=decision.node is not None)
+
+
+def _pass_over(count: int) -> None:
+    """Show nothing of pods that fail as before."""
 
 
 def _on_attempt(events: EventLog | None, narrowing: Narrowing, output: str, answers: TextIO) -> _OnAttempt:

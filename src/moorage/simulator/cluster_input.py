@@ -170,7 +170,7 @@ DUMP_RECORD: Final = _Name("moorage.dev/v1", "DumpRecord")
 
 
 class UnreadKind(Struct, frozen=True):
-    """A kind, by its plural, that could not be read: it is ``forbidden`` or ``not served``."""
+    """A kind, by its plural, that was not read, or not in full: ``forbidden``, ``not served``, or how many are unreadable."""
 
     kind: str
     why: str

@@ -126,12 +126,14 @@ class ReadRules:
     ``treat_as``    pairs of ``plural.group`` and the workload kind that its objects are read as
     ``for_policies``  keep what admission policies read of objects, even if this input has no policies
     ``release``     refuse pod groups and workloads in versions that this release does not serve; None: read them all
+    ``leaves_out``  leave objects out that cannot be read, with a note each, as a scheduler does with what an API server sends
     """
 
     validation: Validation = Validation.STRICT
     treat_as: tuple[tuple[str, Kind], ...] = ()
     for_policies: bool = False
     release: Release | None = None
+    leaves_out: bool = False
 
     def refused(self, found: FoundObject) -> str:
         """Return why the release does not read an object of ``scheduling.k8s.io`` in its version; "" if it does."""
@@ -445,7 +447,7 @@ class _Reader:
 
     def _note_fault(self, error: InputError) -> None:
         self.faults += ((line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…") for line in str(error).splitlines())
-        if len(self.faults) >= MAX_FAULTS:
+        if len(self.faults) >= MAX_FAULTS and not self.rules.leaves_out:
             raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
     def _takes_policy(self, found: FoundObject) -> bool:
@@ -512,13 +514,16 @@ class _Reader:
         Raises  InputError with all faults, up to a limit
         """
         self._sort_custom()
-        if self.faults:
+        if self.faults and not self.rules.leaves_out:
             raise InputError(*self.faults[:MAX_FAULTS])
         read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
         counts = Counter(one.kind for one in self.custom_objects.values())
         read += tuple(counts.items())
         implied = self._add_implied_namespaces()
         notes = [*(note for record in self.records for note in record.notes()), *self.fields.notes()]
+        notes += [f"left out, as it cannot be read: {fault}" for fault in self.faults[:MAX_FAULTS]]
+        if len(self.faults) > MAX_FAULTS:
+            notes.append(f"{counted(len(self.faults) - MAX_FAULTS, 'other object')} left out, which cannot be read")
         taken_at = next((record.taken_at for record in self.records), "")
         version = self.server_version or next((record.server_version for record in self.records), "")
         if self.duplicates:

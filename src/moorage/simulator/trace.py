@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, overload
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import force_setattr
@@ -21,6 +21,7 @@ from msgspec.structs import replace as structs_replace
 from moorage.api import quantity
 from moorage.api.core import Node, ObjectMeta, Pod, PodSchedulingGroup, PodSpec, PodStatus
 from moorage.api.documents.object_fields import stable_uid
+from moorage.api.packing import pack
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
 from moorage.api.releases import RELEASES
 from moorage.basis.inputs.objects import FoundObject
@@ -311,7 +312,7 @@ def job_names(jobs: Iterable[str]) -> list[str]:
     return list(found)
 
 
-_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode: Final = partial(pack, ordered=True)
 
 
 def columns_of(given: Iterable[Any]) -> ArrivalColumns:

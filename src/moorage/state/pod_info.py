@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import astuple, force_setattr, replace
 
 from moorage.api.core import ClaimSource, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
+from moorage.api.packing import pack
 from moorage.api.pod_requests import PodRequests, RequestOptions, pod_requests, resize_is_infeasible
 from moorage.state.affinity_terms import (
     AffinityTerm,
@@ -60,6 +61,13 @@ class HostPort(NamedTuple):
 _NO_PORTS: Final[frozenset[HostPort]] = frozenset()
 
 
+def _encoded(value: object) -> bytes:
+    try:
+        return _ENCODER.encode(value)
+    except OverflowError:  # an integer beyond 64 bits, in a field that is kept as it is given
+        return pack(value)
+
+
 class PodInfo:
     """A pod and its derived data. Two infos are equal only if they are the same object; pods are identified by UID."""
 
@@ -82,7 +90,7 @@ class PodInfo:
     def shape(self) -> bytes:
         """Return the pod encoded without its name, UID, annotations and such: pods of one template have equal shapes."""
         meta = self.pod.metadata
-        return _ENCODER.encode(
+        return _encoded(
             (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
         )
 
@@ -101,14 +109,14 @@ class PodInfo:
         spec = replace(pod.spec, resource_claims=claims, volumes=tuple(map(_without_claim, pod.spec.volumes)))
         status = replace(pod.status, resource_claim_statuses=())
         owners = pod.metadata.owner_references
-        return b"claims" + _ENCODER.encode((self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status))
+        return b"claims" + _encoded((self.namespace, self.labels, owners, pod.metadata.deletion_timestamp, spec, status))
 
     def waiting_shape(self) -> bytes:
         """Return the shape without the pod's conditions, whose times and messages differ between pods that wait for a node."""
         meta, status = self.pod.metadata, self.pod.status
         if status.conditions:
             status = replace(status, conditions=())
-        return _ENCODER.encode((self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, status))
+        return _encoded((self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, status))
 
     def share(self, twin: PodInfo) -> None:
         """Use the derived data of a pod of the same shape."""

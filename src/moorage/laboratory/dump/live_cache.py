@@ -38,7 +38,7 @@ from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.dump.kept_objects import KEPT_KINDS, pack, unpack
-from moorage.laboratory.dump.live_dump import Get, Pages, collection_paths, named, naming_the_server
+from moorage.laboratory.dump.live_dump import SERVED, Get, Pages, collection_paths, named, naming_the_server
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 
@@ -411,7 +411,7 @@ def _applied(kept: _Collection, lines: Iterable[bytes]) -> str:
             changed[found.namespace, found.name] = bytes(event.object)
     if changed:
         page = b'{"apiVersion":"v1","kind":"List","items":[%b]}' % b",".join(changed.values())
-        if not kept.put(read_sources([InputFile(kept.path, page)], validated=False)):
+        if not kept.put(read_sources([InputFile(kept.path, page)], validated=False, rules=SERVED)):
             kept.state = version
     return version
 

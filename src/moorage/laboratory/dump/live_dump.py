@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,17 +16,19 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.custom_objects import CustomKind
+from moorage.api.decode import decode
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.basis.client.watched_resources import server_version
-from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, json_decoder, list_parts
+from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects, plain_object
+from moorage.basis.printable import counted
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
-from moorage.simulator.cluster_reader import read_sources
+from moorage.simulator.cluster_reader import ReadRules, read_sources
 from moorage.simulator.components import (
     COMPANIONS,
     CONFIG_MAPS,
@@ -39,6 +42,8 @@ from moorage.simulator.components import (
 #: ``get(path, params)`` returns the body of a response and raises ClusterError.
 Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
 
+#: How the objects of an API server are read: one that cannot be does not keep the others from being read.
+SERVED: Final = ReadRules(leaves_out=True)
 _PAGE: Final = "500"
 #: The status code of an expired continue token, and how often a collection is listed from the start again.
 _GONE: Final = 410
@@ -145,7 +150,7 @@ class Pages:
         """
         taken_at = began.isoformat(timespec="seconds")
         kinds = dict.fromkeys((*custom, *self.companions, *FILES))
-        read = read_sources(self.files, validated=False, custom=kinds, known=known)
+        read = read_sources(self.files, validated=False, custom=kinds, rules=SERVED, known=known)
         notes = (f"taken from {server} at {taken_at}", *map(str, self.missing), *read.report.notes)
         return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=self.version))
 
@@ -315,11 +320,13 @@ class DumpWriter:
         self.items: list[bytes] = []
         #: Kind → number of objects.
         self.counts: dict[str, int] = {}
+        #: Objects that cannot be read: the plural of the kind, and the reason.
+        self.unread: list[tuple[str, str]] = []
 
     def take(self, page: InputFile) -> None:
-        """Add the objects of a page.
+        """Add the objects of a page that can be read.
 
-        Raises  InputError for what cannot be read
+        Raises  InputError for what is no list of objects
         """
         for found in find_objects(page):
             kind = find_kind(found.api_version, found.kind)
@@ -331,7 +338,11 @@ class DumpWriter:
             elif kind is None:
                 item = _encode(self._cleaner.custom(found.api_version, found.kind, payload))
             else:
-                obj = msgspec.convert(payload, kind.type) if isinstance(payload, dict) else json_decoder(kind).decode(payload)
+                try:
+                    obj = decode(payload, kind.type, found.where)
+                except InputError as error:
+                    self.unread.append((kind.resource, str(error)))
+                    continue
                 item = self._cleaner.json(kind, found.api_version, obj)
             self.items.append(item)
             namespace = (
@@ -342,11 +353,12 @@ class DumpWriter:
 
     def parts(self, server: str, taken_at: str, missing: Iterable[UnreadKind], version: str = "") -> Iterator[bytes]:
         """Yield the file in parts: one line for each object, the record first. ``version``: that of the API server."""
+        unreadable = Counter(kind for kind, _ in self.unread)
         record = DumpRecord(
             taken_at=taken_at,
             server=server,
             server_version=version,
-            not_read=tuple(missing),
+            not_read=(*missing, *(UnreadKind(kind, f"{counted(n, 'object')} unreadable") for kind, n in unreadable.items())),
         )
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
         yield from list_parts((_encode(head), *self.items))

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from multiprocessing import TimeoutError as NotReadyError
 from multiprocessing import get_context
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Node, NodeSelectorTerm, Pod
+from moorage.api.packing import pack
 from moorage.api.storage import PersistentVolume
 from moorage.basis.ending import begin_worker
 from moorage.basis.printable import one_line
@@ -44,7 +45,7 @@ from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, replace
 # the same shapes, and if no node selector, affinity or volume in the cluster names one of them. Pods of a StatefulSet and
 # pods with claims are never equal to others. kube-scheduler may still break ties differently.
 
-_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+_encode: Final = partial(pack, ordered=True)
 #: Labels to which controllers give a different value on each pod.
 _OWN_LABELS: Final = frozenset(["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"])
 
@@ -74,7 +75,7 @@ def _key(node: Node, pods: Iterable[Pod], shapes: dict[str, bytes | None]) -> by
         held.append(shape)
     labels = {key: value for key, value in node.labels.items() if value != node.name}
     status = node.status
-    return _ENCODER.encode(
+    return _encode(
         [labels, node.spec.taints, node.spec.unschedulable, status.allocatable, status.images, status.declared_features,
          sorted(held)]
     )  # fmt: skip
@@ -90,7 +91,7 @@ def pod_shape(pod: Pod) -> bytes | None:
         return None
     about = (owner.kind, owner.uid or owner.name) if owner is not None else None
     leaving = pod.metadata.deletion_timestamp is not None
-    return _ENCODER.encode([pod.namespace, pod.labels, about, leaving, pod.status.phase, spec.replace(node_name="")])
+    return _encode([pod.namespace, pod.labels, about, leaving, pod.status.phase, spec.replace(node_name="")])
 
 
 def _named(simulation: RecordedSimulation) -> set[str]:

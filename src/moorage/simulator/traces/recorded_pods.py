@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ from moorage.api.documents.object_fields import stable_uid
 from moorage.api.kinds import Kind
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_label_value
+from moorage.api.packing import pack
 from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
@@ -27,7 +28,7 @@ from moorage.simulator.trace_builder import TraceBuilder
 from moorage.simulator.traces.streams import TraceRow, table_rows
 from moorage.simulator.unknown_fields import Validation
 
-_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode: Final = partial(pack, ordered=True)
 
 
 class RecordedPods:

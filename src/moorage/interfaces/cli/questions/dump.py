@@ -68,6 +68,8 @@ def _report(path: str | None, writer: DumpWriter, missing: Iterable[UnreadKind])
     )
     for one in missing:
         say(f"  {one}", err=True)
+    for _, fault in writer.unread:
+        say(f"  left out, as it cannot be read: {fault}", err=True)
 
 
 def write_parts(path: str | None, parts: Iterable[bytes]) -> None:

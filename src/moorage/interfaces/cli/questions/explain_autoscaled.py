@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
 from moorage.report.explanation import AutoscalerAnswer
+from moorage.report.judged_nodes import JudgedNode, JudgedNodes
 
 if TYPE_CHECKING:
+    from moorage.simulator.autoscalers.cluster_autoscaler.loop import Unremovable
     from moorage.simulator.autoscalers.karpenter.judgement import Karpenter  # loaded only for a question about it
 
 _OTHER = "cluster-autoscaler"
+#: Why a node stays that goes when nothing changes.
+_SOON = "NotUnneededLongEnough"
+#: Words for all nodes.
+_EVERY = frozenset({"nodes", "node", "no"})
 
 
 def names_nodes(given: Mapping[str, Any]) -> bool:
@@ -23,7 +30,7 @@ def names_nodes(given: Mapping[str, Any]) -> bool:
 
     Raises  UsageError for nodes without an autoscaler, or together with others
     """
-    nodes = [name for name in given["pods"] if name.startswith(("node/", "nodes/", "no/"))]
+    nodes = [name for name in given["pods"] if name in _EVERY or name.startswith(("node/", "nodes/", "no/"))]
     if nodes and not _autoscaler(given):
         raise click.UsageError(
             f"{nodes[0]}: to say why an autoscaler keeps a node, give --autoscaler {_OTHER}, or Karpenter's --instance-types"
@@ -46,7 +53,7 @@ def kinds_of_autoscaler(given: Mapping[str, Any]) -> tuple[str, ...]:
     return kinds_of(_autoscaler(given))
 
 
-def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[AutoscalerAnswer]:
+def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[AutoscalerAnswer | JudgedNodes]:
     """Yield what the autoscaler does about the named nodes, or about the named pods that wait.
 
     Raises  InputError for a node that is not there
@@ -59,14 +66,17 @@ def autoscaler_answers(given: Mapping[str, Any], asked: Asked) -> Iterator[Autos
 
     prices = read_price_list(given["instance_types"]) if given["instance_types"] else None
     request = asked.request({"autoscaler": which, "instanceTypes": given["instance_types"] or ""})
-    nodes = [name.partition("/")[2] for name in given["pods"]] if names_nodes(given) else []
+    nodes = [name.partition("/")[2] for name in given["pods"] if name not in _EVERY] if names_nodes(given) else []
+    every = not _EVERY.isdisjoint(given["pods"])
     named = {name if "/" in name else f"{given['namespace'] or 'default'}/{name}" for name in given["pods"]}
     if which == _OTHER:
-        yield from _of_cluster_autoscaler(given, asked, prices, nodes, named, request)
+        yield from _of_cluster_autoscaler(given, asked, prices, nodes, named, request, every=every)
         return
     assert prices is not None  # names_nodes has refused this
     karpenter = Karpenter(asked.changed_input, prices, gates=given["karpenter_gates"], now_s=_at(given))
-    if nodes:
+    if every:
+        yield _of_every_node(karpenter, request)
+    if nodes or every:
         yield from (_of_node(karpenter, name, request) for name in nodes)
     else:
         yield from _of_pods(karpenter, named, request)
@@ -93,8 +103,9 @@ def _at(given: Mapping[str, Any]) -> float | None:
 
 
 def _of_cluster_autoscaler(
-    given: Mapping[str, Any], asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any
-) -> Iterator[AutoscalerAnswer]:
+    given: Mapping[str, Any], asked: Asked, prices: Any, nodes: Sequence[str], named: set[str], request: Any, *,
+    every: bool = False,
+) -> Iterator[AutoscalerAnswer | JudgedNodes]:  # fmt: skip
     from moorage.api.documents.object_fields import seconds
     from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
     from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
@@ -119,16 +130,23 @@ def _of_cluster_autoscaler(
         head = AutoscalerAnswer.head(decision, thing, _OTHER)
         return AutoscalerAnswer(summary=head, thing=thing, decision=decision, **shared, **more)
 
+    if every:
+        verdicts = scaler.reasons_kept([node.name for node in cluster.nodes])
+        judged = tuple(_judged(name, kept, scaler.pool_of(name)) for name, kept in sorted(verdicts.items()))
+        going = [name for name, kept in verdicts.items() if kept is None]
+        later = [f"{name}: {kept.text}" for name, kept in verdicts.items() if kept is not None and kept.reason == _SOON]
+        told = f"it removes {some(going)}." if going else later[0] if later else ""
+        yield JudgedNodes(summary=JudgedNodes.head(_OTHER, judged), nodes=judged, next=told, **shared)
     for name, kept in scaler.reasons_kept(nodes).items():
         pool = scaler.pool_of(name)
-        if kept is None or kept.reason == "NotUnneededLongEnough":
+        if kept is None or kept.reason == _SOON:
             saves = next((one.price for one in found.pools if one.name == pool), None) if prices is not None else None
-            told = (kept.text,) if kept is not None else ()
-            yield answer("delete", f"node/{name}", node=name, pool=pool, why=told, price=saves)
+            texts = (kept.text,) if kept is not None else ()
+            yield answer("delete", f"node/{name}", node=name, pool=pool, why=texts, price=saves)
         else:
             held = {kept.pod: kept.reason} if kept.pod else {}
             yield answer("keep", f"node/{name}", node=name, pool=pool, why=(f"{kept.reason}: {kept.text}",), pods=held)
-    if nodes:
+    if nodes or every:
         return
     growth = scaler.next_growth()
     for pod in growth.waiting:
@@ -142,6 +160,38 @@ def _of_cluster_autoscaler(
             reasons = growth.reasons.get(pod.metadata.uid, {}).items()
             why = tuple(f"{group}: {', '.join(texts)}" if group else ", ".join(texts) for group, texts in reasons)
             yield answer("none" if why else "existing", thing, why=why)
+
+
+def _judged(name: str, kept: Unremovable | None, pool: str) -> JudgedNode:
+    """Return what cluster-autoscaler does with a node."""
+    if kept is None or kept.reason == _SOON:
+        return JudgedNode(name, "delete", pool, "" if kept is None else kept.text)
+    return JudgedNode(name, "keep", pool, f"{kept.reason}: {kept.text}")
+
+
+def _of_every_node(karpenter: Karpenter, request: Any) -> JudgedNodes:
+    nodes, rows = karpenter.cluster.nodes, karpenter.cluster.row_of
+    judged = tuple(
+        JudgedNode(one.node, one.decision, nodes[rows[one.node]].pool, one.why, None if one.decision == "keep" else one.saves)
+        for one in karpenter.verdicts()
+    )
+    return JudgedNodes(
+        request=request, summary=JudgedNodes.head("Karpenter", judged), nodes=judged, next=_command_text(karpenter),
+        currency=karpenter.cluster.prices.currency, missing=karpenter.missing, settings=_settings(karpenter),
+    )  # fmt: skip
+
+
+def _command_text(karpenter: Karpenter) -> str:
+    """Return what Karpenter does next, as a sentence; "" if it disrupts no node."""
+    command = karpenter.next_command()
+    if command is None:
+        return ""
+    names = some([one.name for one in command.candidates])
+    saved = f"; an hour saves {command.savings(karpenter.cluster.prices.well_known):.4g}"
+    if command.decision == "delete":
+        return f"it deletes {names} ({command.reason}){saved}."
+    types = f"the cheapest of {some(command.types)}" if len(command.types) > 1 else command.types[0]
+    return f"it replaces {names} by {counted(len(command.claims), 'node')}, {types} ({command.reason}){saved}."
 
 
 def _settings(karpenter: Karpenter) -> str:

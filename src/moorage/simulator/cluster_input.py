@@ -169,14 +169,15 @@ class _Name(NamedTuple):
 DUMP_RECORD: Final = _Name("moorage.dev/v1", "DumpRecord")
 
 
-class UnreadKind(Struct, frozen=True):
-    """A kind, by its plural, that was not read, or not in full: ``forbidden``, ``not served``, or how many are unreadable."""
+class UnreadKind(Struct, frozen=True, omit_defaults=True):
+    """A kind, by its plural, that was not read: ``forbidden`` or ``not served``; or ``objects`` of it are ``unreadable``."""
 
     kind: str
     why: str
+    objects: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind} were not read: {self.why}"
+        return f"{f'{self.objects} ' if self.objects else ''}{self.kind} were not read: {self.why}"
 
 
 class DumpRecord(Struct, frozen=True, rename="camel"):

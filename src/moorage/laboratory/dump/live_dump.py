@@ -25,7 +25,6 @@ from moorage.basis.client.watched_resources import server_version
 from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects, plain_object
-from moorage.basis.printable import counted
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import ReadRules, read_sources
@@ -358,7 +357,7 @@ class DumpWriter:
             taken_at=taken_at,
             server=server,
             server_version=version,
-            not_read=(*missing, *(UnreadKind(kind, f"{counted(n, 'object')} unreadable") for kind, n in unreadable.items())),
+            not_read=(*missing, *(UnreadKind(kind, "unreadable", n) for kind, n in unreadable.items())),
         )
         head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
         yield from list_parts((_encode(head), *self.items))

@@ -24,6 +24,7 @@ from moorage.laboratory.metrics import (
 )
 from moorage.laboratory.node_groups import over_time, time_weighted, use_of_nodes
 from moorage.report.gates import MeasuredRun, UnplacedPod
+from moorage.report.job_tables import job_figures, job_rows
 from moorage.report.outcome import PodOutcome, Run
 from moorage.simulator.pod_records import PodRecord, State
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
@@ -111,6 +112,8 @@ class RunMeter:
         metrics["preemptions.replaced"] = float(sum(bool(pod.replaced_by) for pod in preempted))
         metrics["preemptions.budgetViolations"] = float(self._violations(simulation))
         metrics["attempts"] = float(run.attempts)
+        if any(pod.state == State.FINISHED for pod in run.pods):
+            metrics |= job_figures(job_rows(run))
         return metrics
 
     def _violations(self, simulation: SimulatedCluster) -> int:

@@ -38,8 +38,10 @@ from moorage.laboratory.compare.queue_runs import is_queue_parameter, measure_qu
 from moorage.laboratory.compare.run_inputs import input_of_runs, priced
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
+from moorage.laboratory.job_frames import PowerModel, jobs_frame, pods_frame, read_power
 from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, SweepAxis, SweepGrid, axis_of
 from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, TraceSource, read_trace_source
+from moorage.report.job_tables import TableSetting
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.kueue.batch_jobs import KINDS, queued_cluster
 from moorage.simulator.kueue.integrations import works_of_trace
@@ -52,6 +54,7 @@ DEFAULT_METRICS: Final = ("pending", "nodesUsed", "utilisation.cpu", "utilisatio
 _FIELDS: Final = (
     "clusters", "traces", "configs", "releases", "parameters", "seeds", "metrics", "against", "plugins", "featureGates",
     "replaceAll", "allNodes", "prices", "quota", "extenders", "queues",
+    "tables", "power",
 )  # fmt: skip
 #: The largest grid file, and the largest configuration, in bytes.
 _MOST_BYTES: Final = 4 << 20
@@ -122,7 +125,17 @@ class _Reader:
             prices=self._prices(),
             quota="quota" not in fields or fields["quota"].flag(),
             skip_extenders=extenders is not None,
+            tables=self._tables(),
+            power=read_power(fields["power"].value, "power") if "power" in fields else None,
         )
+
+    def _tables(self) -> str:
+        tables = self._fields.get("tables")
+        if tables is None:
+            return ""
+        if tables.value not in _TABLES:
+            raise tables.fault(f"expected {' or '.join(_TABLES)}")
+        return tables.text()
 
     def _plugin(self, given: GridField) -> str | type[Any]:
         if isinstance(given.value, type):
@@ -320,6 +333,9 @@ def _mapping(value: Any, name: str) -> dict[str, Any]:
     return value
 
 
+#: The tables that runs of traces can have.
+_TABLES: Final = ("jobs", "pods")
+
 # -- cluster runs ------------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = ConfigText()
@@ -339,12 +355,17 @@ class ClusterRuns:
     prices: tuple[tuple[str, float], ...] = ()
     quota: bool = True
     skip_extenders: bool = False
+    #: ``jobs`` or ``pods``: the columns that each run of a trace has.
+    tables: str = ""
+    power: PowerModel | None = None
 
     @property
     def digest(self) -> str:
         """The digest of these settings and of the plugins' source code."""
         sources = [_source_of(cls) for cls in self.classes()]
         settings = (self.feature_gates, self.replace_all, self.all_nodes, self.prices, self.quota, sources)
+        if self.tables or self.power is not None:
+            settings = (*settings, repr((self.tables, self.power)))  # type: ignore[assignment]
         return blake2b(repr(settings).encode(), digest_size=16).hexdigest()
 
     def classes(self) -> tuple[type[Any], ...]:
@@ -402,7 +423,7 @@ class ClusterRuns:
         setting = MeasureSetting(mix, priced(list(queued.cluster.nodes), dict(self.prices)), self.all_nodes)
         return measure_queued(queued, options, setting).metrics
 
-    def _replayed(self, trace: Trace, given: RunInput | None, options: Options) -> Mapping[str, float]:
+    def _replayed(self, trace: Trace, given: RunInput | None, options: Options) -> Mapping[str, Any]:
         """Replay a trace, on the nodes of a cluster if there is one, and measure it."""
         if given is not None:
             trace = trace.with_nodes(given.nodes)
@@ -410,7 +431,13 @@ class ClusterRuns:
         run = simulate_trace(trace, options, on_result=meter.count, on_repeats=meter.repeat, on_end=ended.append)
         mix = tuple(typical_mix(arrival.pod for arrival in trace.arrivals))
         setting = MeasureSetting(mix, priced(list(trace.nodes), dict(self.prices)), self.all_nodes)
-        return meter.measured(ended[0], run, setting).metrics
+        metrics = meter.measured(ended[0], run, setting).metrics
+        if not self.tables:
+            return metrics
+        with_power = None if self.power is None else self.power.on(trace.nodes)
+        shown = TableSetting(prices=setting.prices or None, power=with_power)
+        frame = jobs_frame(run, shown) if self.tables == "jobs" else pods_frame(run, shown)
+        return {**metrics, **frame.columns()}
 
     def _input(self, source: ClusterSource, options: Options) -> RunInput:
         profiles = load_options(options).profiles if self.replace_all else ()

@@ -11,7 +11,6 @@ import click
 from msgspec.structs import replace as with_values
 
 from moorage import __version__
-from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import ConfigError, InputError
 from moorage.interfaces.cli.cluster_files import (
     CONFIG_LIMIT,
@@ -31,6 +30,7 @@ from moorage.interfaces.cli.questions.compare_autoscalers import (
 )
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
 from moorage.interfaces.cli.questions.question_options import executor_of
+from moorage.interfaces.cli.questions.run_tables import read_prices
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.moved_pods import new_pending
@@ -56,7 +56,7 @@ def compare(**given: Any) -> int:
         baseline = gate_options.read_baseline(given, lambda: str(asked.request({}).digest))
         sides = _sides(given, asked, baseline, block)
         setting = CompareSetting(
-            replace_all=given["replace_all"], all_nodes=given["all_nodes"], prices=_prices(given["prices"]),
+            replace_all=given["replace_all"], all_nodes=given["all_nodes"], prices=read_prices(given["prices"]),
             gates=given["gates"], strict=given["strict"], names=sides.names, timing=given["timing"],
             queues=_queues(given, sides),
         )  # fmt: skip
@@ -167,16 +167,6 @@ def _queues(given: Mapping[str, Any], sides: _Sides) -> tuple[QueuedCluster, Que
             raise InputError(f"{file or f'the cluster of {side}'}: no ClusterQueue found; give --{side.lower()}-kueue FILE")
         found.append(queued_cluster(cluster.input(), documents))
     return found[0], found[1]
-
-
-def _prices(path: str | None) -> dict[str, float]:
-    if path is None:
-        return {}
-    found = read_first_yaml(read_file(path, CONFIG_LIMIT), path)
-    numbers = isinstance(found, dict) and all(type(price) in (int, float) and price >= 0 for price in found.values())
-    if not isinstance(found, dict) or not numbers:
-        raise InputError(f"{path}: expected prices by node, node group or instance type, such as 'm5.large: 0.096'")
-    return {str(name): float(price) for name, price in found.items()}
 
 
 def _request(given: Mapping[str, Any], asked: Asked, sides: _Sides, baseline: StoredReport | None) -> AnswerRequest:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
+from moorage.api.core import Node
 from moorage.api.gc_pause import frozen_after_pauses
 from moorage.basis.recording.log_reader import ClusterLog, is_log, parse_moment
 from moorage.core.cycle.decision import Decision
@@ -66,6 +67,10 @@ def simulate(**given: Any) -> int:
     if took is not None:
         click.echo(took.table(), err=True)
     run = whole.run if measure is None else measure.judged(whole.run)
+    if given["jobs_table"] or given["pods_table"]:
+        from moorage.interfaces.cli.questions.run_tables import write_tables  # the laboratory is rarely needed here
+
+        write_tables(given, run, whole.nodes)
     refuse_unmatched(narrowing, run)
     if measure is not None and given["output"] in PIPELINE_OUTPUTS:
         measure.print_report(run, render(run, wide=True))
@@ -106,12 +111,14 @@ class _Simulated(NamedTuple):
     """A run; with --explain an explanation of each pending pod, and tables of the autoscaler's actions or of queues.
 
     ``waits``  whether a workload waits for quota
+    ``nodes``  the nodes of the input
     """
 
     run: Run
     explanations: list[Explanation] | None = None
     scaled: str = ""
     waits: bool = False
+    nodes: tuple[Node, ...] = ()
 
 
 _OnAttempt = Callable[[SimulatedAttempt], None] | None
@@ -166,7 +173,8 @@ def _run(
         text = given["output"] in {"table", "wide"}
         if (jobs := queued(given, cluster)) is not None:
             return _queued(run_queued(jobs, cluster_files.emulating(options, given, cluster), on_attempt, measure, text=text))
-        return _simulated(given, cluster, cluster_files.emulating(options, given, cluster), on_attempt, measure)
+        found = _simulated(given, cluster, cluster_files.emulating(options, given, cluster), on_attempt, measure)
+        return found._replace(nodes=cluster.nodes)
     return _run_trace(given, options, on_attempt, measure)
 
 
@@ -214,7 +222,7 @@ def _run_trace(
     if (jobs := queued(given, ClusterInput(nodes=trace.nodes), lasting)) is not None:
         return _queued(run_queued(jobs, options, on_attempt, measure, text=text))
     simulated = simulate_trace if measure is None else measure.run_trace
-    return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt))
+    return _Simulated(simulated(trace, options, stay=given["stay"], on_attempt=on_attempt), nodes=trace.nodes)
 
 
 def _autoscaled(

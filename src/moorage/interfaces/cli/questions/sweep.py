@@ -14,6 +14,7 @@ from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question, print_document
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, output_style, print_styled, say
+from moorage.laboratory.job_frames import write_frame
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor
 from moorage.laboratory.sweeps.results import SweepResult, baseline_of, sweep_document, sweep_text
@@ -46,6 +47,8 @@ def sweep(**given: Any) -> int:
         )  # fmt: skip
     if given["csv_file"] is not None:
         result.runs.to_csv(given["csv_file"])
+    if given["table_file"] is not None:
+        write_frame(result.series, given["table_file"])
     if given["plot_directory"] is not None:
         _draw(result, given["plot_directory"])
     if given["output"] == "text":

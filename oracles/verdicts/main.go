@@ -422,6 +422,15 @@ func flattened(fault error) (found []error) {
 	return []error{fault}
 }
 
+// stored returns an object as an API server stores it: what may be omitted is so where it is empty.
+func stored(object runtime.Object) runtime.Object {
+	text, err := json.Marshal(object)
+	must(err)
+	again, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	must(err)
+	return again
+}
+
 func decode(given []json.RawMessage) (objects []runtime.Object, pending []*v1.Pod, unknown []string) {
 	for _, text := range given {
 		object, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
@@ -434,6 +443,7 @@ func decode(given []json.RawMessage) (objects []runtime.Object, pending []*v1.Po
 			unknown = append(unknown, fmt.Sprint(kind))
 			continue
 		}
+		object = stored(object)
 		switch object := object.(type) {
 		case *v1.Pod:
 			corev1.SetObjectDefaults_Pod(object)

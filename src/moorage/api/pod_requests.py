@@ -130,7 +130,7 @@ def is_plain(pod: Pod) -> bool:
     """Return True if a pod has neither pod-level resources nor a status that says what it takes: then no option matters."""
     status = pod.status
     reported = status.container_statuses or status.init_container_statuses or status.node_allocatable_resource_claim_statuses
-    return pod.spec.resources is None and not reported and not resize_is_infeasible(pod)
+    return pod.spec.resources is None and status.resources is None and not reported and not resize_is_infeasible(pod)
 
 
 def reports_resources(pod: Pod) -> bool:
@@ -141,7 +141,7 @@ def reports_resources(pod: Pod) -> bool:
 
 def _has_sums(pod: Pod) -> bool:
     """Return whether a pod counts with what is allocated and reported; if a resize is infeasible, nothing else."""
-    return reports_resources(pod) or resize_is_infeasible(pod)
+    return reports_resources(pod) or pod.status.resources is not None or resize_is_infeasible(pod)
 
 
 class _Sum(NamedTuple):

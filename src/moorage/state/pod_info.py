@@ -264,7 +264,7 @@ class PodInfo:
     def needs_under(self, options: RequestOptions) -> PodRequests:
         """Return the pod's resource requests where some parts of the pod do not count."""
         status = self.status  # as ``is_plain``, in line because it runs several times for each pod
-        reported = status.container_statuses or status.init_container_statuses
+        reported = status.container_statuses or status.init_container_statuses or status.resources is not None
         if self.spec.resources is None and not reported and not (status.conditions and resize_is_infeasible(self.pod)):
             return self.needs
         return pod_requests(self.pod, options)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from moorage.api.releases import CURRENT, TODAY, find_release
 from tools.differential import apiserver
-from tools.differential.scheduler import FOUND, MAKERS, run
-from tools.oracles import OracleMissingError, built
+from tools.differential.scheduler import FOUND, MAKERS, run, table, with_figures
+from tools.oracles import OracleMissingError, Program, built
 
 #: The exit status if the program cannot be had here.
 SKIPPED = 77
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "fidelity.md"
 
 
 def main() -> int:
@@ -34,23 +37,34 @@ def main() -> int:
     scheduler.add_argument(
         "--seconds", type=float, default=math.inf, help="stop after so long; the figures then say how far it got"
     )
-    scheduler.add_argument("--processes", type=int, default=2, help="real programs that answer at once [2]")
+    scheduler.add_argument("--processes", type=int, default=2, help="processes that compare, each with a real program [2]")
     scheduler.add_argument("--program", type=Path, help="a program that was built before")
     scheduler.add_argument("--folder", type=Path, default=FOUND, help="where the smallest inputs go")
     scheduler.add_argument("--no-shrinking", dest="shrinks", action="store_false", help="do not look for smaller inputs")
+    scheduler.add_argument("--write", action="store_true", help="write the figures into docs/explanation/fidelity.md")
     given = parser.parse_args()
-    release = find_release(given.release)
-    if release is None:
+    asked = find_release(given.release)
+    if asked is None:
         parser.error(f"--release: {given.release} is not known")
     try:
-        program = given.program or built("verdicts", "" if release.series == CURRENT.series else release.series)
+        oracle = Program("verdicts", "" if asked.series == CURRENT.series else asked.series)
+        version = oracle.kubernetes()
+        program = given.program or built(oracle.name, oracle.release)
     except OracleMissingError as error:
         sys.stdout.write(f"skipped: {error}\n")
         return SKIPPED
+    release = find_release(version) or asked
+    started = time.monotonic()
     counts = run(
         program, release.name, kinds=given.kind or (), seed=given.seed, count=given.count, processes=given.processes,
         seconds=given.seconds, folder=given.folder, shrinks=given.shrinks,
     )  # fmt: skip
+    if given.write:
+        command = f"`--release {release.series} --seed {given.seed} --count {given.count}`"
+        day = datetime.now(UTC).strftime("%-d %B %Y")
+        lasting = f"{time.monotonic() - started:,.0f} seconds with {given.processes} processes"
+        text = f"{version}, {command}, {day}, {lasting}:\n\n{table(counts)}"
+        PAGE.write_text(with_figures(PAGE.read_text("utf-8"), release.series, text), "utf-8")
     return int(any(column == "different" and number for (_, column), number in counts.items()))
 
 

@@ -122,7 +122,8 @@ def _as_read(config: Document, release: str) -> Document:
     found = find_release(release)
     assert found is not None
     version = max(one for one in found.documents if one.startswith("v"))
-    return config if "v1" in found.documents else {**config, "apiVersion": f"kubescheduler.config.k8s.io/{version}"}
+    own = str(config["apiVersion"]).rpartition("/")[2]
+    return config if own in found.documents else {**config, "apiVersion": f"kubescheduler.config.k8s.io/{version}"}
 
 
 def family(document: Mapping[str, Any]) -> str:
@@ -165,6 +166,11 @@ def gates_of_devices(rng: random.Random, release: str) -> dict[str, bool]:
         settings = {gate: rng.random() < 0.6 for gate in rng.sample(names, min(3, len(names)))}
         if not FeatureGates.faults(settings, found.name):
             return settings
+
+
+def gates_of_any(rng: random.Random, release: str) -> dict[str, bool]:
+    """Return settings of some feature gates, either of those that are on by default or of those that are off."""
+    return _opened(rng, release) if rng.random() < 0.5 else _gates(rng, release)
 
 
 def _can_be_opened(name: str, release: Release) -> bool:

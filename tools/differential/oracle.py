@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 Document = dict[str, Any]
-Batch = tuple[list[Document], list[Document]]
 
 
 def record(program: Path, scenarios: Sequence[Document]) -> list[Document]:
@@ -25,24 +22,3 @@ def record(program: Path, scenarios: Sequence[Document]) -> list[Document]:
     if len(scenarios) == 1:
         return [{"crashed": f"exit status {run.returncode}"}]
     return [record(program, [one])[0] for one in scenarios]
-
-
-def recorded_ahead(
-    program: Path, batches: Iterable[Sequence[int]], processes: int, made: Callable[[int], Document]
-) -> Iterator[Batch]:
-    """Yield the scenarios ``made`` of each batch of seeds, and what kube-scheduler answers.
-
-    The program mostly waits for its own caches, so ``processes`` of them work on the next batches meanwhile.
-    """
-
-    def recorded(seeds: Sequence[int]) -> Batch:
-        scenarios = [made(seed) for seed in seeds]
-        return scenarios, record(program, scenarios)
-
-    with ThreadPoolExecutor(processes) as pool:
-        waiting: deque[Future[Batch]] = deque()
-        for seeds in batches:
-            waiting.append(pool.submit(recorded, seeds))
-            if len(waiting) > processes:
-                yield waiting.popleft().result()
-        yield from (one.result() for one in waiting)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import multiprocessing
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tools.differential import decisions, documents, validity, wakes
 from tools.differential.bred_clusters import Variation, cluster
-from tools.differential.oracle import record, recorded_ahead
+from tools.differential.oracle import record
 from tools.differential.random_changes import IN_FLIGHT, OWN_UPDATES, changing_cluster
 from tools.differential.random_configurations import document
 from tools.differential.shapes import SHAPES, cluster_of
@@ -58,41 +60,64 @@ MAKERS: Final[Mapping[str, Callable[[int, str], Document]]] = {
 OF_WAKES: Final = frozenset(["changes", IN_FLIGHT, OWN_UPDATES])
 
 
+class Batch(NamedTuple):
+    """Some scenarios of one kind: their figures, and the disagreements."""
+
+    counts: Counts
+    found: list[Disagreement]
+
+
 def compare(
     program: Path, release: str, kinds: Sequence[str], first: int, count: int, *, processes: int, seconds: float, counts: Counts
 ) -> Iterator[Disagreement]:
-    """Yield each disagreement; ``counts`` gets the numbers of each kind. The kinds take turns, batch by batch."""
+    """Yield each disagreement; ``counts`` gets the numbers of each kind. The kinds take turns, batch by batch.
+
+    Each of ``processes`` makes the scenarios of a batch, asks the real program, which mostly waits, and decides them.
+    """
     started = time.monotonic()
-    of_kind = [[(kind, seed) for seed in range(first + at, first + count, len(kinds))] for at, kind in enumerate(kinds)]
-    batches = [itertools.batched(seeds, BATCH) if hasattr(itertools, "batched") else _batched(seeds) for seeds in of_kind]
+    of_kind = [list(range(first + at, first + count, len(kinds))) for at in range(len(kinds))]
+    batches = [
+        [(kind, seeds[at : at + BATCH]) for at in range(0, len(seeds), BATCH)]
+        for kind, seeds in zip(kinds, of_kind, strict=True)
+    ]
     turns = (batch for turn in itertools.zip_longest(*batches) for batch in turn if batch is not None)
     in_time = itertools.takewhile(lambda _: time.monotonic() - started < seconds, turns)
-    kind_of: dict[int, str] = {}
-
-    def seeds_of() -> Iterator[list[int]]:
-        for batch in in_time:
-            kind_of.update({seed: kind for kind, seed in batch})
-            yield [seed for _, seed in batch]
-
-    def made(seed: int) -> Document:
-        return {**MAKERS[kind_of[seed]](seed, release), "kind of comparison": kind_of[seed]}
-
-    for scenarios, answers in recorded_ahead(program, seeds_of(), processes, made):
-        for scenario, expected in zip(scenarios, answers, strict=True):
-            kind = scenario.pop("kind of comparison")
-            counts[kind, "scenarios"] += 1
-            if "crashed" in expected:
-                counts[kind, "crashed"] += 1
-                continue
-            lines = _compared(program, kind, scenario, expected, counts)
-            if lines:
-                counts[kind, "different"] += len(lines)
-                yield Disagreement(scenario, expected, lines)
+    for done in _spread(partial(compared_batch, program, release), in_time, processes):
+        counts.update(done.counts)
+        yield from done.found
 
 
-def _batched(items: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
-    for at in range(0, len(items), BATCH):
-        yield tuple(items[at : at + BATCH])
+def _spread(
+    work: Callable[[str, list[int]], Batch], batches: Iterator[tuple[str, list[int]]], processes: int
+) -> Iterator[Batch]:
+    """Yield the results in the order of the batches, of which no more are begun ahead than there are processes."""
+    if processes <= 1:
+        yield from itertools.starmap(work, batches)
+        return
+    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
+        waiting: deque[AsyncResult[Batch]] = deque()
+        for kind, seeds in batches:
+            waiting.append(pool.apply_async(work, (kind, seeds)))
+            if len(waiting) > processes:
+                yield waiting.popleft().get()
+        yield from (one.get() for one in waiting)
+
+
+def compared_batch(program: Path, release: str, kind: str, seeds: Sequence[int]) -> Batch:
+    """Make the scenarios of a kind and of these seeds, let both sides decide them, and compare."""
+    counts: Counts = Counter()
+    found = []
+    scenarios = [MAKERS[kind](seed, release) for seed in seeds]
+    for scenario, expected in zip(scenarios, record(program, scenarios), strict=True):
+        counts[kind, "scenarios"] += 1
+        if "crashed" in expected:
+            counts[kind, "crashed"] += 1
+            continue
+        lines = _compared(program, kind, scenario, expected, counts)
+        if lines:
+            counts[kind, "different"] += len(lines)
+            found.append(Disagreement(scenario, expected, lines))
+    return Batch(counts, found)
 
 
 def _compared(program: Path, kind: str, scenario: Document, expected: Document, counts: Counts) -> list[str]:
@@ -164,6 +189,19 @@ def run(
             _say(f"  the smallest input, of {len(smallest.scenario['objects'])} objects: {path}")
     _say(table(counts))
     return counts
+
+
+def with_figures(page: str, release: str, text: str) -> str:
+    """Return a page with ``text`` between the markers of a release.
+
+    Raises  ValueError if the page has no markers of the release
+    """
+    begin, end = (f"<!-- differential {release}: {edge} -->" for edge in ("begin", "end"))
+    before, is_there, rest = page.partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not (is_there and has_end):
+        raise ValueError(f"the page has no lines `{begin}` and `{end}`")
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def _say(text: str) -> None:

@@ -10,11 +10,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tools.differential.bred_clusters import gates_of_devices, listed
+from tools.differential.bred_clusters import gates_of_any, gates_of_devices, listed
 
 Document = dict[str, Any]
 #: More pods than this that started in the same second are ordered by Go's sort in a way that is not followed.
 SORTED_BY_INSERTION: Final = 12
+#: How many pods are decided in a cluster: with more of them, a decision costs less of the cluster's making.
+PENDING: Final = (6, 6, 24)
 ZONES: Final = ("z0", "z1", "z2")
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "example.com/rack"
 
@@ -60,7 +62,7 @@ def racks(rng: random.Random, release: str) -> Document:
     nodes = [_node(rng, at) for at in range(rng.randint(4, 14))]
     names = [one["metadata"]["name"] for one in nodes]
     placed = [_pod(rng, f"p{at:02}", "100m", rng.choice(names)) for at in range(rng.randint(4, 25))]
-    pending = [_pod(rng, f"q{at}", **_apart(rng)) for at in range(6)]
+    pending = [_pod(rng, f"q{at:02}", **_apart(rng)) for at in range(rng.choice(PENDING))]
     for pod in placed:
         if rng.random() < 0.25:
             pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(rng)]}}
@@ -142,7 +144,8 @@ def crowds(rng: random.Random, release: str) -> Document:
                     why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
                     pod["status"]["conditions"] = [why]
             placed.append(pod)
-    pending = [_pod(rng, f"q{at}", rng.choice(("1", "2", "4", "7")), priority=rng.choice((1, 5, 10))) for at in range(5)]
+    wanted = ("1", "2", "4", "7")
+    pending = [_pod(rng, f"q{at:02}", rng.choice(wanted), priority=rng.choice((1, 5, 10))) for at in range(rng.choice(PENDING))]
     for pod in pending:
         if rng.random() < 0.15:
             pod["spec"]["preemptionPolicy"] = "Never"
@@ -198,7 +201,8 @@ def resizes(rng: random.Random, release: str) -> Document:
             condition = {"type": "PodResizePending", "status": "True", "reason": reason}
             pod["status"]["conditions"] = [rng.choice((condition, {"type": "PodResizeInProgress", "status": "True"}))]
         placed.append(pod)
-    pending = [_pod(rng, f"q{at}", rng.choice(("500m", "1", "2", "3")), priority=5) for at in range(6)]
+    wanted = ("500m", "1", "2", "3")
+    pending = [_pod(rng, f"q{at:02}", rng.choice(wanted), priority=5) for at in range(rng.choice(PENDING))]
     return {"objects": [*_spaces(), *nodes, *placed, *pending]}
 
 
@@ -239,7 +243,7 @@ def volumes(rng: random.Random, release: str) -> Document:
     for at in range(rng.randint(0, 3)):
         objects.append(_volume(rng, f"free{at}", "hand", driver, names, claim=None))
     placed = [_pod(rng, f"p{at:02}", "100m", rng.choice(names)) for at in range(rng.randint(1, 8))]
-    pending = [_pod(rng, f"q{at}", "100m") for at in range(6)]
+    pending = [_pod(rng, f"q{at:02}", "100m") for at in range(rng.choice(PENDING))]
     for pod in (*placed, *pending):
         pod["metadata"]["namespace"] = "default"
         wanted = rng.sample(range(claims), rng.choice((0, 1, 1, 2)) if claims > 1 else 0)
@@ -305,8 +309,8 @@ def devices(rng: random.Random, release: str) -> Document:
     free = [(name, one["name"]) for name, held in slices for one in held]
     rng.shuffle(free)
     pods = []
-    for at in range(7):
-        pod = _pod(rng, f"q{at}", "100m")
+    for at in range(rng.choice(PENDING)):
+        pod = _pod(rng, f"q{at:02}", "100m")
         pod["metadata"]["namespace"] = "default"
         refs = []
         for number in range(rng.choice((1, 1, 2))):
@@ -397,4 +401,6 @@ def cluster_of(shape: str, seed: int, release: str) -> Document:
     found: Document = {"name": f"{shape}-{seed}", "family": shape, "release": release, **made, "objects": objects}
     if shape != "crowds" and rng.random() < 0.25:
         found["mode"] = "sequence"
+    if shape != "devices" and rng.random() < 0.3:
+        found["featureGates"] = gates_of_any(rng, release)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -46,6 +47,16 @@ class Program:
     def __str__(self) -> str:
         return f"{self.name} {self.release}".strip()
 
+    def kubernetes(self) -> str:
+        """Return the version of Kubernetes whose code the program runs, as the file of its modules names it; without the ``v``.
+
+        Raises  OracleMissingError if there is no such file
+        """
+        if not self.modules.exists():
+            raise OracleMissingError(f"there is no {self.modules.name} in oracles/{self.name}")
+        found = re.search(r"^(?:require)?\s+k8s\.io/kubernetes v(\S+)", self.modules.read_text(), re.MULTILINE)
+        return found[1] if found else ""
+
     def path(self) -> Path:
         """Return where the program of the present sources is, built or not."""
         digest = hashlib.sha256()
@@ -73,8 +84,7 @@ class Program:
         go = shutil.which("go")
         if go is None:
             raise OracleMissingError("Go is not on this machine")
-        if not self.modules.exists():
-            raise OracleMissingError(f"there is no {self.modules.name} in oracles/{self.name}")
+        self.kubernetes()
         ends = time.monotonic() + limit_s
         modules = f"-modfile={self.modules}"
         listed = self._go([go, "list", modules, "-deps", "-f", "{{.ImportPath}}", "."], ends)

@@ -221,8 +221,8 @@ func (sched bench) fail(ctx context.Context, profile framework.Framework, free, 
 			if victims := evictions.Take(); len(victims) > 0 {
 				outcome["victims"] = victims
 			}
-			outcomes[fmt.Sprint(outcome)] = outcome
 			fault.Diagnosis.PostFilterMsg = answer.Message()
+			outcomes[fmt.Sprint(outcome)] = Recording{"outcome": outcome, "message": answer.Message(), "event": fault.Error()}
 			result["postFilter"] = Recording{"code": answer.Code().String(), "message": answer.Message(), "anyOf": []Recording{}}
 		}
 		each := []string{}
@@ -232,7 +232,12 @@ func (sched bench) fail(ctx context.Context, profile framework.Framework, free, 
 		sort.Strings(each)
 		anyOf := []Recording{}
 		for _, name := range each {
-			anyOf = append(anyOf, outcomes[name])
+			outcome := outcomes[name]["outcome"].(Recording)
+			if len(outcomes) > 1 {
+				// The texts may name the node.
+				outcome["message"], outcome["event"] = outcomes[name]["message"], outcomes[name]["event"]
+			}
+			anyOf = append(anyOf, outcome)
 		}
 		result["postFilter"].(Recording)["anyOf"] = anyOf
 	}

@@ -30,7 +30,8 @@ def test_a_typo_in_the_code_is_found():
 READ = {
     "one": ("StorageCapacityScoring=true", "StorageCapacityScoring", True),
     "blanks and empty parts": (
-        " , PodLevelResources = false,InPlacePodLevelResourcesVerticalScaling=f,",
+        " , PodLevelResources = false,InPlacePodLevelResourcesVerticalScaling=f,"
+        "PodLevelResourcesFixDefaulting=0,PodLevelResourcesFixKubeletQOSClass=0,",
         "PodLevelResources",
         False,
     ),
@@ -88,7 +89,12 @@ REFUSED = {
     ),
     "what others build on": (
         "PodLevelResources=false",
-        ["InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: [PodLevelResources]"],
+        [
+            f"{gate} is enabled, but depends on features that are disabled: [PodLevelResources]"
+            for gate in (
+                "InPlacePodLevelResourcesVerticalScaling", "PodLevelResourcesFixDefaulting", "PodLevelResourcesFixKubeletQOSClass",
+            )
+        ],
     ),
     "all at once": (
         "A=true,B,C=maybe",

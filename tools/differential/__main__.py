@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from moorage.api.releases import CURRENT, TODAY, find_release
-from tools.differential import apiserver
+from moorage.api.releases.release import Release
+from tools.differential import apiserver, recordings
 from tools.differential.scheduler import FOUND, MAKERS, run, table, with_figures
 from tools.oracles import OracleMissingError, Program, built
 
@@ -29,19 +30,24 @@ def main() -> int:
         return apiserver.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tools.differential", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    scheduler = commands.add_parser("scheduler", help="kube-scheduler's scheduling framework")
-    scheduler.add_argument("--release", default=TODAY, help=f"the minor release, one that oracles/verdicts has [{TODAY}]")
+    of_any = argparse.ArgumentParser(add_help=False)
+    of_any.add_argument("--release", default=TODAY, help=f"the minor release, one that oracles/verdicts has [{TODAY}]")
+    of_any.add_argument("--processes", type=int, default=2, help="processes that compare, each with a real program [2]")
+    of_any.add_argument("--program", type=Path, help="a program that was built before")
+    scheduler = commands.add_parser("scheduler", parents=[of_any], help="kube-scheduler's scheduling framework, and Moorage")
     scheduler.add_argument("--seed", type=int, default=0, help="other numbers make other scenarios [0]")
     scheduler.add_argument("--count", type=int, default=1000, help="scenarios, of all kinds together [1000]")
     scheduler.add_argument("--kind", action="append", choices=sorted(MAKERS), help="only scenarios of this kind [all]")
     scheduler.add_argument(
         "--seconds", type=float, default=math.inf, help="stop after so long; the figures then say how far it got"
     )
-    scheduler.add_argument("--processes", type=int, default=2, help="processes that compare, each with a real program [2]")
-    scheduler.add_argument("--program", type=Path, help="a program that was built before")
     scheduler.add_argument("--folder", type=Path, default=FOUND, help="where the smallest inputs go")
     scheduler.add_argument("--no-shrinking", dest="shrinks", action="store_false", help="do not look for smaller inputs")
     scheduler.add_argument("--write", action="store_true", help="write the figures into docs/explanation/fidelity.md")
+    recorded = commands.add_parser(
+        "recordings", parents=[of_any], help="recorded decisions of the same program, and what it says now"
+    )
+    recorded.add_argument("folder", type=Path, help="a folder of recorded decisions, such as ../shared/conformance/v1.37.2")
     given = parser.parse_args()
     asked = find_release(given.release)
     if asked is None:
@@ -53,7 +59,22 @@ def main() -> int:
     except OracleMissingError as error:
         sys.stdout.write(f"skipped: {error}\n")
         return SKIPPED
-    release = find_release(version) or asked
+    if given.command == "recordings":
+        return _replay(program, given)
+    return _compare(program, find_release(version) or asked, version, given)
+
+
+def _replay(program: Path, given: argparse.Namespace) -> int:
+    if not given.folder.is_dir():
+        sys.stdout.write(f"skipped: there is no folder {given.folder}\n")
+        return SKIPPED
+    found = list(recordings.replays(program, given.folder, given.processes))
+    lines = [line for one in found for line in one.different]
+    sys.stdout.write("\n".join([*lines, recordings.table(found)]) + "\n")
+    return int(bool(lines))
+
+
+def _compare(program: Path, release: Release, version: str, given: argparse.Namespace) -> int:
     started = time.monotonic()
     counts = run(
         program, release.name, kinds=given.kind or (), seed=given.seed, count=given.count, processes=given.processes,

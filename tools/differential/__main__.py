@@ -21,7 +21,7 @@ from tools.oracles import OracleMissingError, Program, built
 
 #: The exit status if the program cannot be had here.
 SKIPPED = 77
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "fidelity.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "project" / "fidelity.md"
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
     )
     scheduler.add_argument("--folder", type=Path, default=FOUND, help="where the smallest inputs go")
     scheduler.add_argument("--no-shrinking", dest="shrinks", action="store_false", help="do not look for smaller inputs")
-    scheduler.add_argument("--write", action="store_true", help="write the figures into docs/explanation/fidelity.md")
+    scheduler.add_argument("--write", action="store_true", help="write the figures into docs/project/fidelity.md")
     recorded = commands.add_parser(
         "recordings", parents=[of_any], help="recorded decisions of the same program, and what it says now"
     )

@@ -369,7 +369,8 @@ class DeviceSearch:
         candidate = demand.all_of[at.device]
         if not self._take(at, demand.ask, candidate, must=True):
             return _Outcome.STUCK
-        outcome = yield self._next_device(at._replace(device=at.device + 1), 0)
+        alternative = at.alternative if self._options.rules.keeps_alternative else 0
+        outcome = yield self._next_device(at._replace(alternative=alternative, device=at.device + 1), 0)
         if outcome is not _Outcome.DONE:
             self._release(at, demand.ask, candidate)
         return outcome

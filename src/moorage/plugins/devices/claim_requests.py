@@ -70,6 +70,8 @@ class DeviceRules(NamedTuple):
     ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone selects the newest of kube-scheduler's allocators
     ``names_subrequests``  the text about capacities names the alternative, rather than the request
     ``names_devices``      the text about a selector that fails names the device
+    ``keeps_alternative``  an alternative for all devices looks for each of them itself; up to 1.35 the first alternative of the
+                           request looks for all but the first device
     ``takes_shares_again``  a request may take several shares of one device
     ``undoes_refusals``    a device that is refused releases the counters that it needs
     ``shares_counters``    a device that is shared already needs no more counters
@@ -86,6 +88,7 @@ class DeviceRules(NamedTuple):
     status_is_new: bool = False
     names_subrequests: bool = True
     names_devices: bool = False
+    keeps_alternative: bool = True
     takes_shares_again: bool = False
     undoes_refusals: bool = True
     shares_counters: bool = True

@@ -158,6 +158,10 @@ docs-serve: $(VENV)/.ready-for-docs  ## show the documentation site, and rebuild
 man: $(VENV)/.ready-to-run  ## write the man pages that the wheel installs, from the help of the commands
 	@$(BIN)/moorage man --write man
 
+.PHONY: reference
+reference: $(VENV)/.ready-to-run  ## write the reference of the types that plugins see, from the docstrings of the code
+	@$(BIN)/python -m tools.plugin_types
+
 .PHONY: ui
 ui:  ## test the web page in ui/ and build it into src/moorage/interfaces/web/bundle (needs Node 20 or newer and npm)
 	@cd ui && npm ci --silent && npm test --silent && npm run build --silent

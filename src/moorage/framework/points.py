@@ -128,9 +128,12 @@ class SortableQueued(Protocol):
     """A queued pod, limited to what a QueueSort plugin may read."""
 
     @property
-    def pod(self) -> PodInfo: ...
+    def pod(self) -> PodInfo:
+        """The pod."""
+
     @property
-    def timestamp(self) -> float: ...
+    def timestamp(self) -> float:
+        """When it came to the queue, or failed last, in seconds of the scheduler's clock."""
 
 
 class PreEnqueuePlugin(Plugin, Protocol):

@@ -75,9 +75,13 @@ class Attempt(Protocol):
     """A failed attempt, as PostFilter sees it: its verdicts, and what-ifs that try nodes with pods removed or added."""
 
     @property
-    def pod(self) -> PodInfo: ...
+    def pod(self) -> PodInfo:
+        """The pod that fits nowhere."""
+
     @property
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> Snapshot:
+        """The state of the cluster."""
+
     @property
     def verdicts(self) -> Verdicts:
         """Each row's status after Filter; if PreFilter rejected the pod, that status for every row."""
@@ -116,10 +120,17 @@ class WhatIf(Protocol):
     def __enter__(self) -> WhatIf: ...
     def __exit__(self, *exc: object) -> None: ...
     @property
-    def node(self) -> NodeInfo: ...
-    def add(self, pod: PodInfo) -> None: ...
-    def remove(self, pod: PodInfo) -> None: ...
-    def miss(self, row: int, pod: PodInfo, *, back: bool = False) -> None: ...
+    def node(self) -> NodeInfo:
+        """The node as it is in the what-if."""
+
+    def add(self, pod: PodInfo) -> None:
+        """Put a pod on the node."""
+
+    def remove(self, pod: PodInfo) -> None:
+        """Take a pod off the node."""
+
+    def miss(self, row: int, pod: PodInfo, *, back: bool = False) -> None:
+        """Let plugins count a pod of another row as gone, or as ``back``."""
 
     def refused_by(self) -> Status | None:
         """Run Filter on the node as it is now, including nominated pods of higher or equal priority; None if the pod fits.

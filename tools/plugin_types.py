@@ -24,6 +24,16 @@ PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "plugin-types.m
 TABLE: Final = Path(__file__).with_suffix(".toml")
 _LINKS: Final = """[Extension points](extension-points.md) has the methods that a plugin
 can have, and [moorage.testing](testing.md) builds such values for tests."""
+#: What the examples have.
+GIVEN: Final = """from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
+from moorage.testing.fake_handle import FakeHandle
+
+pod = a_pod("p", {"team": "red"}, containers=[{"name": "c", "resources": {"requests": {"cpu": "3"}}}])
+snapshot = a_cluster([a_node("n1", {"disk": "ssd"}, allocatable={"cpu": "2", "pods": 5})]).snapshot
+nodes, handle = snapshot.nodes, FakeHandle(snapshot)
+node = nodes.first
+attempt = failed_attempt([NodeResourcesFit()], pod, snapshot)"""
 #: Members that are for the scheduler alone.
 _INTERNAL: Final = frozenset({
     "merge", "share", "takes_over", "keep", "facts_of_shape", "facts_of_spec", "is_twin_of", "shares_all", "waiting_shape",
@@ -62,6 +72,7 @@ def page() -> str:
     parts = [
         "# The types that plugins see\n",
         f"`make reference` writes this page from the docstrings of the code. {_LINKS}\n",
+        f"The examples have these values:\n\n```python\n{GIVEN}\n```\n",
     ]
     for title, types in groupby(described(), key=lambda one: one.section):
         parts.append(f"## {title}\n")

@@ -6,10 +6,8 @@ import inspect
 
 import pytest
 
-from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.testing.builders import a_cluster, a_node, a_pod, failed_attempt
-from moorage.testing.fake_handle import FakeHandle, FakeWaitingPod
-from tools.plugin_types import PAGE, described, main, page
+from moorage.testing.fake_handle import FakeWaitingPod
+from tools.plugin_types import GIVEN, PAGE, described, main, page
 
 TYPES = described()
 
@@ -41,14 +39,9 @@ def test_each_type_says_what_it_is(one):
 
 @pytest.mark.parametrize("one", TYPES, ids=lambda one: one.cls.__name__)
 def test_the_examples_run(one):
-    pod = a_pod("p", {"team": "red"}, containers=[{"name": "c", "resources": {"requests": {"cpu": "3"}}}])
-    there = a_pod("there", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
-    cluster = a_cluster([a_node("n1", {"disk": "ssd"}, allocatable={"cpu": "2", "pods": 5})], {"n1": [there]})
-    snapshot, handle = cluster.snapshot, FakeHandle(cluster.snapshot)
-    handle.held.append(FakeWaitingPod(there, "n1", ["Mine"]))
-    nodes = snapshot.nodes
-    attempt = failed_attempt([NodeResourcesFit()], pod, snapshot)
-    names = {"pod": pod, "node": nodes.first, "nodes": nodes, "snapshot": snapshot, "handle": handle, "attempt": attempt}
+    names = {}
+    exec(GIVEN, names)
+    names["handle"].held.append(FakeWaitingPod(names["pod"], "n1", ["Mine"]))
     before = set(names)
     exec(compile(one.example, f"the example of {one.cls.__name__}", "exec"), names)
-    assert set(names) > before or handle.held[0].allowed or handle.refreshes
+    assert set(names) > before or names["handle"].refreshes

@@ -42,9 +42,8 @@ def files_of(kind: str, module: str, cls: str) -> Mapping[str, str]:
 #: A module's name that is also valid as the name of a distribution.
 _USABLE: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?")
 #: Names that a plugin cannot have, because the written files use them for something else.
-_USED: Final = frozenset(
-    ["Action", "Attempt", "Call", "ClusterEvent", "Handle", "Hold", "NodeInfo", "PodInfo", "PostFilterResult", "Resource", "TEAM", "Wait", "Wake", "moorage", "pytest", "setuptools"]
-)  # fmt: skip
+_OF_MOORAGE: Final = "Action Attempt Call ClusterEvent Handle Hold NodeInfo PodInfo PostFilterResult Resource Wait Wake"
+_USED: Final = frozenset([*_OF_MOORAGE.split(), "TEAM", "moorage", "pytest", "setuptools"])
 
 
 @described("plugin", CommandGroup)

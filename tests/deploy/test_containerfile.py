@@ -1,5 +1,6 @@
 """The Containerfile, as far as it can be judged without building: what is copied is there, and it runs without rights."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -45,6 +46,36 @@ def test_the_base_is_named_by_its_digest(base, is_built):
     run = subprocess.run(["sh", "-c", first], env={"BASE": base}, capture_output=True, text=True, check=False)
     assert (run.returncode == 0) == is_built
     assert is_built or "by its digest" in run.stderr
+
+
+@pytest.mark.parametrize("arguments", ["'--enable-optimizations' '--with-lto'", "'--prefix=/usr'", "None"])
+def test_the_base_has_a_python_with_optimizations(arguments, tmp_path):
+    """The step is run with a Python whose build says so, or does not."""
+    step = of("RUN")[1]
+    code = re.search(r'python -c "(.*)"', step, re.DOTALL)[1]
+    fake = f"import sysconfig; sysconfig.get_config_var = lambda name: {arguments!r}; {code.removeprefix('import sysconfig; ')}"
+    ran = subprocess.run([sys.executable, "-c", fake], capture_output=True, text=True, check=False)
+    assert (ran.returncode == 0) is ("--enable-optimizations" in arguments)
+    assert ran.returncode == 0 or "without --enable-optimizations" in ran.stderr
+
+
+def test_all_bytecode_is_in_the_image(tmp_path):
+    """The step compiles a package and a library into the folder where the last stage's Python looks, and Python takes it."""
+    (step,) = [step for step in of("RUN") if "compileall" in step]
+    environment = [rest for name, rest in STEPS if name == "ENV"]
+    folder = "/opt/moorage/bytecode"
+    assert all(f"PYTHONPYCACHEPREFIX={folder}" in rest for rest in environment)
+    assert "unchecked-hash /opt/moorage/lib" in step
+    assert 'get_path("stdlib")' in step
+    library, bytecode = tmp_path / "lib", tmp_path / "bytecode"
+    library.mkdir()
+    (library / "held.py").write_text("value = 1")
+    variables = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONPATH": str(library), "PYTHONDONTWRITEBYTECODE": "1"}
+    compiling = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", library]
+    subprocess.run(compiling, env=variables, check=True)
+    (library / "held.py").write_text("value = 2")  # not looked at any more
+    asked = [sys.executable, "-c", "import held; print(held.value)"]
+    assert subprocess.run(asked, env=variables, capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 def test_no_address_is_in_it():

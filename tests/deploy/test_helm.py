@@ -78,6 +78,45 @@ def test_the_chart_s_own_roles_are_those_of_the_kustomize_component():
     assert rules(CHART / "templates" / "roles.yaml") == theirs
 
 
+def accepts(values):
+    """Return whether the schema accepts these values beside the default ones."""
+    jsonschema = pytest.importorskip("jsonschema")
+    try:
+        jsonschema.validate({**VALUES, "image": {**VALUES["image"], "repository": "x"}, **values}, SCHEMA)
+    except jsonschema.ValidationError:
+        return False
+    return True
+
+
+NAMES = {  # values, whether they are accepted
+    "the name": ({"schedulerName": "default-scheduler"}, False),
+    "another name": ({"schedulerName": "mine"}, True),
+    "a profile": ({"configuration": {"profiles": [{"schedulerName": "mine"}, {"schedulerName": "default-scheduler"}]}}, False),
+    "a profile without a name": ({"configuration": {"profiles": [{"plugins": {}}]}}, False),
+    "other profiles": ({"configuration": {"profiles": [{"schedulerName": "mine"}, {"schedulerName": "yours"}]}}, True),
+    "another configuration": ({"extraArgs": ["--config=/x"]}, False),
+    "a flag": ({"extraArgs": ["--scheduler-name=default-scheduler"]}, False),
+    "a flag with underscores": ({"extraArgs": ["--scheduler_name=default-scheduler"]}, False),
+    "a policy": ({"extraArgs": ["--policy-configmap=x"]}, False),
+    "the lease": ({"extraArgs": ["--leader-elect-resource-name=kube-scheduler"]}, False),
+    "other flags": ({"extraArgs": ["--v=4", "--hang-limit=1m"]}, True),
+    "the variable": ({"env": [{"name": "MOORAGE_REFUSED_NAMES", "value": ""}]}, False),
+    "other variables": ({"env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]}, True),
+    "a digest": ({"image": {"repository": "x", "digest": "sha256:" + "a" * 64}}, True),
+    "no digest": ({"image": {"repository": "x", "digest": "latest"}}, False),
+}
+
+
+@pytest.mark.parametrize(("values", "accepted"), NAMES.values(), ids=NAMES)
+def test_the_name_of_the_cluster_s_own_scheduler_is_refused_on_every_path(values, accepted):
+    assert accepts(values) is accepted
+
+
+def test_the_program_refuses_what_a_patch_of_the_manifests_brings():
+    for path in (CHART / "templates" / "deployment.yaml", ROOT / "deploy/kustomize/base/deployment.yaml"):
+        assert "- name: MOORAGE_REFUSED_NAMES\n          value: default-scheduler\n" in path.read_text()
+
+
 # -- with helm ----------------------------------------------------------------------------------------------------------
 
 

@@ -178,7 +178,7 @@ def test_the_example_s_plugin_is_mounted_where_python_looks(render, pick):
     objects = render("overlays/own-plugin")
     container = template(pick, objects)["spec"]["containers"][0]
     assert {one["name"]: one["value"] for one in container["env"]} == {
-        "PYTHONPATH": "/etc/moorage-plugins", "TMPDIR": "/var/tmp",
+        "PYTHONPATH": "/etc/moorage-plugins", "TMPDIR": "/var/tmp", "MOORAGE_REFUSED_NAMES": "default-scheduler",
     }  # fmt: skip
     assert list(mounted(pick, objects, "/etc/moorage-plugins")) == ["team_nodes.py"]
     assert container["image"] == f"name-your-moorage-image:{__version__}"

@@ -329,6 +329,15 @@ def test_the_gate_of_log_options_opens_them(tmp_path, flags):
     assert status == 0
 
 
+@pytest.mark.parametrize("refused", ["default-scheduler", "other, default-scheduler"])
+def test_a_name_that_the_environment_refuses_does_not_start(tmp_path, monkeypatch, refused):
+    monkeypatch.setenv("MOORAGE_REFUSED_NAMES", refused)
+    status, said = run_here("--write-config-to", tmp_path / "out.yaml")
+    assert (status, "schedulerName default-scheduler is refused here" in said) == (1, True)
+    monkeypatch.setenv("MOORAGE_REFUSED_NAMES", "others")
+    assert run_here("--write-config-to", tmp_path / "out.yaml")[0] == 0
+
+
 @pytest.mark.parametrize(("file", "flags", "found"), WRITTEN.values(), ids=WRITTEN)
 def test_the_configuration_is_written_as_flags_and_file_make_it(tmp_path, monkeypatch, file, flags, found):
     monkeypatch.chdir(tmp_path)

@@ -234,6 +234,7 @@ def _scheduled(given: Given, era: release_flags.Era, log: Klog) -> int:
     loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], warn=warn))
     for line in (*loaded.gates.lacking, *filter(None, [loaded.note]), *loaded.warnings):
         log.warning(line)
+    _check_names(loaded)
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)
     if log.shows(2):
@@ -285,6 +286,20 @@ def _written(
     for line in _losses(loaded):
         log.warning(line)
     return OK
+
+
+def _check_names(loaded: Loaded) -> None:
+    """Refuse the names of schedulers in MOORAGE_REFUSED_NAMES: a Deployment must not replace the scheduler that places it.
+
+    Raises  InputError
+    """
+    refused = set(os.environ.get("MOORAGE_REFUSED_NAMES", "").replace(",", " ").split())
+    for profile in loaded.profiles:
+        if profile.scheduler_name in refused:
+            raise InputError(
+                f"schedulerName {profile.scheduler_name} is refused here (MOORAGE_REFUSED_NAMES): these manifests run beside "
+                "the cluster's own scheduler; to take its place, use a static pod"
+            )
 
 
 def _check_amounts(given: Given) -> None:

@@ -110,3 +110,18 @@ def test_an_empty_cluster_has_an_overview():
     found = overview_of(moorage.Cluster.from_objects(), ASKED)
     assert found.summary == "No pod is pending; no node takes pods."
     assert found.text()
+
+
+def test_pods_on_nodes_that_are_gone_come_first():
+    silent = [{"type": "Ready", "status": "Unknown"}]
+    amounts = {"cpu": "4", "memory": "4Gi", "pods": "10"}
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts, **status}}
+        for name, status in (("n1", {"conditions": silent}), ("n2", {}))
+    ]
+    held = [asking(f"p{at}", "1", nodeName="n1") for at in range(2)]
+    found = overview_of(moorage.Cluster.from_objects(nodes, held), ASKED)
+    assert found.summary == (
+        "2 pods are on 1 node that is not ready; no pod is pending; 1 of 2 nodes take pods: cpu 0.0%, memory 0.0% used."
+    )
+    assert found.to_dict()["answer"]["pods"] == {"placed": 2, "pending": 0, "onNotReady": 2}

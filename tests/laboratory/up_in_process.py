@@ -91,7 +91,7 @@ class LocalUp:
         done = False
         for one in moorage.Cluster.from_objects(self.documents()).schedule():
             namespace, _, name = one.pod.partition("/")
-            if one.pod not in self.pods():
+            if one.pod not in self.pods() or self.pods()[one.pod]["spec"].get("schedulingGates"):
                 continue
             if one.node is not None:
                 bind(self.store, namespace, name, {"metadata": {"name": name}, "target": {"kind": "Node", "name": one.node}})
@@ -209,7 +209,7 @@ def broken_offers(seed):
         return 0, []  # no such cluster
     up.settle(120)
     cluster = moorage.Cluster.from_objects(up.documents())
-    waiting = [queued.pod.key for queued in cluster.scheduler.queue.ranked()]
+    waiting = [queued.pod.key for queued in cluster.scheduler.queue.ranked() if queued.pod.key in up.pods()]
     gated = [key for key, pod in up.pods().items() if pod["spec"].get("schedulingGates")]
     tried, broken = 0, []
     for key in waiting[:1] or gated[:1]:  # the pods behind it in the queue find what it leaves them

@@ -570,7 +570,7 @@ export interface Queues {
 
 export interface OverviewAnswer {
   readonly nodes: { readonly all: number; readonly counted: number; readonly cordoned: number; readonly notReady: number };
-  readonly pods: { readonly placed: number; readonly pending: number };
+  readonly pods: { readonly placed: number; readonly pending: number; readonly onNotReady: number };
   readonly pending: readonly PendingCause[];
   readonly skew: number;
   readonly all: Place;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { byCause, reasonsOf } from "../src/map/causes";
+import { byCause, byWorkload, reasonsOf } from "../src/map/causes";
 import { groupingLabels, groupsOf, neighbour, tileSize } from "../src/map/layout";
 import type { NodeFields, PodFields } from "../src/live/cluster";
 
@@ -55,5 +55,10 @@ describe("causes", () => {
   it("sort pods, the most pods first", () => {
     const pods = [{ key: "a", cause: "x" }, { key: "b", cause: "y" }, { key: "c", cause: "y" }] as PodFields[];
     expect(byCause(pods).map(([cause, members]) => [cause, members.length])).toEqual([["y", 2], ["x", 1]]);
+  });
+
+  it("put the pods of a workload together", () => {
+    const pods = [{ key: "a/x-1", owner: "ReplicaSet/x" }, { key: "a/y", owner: "" }, { key: "a/x-2", owner: "ReplicaSet/x" }] as PodFields[];
+    expect(byWorkload(pods).map(([name, members]) => [name, members.length])).toEqual([["a/ReplicaSet/x", 2], ["a/y", 1]]);
   });
 });

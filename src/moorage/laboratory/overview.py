@@ -39,6 +39,7 @@ from moorage.report.overview import (
     ShapeRoom,
     overview_summary,
 )
+from moorage.simulator.owners import controller_kind
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_info import PodInfo
 
@@ -86,8 +87,16 @@ def overview_of(cluster: AskedCluster, request: AnswerRequest, setting: Overview
             pending=tuple(_causes(simulation, run.in_state(State.PENDING))),
             cordoned=int(simulation.scheduler.cluster.table.unschedulable.view.sum()),
             not_ready=sum(not node.is_ready for node in simulation.scheduler.cluster.table.nodes),
+            on_not_ready=_on_not_ready(simulation),
         )
     return replace(found, summary=overview_summary(found))
+
+
+def _on_not_ready(simulation: SimulatedCluster) -> int:
+    """Return how many pods are on nodes that are not ready, without those of DaemonSets, which stay there."""
+    table = simulation.scheduler.cluster.table
+    lost = (pods for node, pods in zip(table.nodes, table.pods, strict=False) if not node.is_ready)
+    return sum(controller_kind(pod.pod) != "DaemonSet" for pods in lost for pod in pods.values())
 
 
 # -- pending pods --------------------------------------------------------------------------------------------------------

@@ -303,9 +303,9 @@ class PendingSearch:
             kind = "exhaustive" if found.cost == cost else "bounded"
             return list(groups), chosen, Proof(kind, runs=self.runs, lower_bound=found.cost)
         self.placed = len(pods)
-        made = {(atom.target, atom.text) for _, atom in found.atoms}
+        made = {_what(atom) for _, atom in found.atoms}
         marked = [
-            replace(one, ways=tuple(replace(way, chosen=made >= {(a.target, a.text) for a in way.atoms}) for way in one.ways))
+            replace(one, ways=tuple(replace(way, chosen=made >= set(map(_what, way.atoms))) for way in one.ways))
             for one in groups
         ]
         by_who: dict[str, list[AtomReport]] = {}
@@ -408,6 +408,11 @@ class PendingSearch:
         search = ChangeSearch.over(trials, around, probes=self._limits.probes, costs=self._costs)
         search.advice = Advice(around, key, self._costs, everything=self._limits.all_changes)
         return search, offers
+
+
+def _what(atom: AtomReport) -> tuple[str, str]:
+    """Return what a change says, and of which object; the changes of pods are those of their templates."""
+    return ("" if atom.owner == "pod" else atom.target), atom.text
 
 
 def _is_apart(pod: Pod) -> bool:

@@ -75,7 +75,7 @@ class PlaceUse(Struct, frozen=True, rename="camel"):
 
 class Overview(Answer, frozen=True, kw_only=True):
     """The answer of ``moorage report``. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes;
-    ``queues`` are Kueue's, as they are in the input."""
+    ``on_not_ready`` counts the pods on nodes that are not ready; ``queues`` are Kueue's, as they are in the input."""
 
     KIND: ClassVar[str] = "Overview"
 
@@ -87,6 +87,7 @@ class Overview(Answer, frozen=True, kw_only=True):
     pending: tuple[PendingCause, ...] = ()
     cordoned: int = 0
     not_ready: int = 0
+    on_not_ready: int = 0
     queues: QueueReport | None = None
 
     @property
@@ -104,7 +105,7 @@ class Overview(Answer, frozen=True, kw_only=True):
         parts = ("pending", "skew", "groups", "zones", "mix")
         return {
             "nodes": nodes,
-            "pods": {"placed": whole.pods, "pending": self.pending_pods},
+            "pods": {"placed": whole.pods, "pending": self.pending_pods, "onNotReady": self.on_not_ready},
             "all": msgspec.to_builtins(whole),
             **{name: msgspec.to_builtins(getattr(self, name)) for name in parts},
             **({} if self.queues is None else {"queues": self.queues.data()}),
@@ -156,6 +157,10 @@ def overview_summary(found: Overview) -> str:
     waiting = 0 if found.queues is None else len(found.queues.waiting())
     if waiting:
         pending += f", {counted(waiting, 'workload')} wait{'s' * (waiting == 1)} in queues"
+    if found.on_not_ready:
+        lost = f"{counted(found.on_not_ready, 'pod')} {'is' if found.on_not_ready == 1 else 'are'} on"
+        nodes = f"{counted(found.not_ready, 'node')} that {'is' if found.not_ready == 1 else 'are'} not ready"
+        pending = f"{lost} {nodes}; {pending[0].lower()}{pending[1:]}"
     if not found.whole.counted:
         return f"{pending}; no node takes pods."
     used = ", ".join(f"{name} {_percent(_of(found.whole, name).utilisation)}" for name in _MAIN)

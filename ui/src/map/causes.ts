@@ -17,3 +17,15 @@ export function byCause(pods: readonly PodFields[]): [string, PodFields[]][] {
   }
   return [...causes].sort((a, b) => b[1].length - a[1].length || (a[0] < b[0] ? -1 : 1));
 }
+
+/** Return pods by their workload, or by themselves without one, in the order of the first pod of each. */
+export function byWorkload(pods: readonly PodFields[]): [string, PodFields[]][] {
+  const found = new Map<string, PodFields[]>();
+  for (const pod of pods) {
+    const name = pod.owner ? `${pod.key.split("/")[0]}/${pod.owner}` : pod.key;
+    const members = found.get(name);
+    if (members) members.push(pod);
+    else found.set(name, [pod]);
+  }
+  return [...found];
+}

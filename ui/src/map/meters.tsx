@@ -1,4 +1,4 @@
-/** How much of each resource pods request, over all nodes. */
+/** How much of each resource pods request, over all nodes that are ready. */
 import type { NodeFields } from "../live/cluster";
 import { amount, percent, visible } from "../text";
 import { shade } from "./look";
@@ -6,6 +6,7 @@ import { shade } from "./look";
 export function Meters({ nodes, resources }: { nodes: Iterable<NodeFields>; resources: readonly string[] }) {
   const sums = new Map(resources.map((resource) => [resource, { used: 0, whole: 0 }]));
   for (const node of nodes) {
+    if (!node.ready) continue;
     for (const [resource, sum] of sums) {
       sum.used += node.requested[resource] ?? 0;
       sum.whole += node.allocatable[resource] ?? 0;

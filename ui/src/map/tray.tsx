@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { PodFields } from "../live/cluster";
 import { podLink } from "../live/router";
 import { Button, Muted, Sign, SmallText } from "../kit/basics";
-import { byCause, reasonsOf } from "./causes";
+import { byCause, byWorkload, reasonsOf } from "./causes";
 import { briefly, count, plural, visible } from "../text";
 
 const SIGNS: Readonly<Record<string, readonly [string, string]>> = {
@@ -18,6 +18,8 @@ const MORE = 100;
 const CAUSES = 12;
 
 interface TrayProps {
+  /** How many pods are on nodes that are not ready. */
+  lost: number;
   pods: readonly PodFields[];
   subject: string | undefined;
   /** Show on the map how nodes answer this pod; undefined ends it. */
@@ -25,12 +27,20 @@ interface TrayProps {
   matches: (pod: PodFields) => boolean;
 }
 
-export function Tray({ pods, subject, show, matches }: TrayProps) {
+export function Tray({ lost, pods, subject, show, matches }: TrayProps) {
   if (!pods.length) {
     return (
       <section class="tray" aria-label="Pending pods">
         <p>
-          <Sign tone="ok" /> No pod is pending.
+          {lost > 0 ? (
+            <>
+              <Sign tone="risk" /> {plural(lost, "pod is", "pods are")} on nodes that are not ready. No pod is pending yet.
+            </>
+          ) : (
+            <>
+              <Sign tone="ok" /> No pod is pending.
+            </>
+          )}
         </p>
       </section>
     );
@@ -59,13 +69,39 @@ export function Tray({ pods, subject, show, matches }: TrayProps) {
   );
 }
 
-/** The pods of a cause: the first few, and a button for more. */
-function Members({ members, subject, show, matches }: { members: readonly PodFields[] } & Omit<TrayProps, "pods">) {
+type MembersProps = { members: readonly PodFields[] } & Pick<TrayProps, "subject" | "show" | "matches">;
+
+/** The pods of a cause: those of one workload together, which open with a button; the first few, and a button for more. */
+function Members(props: MembersProps) {
+  const { members, subject } = props;
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const [limit, setLimit] = useState(FIRST);
-  const rest = members.length - limit;
+  const groups = byWorkload(members);
+  const rest = groups.slice(limit).reduce((sum, [, pods]) => sum + pods.length, 0);
   return (
     <span class="chips">
-      {members.slice(0, limit).map((pod) => (
+      {groups.slice(0, limit).map(([workload, pods]) =>
+        pods.length === 1 || open.has(workload) || pods.some((pod) => pod.key === subject) ? (
+          <Chips key={workload} {...props} members={pods} />
+        ) : (
+          <Button key={workload} quiet onClick={() => setOpen(new Set([...open, workload]))}>
+            {`${visible(workload)} ×${count(pods.length)}`}
+          </Button>
+        ),
+      )}
+      {rest > 0 && (
+        <Button quiet onClick={() => setLimit(limit + MORE)}>
+          {`Show ${count(rest)} more`}
+        </Button>
+      )}
+    </span>
+  );
+}
+
+function Chips({ members, subject, show, matches }: MembersProps) {
+  return (
+    <>
+      {members.map((pod) => (
         <a
           key={pod.key}
           class={`chip pod ${pod.key === subject ? "subject" : ""} ${matches(pod) ? "" : "dim"}`}
@@ -90,12 +126,7 @@ function Members({ members, subject, show, matches }: { members: readonly PodFie
           </span>
         </a>
       ))}
-      {rest > 0 && (
-        <Button quiet onClick={() => setLimit(limit + MORE)}>
-          {`Show ${Math.min(rest, MORE)} more${rest > MORE ? ` of ${count(rest)}` : ""}`}
-        </Button>
-      )}
-    </span>
+    </>
   );
 }
 

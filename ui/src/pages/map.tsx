@@ -72,7 +72,7 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
       ) : (
         <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = nodeLink(name))} follow={onChange} />
       )}
-      <Tray pods={waiting} subject={pod} show={setPod} matches={(one) => !sought || podMatches(one, sought.toLowerCase())} />
+      <Tray lost={lostPods(cluster)} pods={waiting} subject={pod} show={setPod} matches={(one) => !sought || podMatches(one, sought.toLowerCase())} />
     </main>
   );
 }
@@ -97,10 +97,22 @@ function look(node: NodeFields, measure: Measure, matched: ReadonlySet<string> |
   };
 }
 
+/** How many pods are on nodes that are not ready. */
+function lostPods(cluster: Cluster): number {
+  let lost = 0;
+  for (const node of cluster.nodes.values()) if (!node.ready) lost += node.pods.size;
+  return lost;
+}
+
 function headline(cluster: Cluster, pending: number): string {
-  let open = 0;
-  for (const node of cluster.nodes.values()) if (node.ready && !node.cordoned) open += 1;
-  const pods = pending ? `${plural(pending, "pod is", "pods are")} pending` : "No pod is pending";
+  let [open, gone] = [0, 0];
+  for (const node of cluster.nodes.values()) {
+    if (node.ready && !node.cordoned) open += 1;
+    if (!node.ready) gone += 1;
+  }
+  const lost = lostPods(cluster);
+  const waiting = pending ? `${plural(pending, "pod is", "pods are")} pending` : lost ? "no pod is pending" : "No pod is pending";
+  const pods = lost ? `${plural(lost, "pod is", "pods are")} on ${plural(gone, "node that is", "nodes that are")} not ready; ${waiting}` : waiting;
   return `${pods}; ${open === cluster.nodes.size ? "all" : `${count(open)} of`} ${plural(cluster.nodes.size, "node")} take pods.`;
 }
 

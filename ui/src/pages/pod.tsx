@@ -17,17 +17,22 @@ import { Attempts } from "./attempts";
 
 export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
   const [asked, run, cancel] = useQuestion<Explanation>();
+  const [first, runFirst] = useQuestion<Explanation>();
   const [scores, setScores] = useState<ScoreColumns>();
   const [askedAt, setAskedAt] = useState("");
   const explain = () => {
     setAskedAt(stateOf(cluster, pod));
+    // The cause needs no search: it stands while changes are looked for.
+    runFirst((progress, signal) => answerOf({ question: { explain: pod, probes: 0 } }, progress, signal));
     run((progress, signal) => answerTo<Explanation>(() => ask(podPath("pods", pod) + "/explanation"), progress, signal));
   };
   useEffect(() => {
     setScores(undefined);
     explain();
   }, [pod, cluster]);
-  const answer = asked.state === "done" ? asked.answer : asked.state === "running" ? asked.last : undefined;
+  const early = first.state === "done" && first.answer.answer.pod === pod ? first.answer : undefined;
+  const answer = asked.state === "done" ? asked.answer : (asked.state === "running" ? asked.last : undefined) ?? early;
+  const searches = asked.state === "running" && answer === early && early?.answer.outcome !== "placed";
   useEffect(() => {
     if (!answer?.answer.scores) return;
     const control = new AbortController();
@@ -46,6 +51,11 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
         </p>
       )}
       {!answer && <Waiting asked={asked} what={`Explaining ${pod}`} cancel={cancel} again={explain} />}
+      {searches && (
+        <p class="notice" role="status">
+          Looking for changes that would place the pod …
+        </p>
+      )}
       {answer && (
         <StillCluster.Provider value={cluster}>
           <ExplanationPage document={answer} scores={scores} offer={(change, first) => <Try key={change.commands.join()} {...{ pod, change, first }} />} />

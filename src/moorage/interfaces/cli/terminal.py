@@ -128,16 +128,21 @@ def shows_colour(stream: TextIO) -> bool:
 
 
 def output_style(*, ascii_only: bool = False) -> Style:
-    """Return the style for standard output: coloured, and as wide as the terminal within limits; for files of one width."""
+    """Return the style for standard output: coloured, and as wide as the terminal within limits.
+
+    For a pipe or a file, ``COLUMNS`` gives the width, or else it is of one width.
+    """
     stream = bare(sys.stdout)
-    width = min(_MOST_WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if stream.isatty() else WIDTH
-    return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width, fits=stream.isatty())
+    told = os.environ.get("COLUMNS", "")
+    is_known = stream.isatty() or (told.isascii() and told.isdigit() and int(told) > 0)
+    width = min(_MOST_WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size().columns)) if is_known else WIDTH
+    return Style(ascii_only=ascii_only, colour=shows_colour(stream), width=width, fits=is_known)
 
 
-def print_styled(text: str) -> None:
-    """Write a text to standard output; of its escape sequences only the colours of ``Style`` pass."""
+def print_styled(text: str, stream: TextIO | None = None) -> None:
+    """Write a text to standard output, or to a stream; of its escape sequences only the colours of ``Style`` pass."""
     parts = (part if part in COLOURS else some_lines(part) for part in _SEQUENCE.split(text))
-    bare(sys.stdout).write("".join(parts))
+    bare(stream or sys.stdout).write("".join(parts))
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -98,18 +98,15 @@ def _enough(one: QuotaAmount, pods: int) -> str:
     total = exact(one.used)
     for _ in range(pods):
         total = total.plus(exact(one.requested))
-    return _round(one.resource, str(total), one.hard)
+    return str(total)
 
 
-def _round(resource: str, total: str, hard: str) -> str:
-    """Return an amount rounded up to a number that people write: of the step of the present limit, 40 → 50."""
+def _round(resource: str, total: str) -> str:
+    """Return an amount rounded up to a number that people write: 49800m → 50."""
     name = resource.removeprefix("requests.").removeprefix("limits.")
     if name not in {"cpu", "memory", "ephemeral-storage"}:
         return total
-    step = 10 ** max(0, len(str(amount("cpu", hard) // 1000)) - 1) * 1000 if name == "cpu" else 0
-    count = amount(name, total)
-    rounded = -(-count // step) * step if step and step <= amount("cpu", hard) else round_amount(name, count, up=True)
-    return quantity_of(name, rounded)
+    return quantity_of(name, round_amount(name, amount(name, total), up=True))
 
 
 # -- what makes room ---------------------------------------------------------------------------------------------------
@@ -133,7 +130,7 @@ def _changes(refused: RefusedPods, pods: Iterable[Pod], workloads: Mapping[str, 
             command = f"kubectl scale {shlex.quote(workload)} -n {refused.namespace} --replicas={left}"
             yield _report(change, f"scale {workload} {len(some)} → {left}", command, "scale", f"the owner of {workload}")
             break
-    hard = {one.resource: _enough(one, len(refused.names)) for one in refused.amounts}
+    hard = {one.resource: _round(one.resource, _enough(one, len(refused.names))) for one in refused.amounts}
     command = (
         f"kubectl patch resourcequota {shlex.quote(refused.quota)} -n {refused.namespace} --type=merge "
         f"-p={shlex.quote(json.dumps({'spec': {'hard': hard}}, separators=(',', ':')))}"
@@ -193,12 +190,17 @@ class ExplainOptions:
 def explain_cluster(
     given: ClusterInput, options: Options, what: ExplainOptions,
     *, on_attempt: Callable[[SimulatedAttempt], None] | None = None,
+    on_found: Callable[[Sequence[Explanation]], None] | None = None,
 ) -> list[Explanation]:  # fmt: skip
     """Place every pending pod of a cluster, and explain the pods that were asked for.
+
+    ``on_found`` is called with the explanations before changes are searched for.
 
     Raises  ConfigError, InputError
     """
     found, simulation, cluster = _explained_pods(given, options, what, on_attempt)
+    if on_found is not None:
+        on_found(found)
     return _with_changes(found, simulation, cluster, options, what.limits)
 
 

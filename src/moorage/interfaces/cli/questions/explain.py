@@ -21,9 +21,9 @@ from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, 
 from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answers, kinds_of_autoscaler, names_nodes
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers
+from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, text_of_answer
 from moorage.interfaces.cli.questions.question_options import selector_of
-from moorage.interfaces.cli.terminal import Progress, output_style, print_styled, say
+from moorage.interfaces.cli.terminal import Progress, bare, output_style, print_styled, say
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
@@ -166,6 +166,7 @@ def explain(**given: Any) -> int:
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
         counts = partial(_count, progress)
+        early = _EarlyCause(progress, given)
         found: list[Answer] = (
             []
             if of_nodes
@@ -173,7 +174,7 @@ def explain(**given: Any) -> int:
             if jobs is not None
             else [explain_together(asked.changed_input, asked.changed_options, what, on_attempt=counts)]
             if given["together"]
-            else [*_explained(asked, what, counts)]
+            else [*_explained(asked, what, counts, early)]
         )
         answers = list(autoscaler_answers(given, asked))
         if given["output"] in {"text", "wide"}:  # what is missing is the same for all
@@ -183,7 +184,9 @@ def explain(**given: Any) -> int:
     folds = given["pods"] and given["output"] == "text"
     heading, found = _folded(found, ascii_only=given["ascii_only"]) if folds else ("", found)
     print_styled(heading)
-    text = heading + print_explanations(found, given["output"], ascii_only=given["ascii_only"], among=among)
+    text = heading + print_explanations(
+        found, given["output"], ascii_only=given["ascii_only"], among=among, printed=early.printed
+    )  # fmt: skip
     if begun is not None and found and all(one.stopped is None for one in found):
         begun.keep(text, given, status)
     return status
@@ -234,14 +237,38 @@ def before_binding(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "moment": moment_text(bound - 1)}
 
 
-def _explained(asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None]) -> list[Explanation]:
+class _EarlyCause:
+    """Prints why a pod is pending before changes are searched for, on a terminal; ``printed`` is what it has printed."""
+
+    def __init__(self, progress: Progress, given: Mapping[str, Any]) -> None:
+        self.printed = ""
+        self._progress, self._given = progress, given
+
+    def __call__(self, found: Sequence[Explanation]) -> None:
+        """Print the first lines of the explanation, if there is one to print and a search follows."""
+        output, stream = self._given["output"], self._progress.answers
+        is_shown = output in {"text", "wide"} and bare(stream).isatty() and self._given["probes"]
+        if len(found) != 1 or not is_shown or found[0].holds:
+            return
+        text = text_of_answer(found[0], output, ascii_only=self._given["ascii_only"])
+        self.printed = text.partition("\n\n")[0]
+        print_styled(self.printed, stream)
+        bare(stream).flush()
+
+
+def _explained(
+    asked: Asked, what: ExplainOptions, on_attempt: Callable[[SimulatedAttempt], None], on_found: _EarlyCause
+) -> list[Explanation]:
     """Return the explanations after the changes of the question, each with the explanation before the changes.
 
     With --all, pods that were pending before the changes are explained too.
     """
     before = _before(asked, what) if asked.what_if else {}
     also = frozenset(before) if what.every_pending else frozenset()
-    after = explain_cluster(asked.changed_input, asked.changed_options, replace(what, also=also), on_attempt=on_attempt)
+    after = explain_cluster(
+        asked.changed_input, asked.changed_options, replace(what, also=also), on_attempt=on_attempt,
+        on_found=None if asked.what_if else on_found,
+    )  # fmt: skip
     return [with_fields(one, before=before.get(_subject(one))) for one in after]
 
 
@@ -293,10 +320,10 @@ def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
 
 
 def print_explanations(
-    found: Sequence[Answer], output: str, *, ascii_only: bool = False, among: Narrowing | None = None
+    found: Sequence[Answer], output: str, *, ascii_only: bool = False, among: Narrowing | None = None, printed: str = ""
 ) -> str:
     """Print explanations, and return the text. If there are none, print a text that says so, except as JSON or YAML."""
     if found or output in {"json", "yaml"}:
-        return print_answers(found, output, ascii_only=ascii_only)
+        return print_answers(found, output, ascii_only=ascii_only, printed=printed)
     sys.stdout.write("No selected pod is pending.\n" if among else "No pod is pending.\n")
     return ""

@@ -261,13 +261,15 @@ def print_answer(answer: Answer, given: Mapping[str, Any], asked: Asked | None =
         print_answers([answer], given["output"], ascii_only=given["ascii_only"])
 
 
-def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = False) -> str:
-    """Print answers: texts one after the other, which it returns, or a document; a list of documents if there are several."""
+def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = False, printed: str = "") -> str:
+    """Print answers: texts one after the other, which it returns, or a document; a list of documents if there are several.
+
+    ``printed`` is the beginning of the text, if it was printed already.
+    """
     if output in {"text", "wide"}:
-        style = output_style(ascii_only=ascii_only)
-        width = style.width if style.fits else None
-        texts = [one.text(wide=output == "wide", ascii_only=ascii_only, colour=style.colour, width=width) for one in found]
-        print_styled(text := "\n".join([*texts, *_source(found[0].request)]))
+        texts = [text_of_answer(one, output, ascii_only=ascii_only) for one in found]
+        text = "\n".join([*texts, *_source(found[0].request)])
+        print_styled(text.removeprefix(printed) if text.startswith(printed) else f"\n{text}")
         return text
     if output == "html":
         _print_page(found)
@@ -276,6 +278,13 @@ def print_answers(found: Sequence[Answer], output: str, *, ascii_only: bool = Fa
     whole = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
     print_document(whole, output)
     return ""
+
+
+def text_of_answer(one: Answer, output: str, *, ascii_only: bool = False) -> str:
+    """Return the text of an answer, ``text`` or ``wide``, in the style of standard output."""
+    style = output_style(ascii_only=ascii_only)
+    width = style.width if style.fits else None
+    return one.text(wide=output == "wide", ascii_only=ascii_only, colour=style.colour, width=width)
 
 
 def print_document(document: Any, output: str) -> None:

@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+#: Pages that a search shows first if they match.
+_SOUGHT = ("start/install.md", "operate/explain-a-pending-pod.md")
 _SECTION = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
 _PAGE = re.compile(r"^\* \[(?P<title>[^]]+)\]\((?P<path>[^)#]+\.md)\)", re.MULTILINE)
 _PLUGIN = re.compile(r"^\| \[([^\]]+)\]\((plugins/[^)]+)\)", re.MULTILINE)
@@ -27,7 +29,20 @@ def on_config(config: Any) -> Any:
         if pages:
             nav.append({title["title"]: [_entry(docs, page["title"], page["path"]) for page in pages]})
     config["nav"] = nav
+    _name(config, docs.parent)
     return config
+
+
+def _name(config: Any, root: Path) -> None:
+    """Put the version beside the name, and name the repository."""
+    module = (root / "src/moorage/__init__.py").read_text(encoding="utf-8")
+    version = re.search(r'^__version__ = "(.+)"$', module, re.MULTILINE)
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    assert version is not None
+    config["site_name"] = f"Moorage {version[1]}"
+    config["copyright"] = f"Moorage {version[1]} · Apache-2.0"
+    config["repo_url"] = project["tool"]["moorage"]["repository"]
+    config["repo_name"] = "Repository"
 
 
 def _entry(docs: Path, title: str, path: str) -> dict[str, Any]:
@@ -66,6 +81,8 @@ def on_post_build(config: Any, **_: Any) -> None:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Show links to files outside the pages as their paths: the site has no copy of them."""
+    if page.file.src_path in _SOUGHT:
+        page.meta["search"] = {"boost": 4}
     docs = Path(config["docs_dir"])
     here = (docs / page.file.src_path).parent
 

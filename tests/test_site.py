@@ -1,10 +1,15 @@
 """The documentation site: folders by reader, old addresses that lead on, and a navigation with every page."""
 
 import importlib.util
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+
+import moorage
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -50,3 +55,35 @@ def test_the_navigation_has_every_page(hooks):
 
     nav = list(pages(hooks.on_config({"docs_dir": str(DOCS)})["nav"]))
     assert sorted(nav) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+COPIED = {
+    "a command and its output": ("$ moorage demo\n19 placed\n\nmore\n", "moorage demo"),
+    "two commands": ("$ a\nx\n$ b\n", "a\nb"),
+    "a command on two lines": ("$ a \\\n    --b\nanswer\n", "a \\\n    --b"),
+    "no prompt": ("a: 1\nb: $ 2\n", "a: 1\nb: $ 2"),
+}
+
+
+@pytest.mark.parametrize(("block", "copied"), COPIED.values(), ids=COPIED)
+def test_copying_takes_commands_without_prompts_and_output(block, copied):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    program = "console.log(JSON.stringify(require(process.argv[1]).commandsOf(JSON.parse(process.argv[2]))))"
+    said = subprocess.run(
+        [node, "-e", program, str(ROOT / "scripts/site/assets/site.js"), json.dumps(block)], capture_output=True, check=True
+    )
+    assert json.loads(said.stdout) == copied
+
+
+def test_the_site_says_its_version_and_repository(hooks):
+    config = hooks.on_config({"docs_dir": str(DOCS)})
+    assert config["site_name"] == f"Moorage {moorage.__version__}"
+    assert config["repo_url"].startswith("https://")
+
+
+def test_the_look_of_the_site_loads_nothing_from_elsewhere():
+    own = [path.read_text("utf-8") for path in (ROOT / "scripts/site").rglob("*.*")]
+    assert len(own) == 4
+    assert [text for text in own if re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)] == []

@@ -66,13 +66,14 @@ def written(plugin, code):
 
 
 def test_the_condition_gates_the_pod_and_the_event_says_the_same():
-    (_, path, patch), (_, _, event) = written("Bad", "0123abcd")
+    (_, path, patch), (_, where, event) = written("Bad", "0123abcd")
     (condition,) = patch["status"]["conditions"]
     assert path == "/api/v1/namespaces/ns/pods/p/status"
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", REASON)
-    assert condition["message"] == event["message"]
+    assert where == "/apis/events.k8s.io/v1/namespaces/ns/events"
+    assert condition["message"] == event["note"]
     assert condition["message"].startswith("plugin Bad (0123abcd) did not return from filter for 30s; ")
-    assert (event["reason"], event["type"], event["involvedObject"]["name"]) == (REASON, "Warning", "p")
+    assert (event["reason"], event["type"], event["regarding"]["name"]) == (REASON, "Warning", "p")
 
 
 GATED = {

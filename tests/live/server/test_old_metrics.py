@@ -61,6 +61,7 @@ NEW_IN_1_37 = {
     "batch_rescore_attempts_total": ("profile",),
     "batch_rescore_duration_seconds": ("profile",),
     "generated_placements_total": ("profile",),
+    "placement_evaluation_duration_seconds": ("result", "profile"),
     "placement_evaluations_total": ("result", "profile"),
     "preemption_evaluation_duration_seconds": ("preemptor", "result"),
     "preemption_execution_duration_seconds": ("preemptor", "result"),
@@ -110,9 +111,11 @@ def test_the_metrics_of_groups_in_1_37():
     metrics.grouped(report, 0.5)
     metrics.grouped(GroupReport("default/h", "s", waits, "", 0, 2), 0.5)  # another group of the tree
     metrics.worked(Phase.PREEMPT, "s", 0.25, None, "podgroup")
+    metrics.evaluated("feasible", "s", 0.125)
     assert shown_by(metrics) == {
         "generated_placements_total": {("s",): 4},
         "placement_evaluations_total": {("feasible", "s"): 1, ("infeasible", "s"): 3},
+        "placement_evaluation_duration_seconds": {("feasible", "s"): (1, 0.125)},
         "podgroup_schedule_attempts_total": {(waits, "s"): 1},
         "podgroup_scheduling_attempt_duration_seconds": {(waits, "s"): (1, 0.5)},
         "podgroup_scheduling_algorithm_duration_seconds": {(): (1, 0.5)},

@@ -39,6 +39,7 @@ from moorage.core.groups.group_cycle import (
     GroupOutcome,
     GroupReport,
     MemberAttempt,
+    PlacementWatch,
     QueuedGroup,
     refused,
 )
@@ -84,6 +85,8 @@ class GroupScheduler:
         self.binding_cycle = binding_cycle
         self.failure_handler = failure_handler
         self.preemption = preemption
+        #: What measures the placements of groups.
+        self.watch: PlacementWatch | None = None
 
     def gather(self, first: QueuedPod, skip: Callable[[QueuedPod], bool]) -> list[QueuedPod]:
         """Take the other pods of a pod's group out of the queue.
@@ -208,7 +211,7 @@ class GroupAttempt:
         by_placement = state.gates["TopologyAwareWorkloadScheduling"]
         cycle = GroupCycle(
             self._group, self._groups.cycle, state.cluster, state.queue, by_placement, state.gates.emulated.groups_as_one,
-            state.now, self._unreserve, state.outbox.fault,
+            state.now, self._unreserve, state.outbox.fault, watch=self._groups.watch,
         )  # fmt: skip
         tree = self._group.info.tree
         attempt = cycle if tree is None or isinstance(tree.group, PodGroup) else TreeCycle(cycle, tree)

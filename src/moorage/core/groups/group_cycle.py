@@ -118,6 +118,13 @@ class GroupOutcome(Struct, eq=False):
         return tuple(fault for one in self.tried for fault in one.decision.done_without)
 
 
+class PlacementWatch(Struct, frozen=True):
+    """Measures placements: ``clock`` returns seconds, ``timer`` gets the result, the profile and the duration."""
+
+    clock: Callable[[], float]
+    timer: Callable[[str, str, float], None]
+
+
 class GroupReport(Struct, frozen=True):
     """An attempt for a group, for logs and metrics. ``result`` is the label that kube-scheduler's metrics have for it.
 
@@ -180,6 +187,8 @@ class GroupCycle(Struct, eq=False):
     within: NodeView | None = None
     #: Placements by what became of them; see ``GroupReport``.
     placements: Counter[str] = field(default_factory=Counter)
+    #: What measures the evaluation of each placement.
+    watch: PlacementWatch | None = None
 
     def run(self, *, post_filter: bool = True, may_place_none: bool = False) -> Asking[GroupOutcome]:
         """Try to place the group. ``post_filter`` False: only check whether it fits, without preemption for single pods.
@@ -377,11 +386,15 @@ class GroupCycle(Struct, eq=False):
         first: GroupOutcome | None = None
         possible: list[tuple[Placement, GroupOutcome]] = []
         for placement in placements:
+            begun = 0.0 if self.watch is None else self.watch.clock()
             outcome = yield from self._in_turn(self._scope(placement, post_filter))
             if outcome.status.code is Code.ERROR:
                 return outcome
             first = first or outcome
-            self.placements["feasible" if outcome.status.code is Code.SUCCESS else "infeasible"] += 1
+            result = "feasible" if outcome.status.code is Code.SUCCESS else "infeasible"
+            self.placements[result] += 1
+            if self.watch is not None:
+                self.watch.timer(result, group.profile.scheduler_name, self.watch.clock() - begun)
             if outcome.status.code is Code.SUCCESS or outcome.waiting:
                 possible.append((placement, outcome))
         assert first is not None

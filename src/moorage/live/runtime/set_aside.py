@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import socket
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ from moorage.state.pod_info import PodInfo
 
 #: The reason of the condition PodScheduled, and the event.
 REASON: Final = "PluginHung"
+#: The longest ``reportingInstance`` that the API accepts.
+_LONGEST_INSTANCE: Final = 128
 _NAMED: Final = re.compile(r"plugin (?P<name>\S+) \((?P<code>[0-9a-f]{8})\) did not return from \S+")
 
 
@@ -87,18 +90,20 @@ async def set_aside(rest: Rest, hang: Hang, code: str, seconds: float, now: str,
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
     await rest.send("PATCH", path, json.dumps(body).encode(), content_type=STRATEGIC_MERGE_PATCH)
     await rest.send(
-        "POST", f"/api/v1/namespaces/{pod.namespace}/events", json.dumps(_event(pod, message, now, reporter)).encode()
+        "POST",
+        f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events",
+        json.dumps(_event(pod, message, now, reporter)).encode(),
     )
 
 
 def _event(pod: Pod, message: str, now: str, reporter: str) -> Mapping[str, object]:
     about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.metadata.uid}
     return {
-        "apiVersion": "v1", "kind": "Event",
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": f"{pod.name}.{uuid.uuid4().hex[:16]}", "namespace": pod.namespace},
-        "involvedObject": about, "reason": REASON, "message": message, "type": "Warning",
-        "source": {"component": reporter}, "reportingComponent": reporter,
-        "firstTimestamp": _second(now), "lastTimestamp": _second(now), "count": 1,
+        "regarding": about, "reason": REASON, "action": "Scheduling", "note": message, "type": "Warning",
+        "reportingController": reporter, "reportingInstance": f"{reporter}-{socket.gethostname()}"[:_LONGEST_INSTANCE],
+        "eventTime": now,
     }  # fmt: skip
 
 

@@ -115,6 +115,7 @@ class SchedulerMetrics:
         self._group_algorithm_s = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
         self._placements = counter("scheduler_generated_placements_total")
         self._placement_results = counter("scheduler_placement_evaluations_total")
+        self._placement_s = histogram("scheduler_placement_evaluation_duration_seconds")
         self._group_preemptions = counter("scheduler_workload_preemption_attempts_total")
         self._group_victims = histogram("scheduler_workload_preemption_victims")
         self._disruptions = histogram("scheduler_preemption_workload_disruptions")
@@ -252,6 +253,10 @@ class SchedulerMetrics:
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Record the duration of a queueing hint."""
         self._hint_s.observe(seconds, plugin, _event_name(event, self._gates.emulated, "Target"), hint)
+
+    def evaluated(self, result: str, profile: str, seconds: float) -> None:
+        """Record how long it took to try a placement of a group."""
+        self._placement_s.observe(seconds, result, profile)
 
     def requested(self, method: str, host: str, status: int, seconds: Sequence[float]) -> None:
         """Record requests to the API server with their durations; status 0 means no response."""

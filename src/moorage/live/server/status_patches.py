@@ -1,7 +1,7 @@
 """Patches of statuses in kube-scheduler's form: strategic merges of the fields that change, and of nothing else.
 
 A condition is found by its type. ``$setElementOrder/conditions`` gives the order of all conditions, and each one that changes
-comes with its type and the fields that differ; a new one with all of its fields.
+comes with its type and the fields that differ; a new one with all of its fields. The first condition comes without an order.
 
 Source  kube-scheduler, pkg/scheduler/util/utils.go, PatchPodStatus; apimachinery, strategicpatch, CreateTwoWayMergePatch
 """
@@ -54,6 +54,8 @@ def _conditions(known: Sequence[_Fields], wanted: _Fields) -> dict[str, Any]:
     """Return the part of a patch that sets one condition beside those that are known."""
     before = next((one for one in known if one["type"] == wanted["type"]), None)
     order = [{"type": one["type"]} for one in known]
+    if not known:
+        return {"conditions": [dict(wanted)]}
     if before is None:
         order.append({"type": wanted["type"]})
         return {"$setElementOrder/conditions": order, "conditions": [dict(wanted)]}

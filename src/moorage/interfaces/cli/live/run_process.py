@@ -27,6 +27,7 @@ from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
+from moorage.core.groups.group_cycle import PlacementWatch
 from moorage.errors import MoorageError
 from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Profile
@@ -132,7 +133,7 @@ async def run_process(process: Process) -> int:
     )
     for line in mistakes_in(scheduler.profiles.values()):
         log.warning(line)
-    scheduler.queue.time_hints(time.monotonic, meter.hinted)
+    _measure(scheduler, meter)
     connection = process.loaded.configuration.client_connection
     scheme, _, place = endpoint.server.partition("://")
     host = place.rpartition("@")[2]  # drop user name and password
@@ -201,6 +202,12 @@ async def run_process(process: Process) -> int:
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
         return await _outcome(running, ending, process)
+
+
+def _measure(scheduler: Scheduler, meter: SchedulerMetrics) -> None:
+    """Measure the queueing hints of a scheduler and the placements of groups."""
+    scheduler.queue.time_hints(time.monotonic, meter.hinted)
+    scheduler.pod_groups.watch = PlacementWatch(time.monotonic, meter.evaluated)
 
 
 def _later(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:

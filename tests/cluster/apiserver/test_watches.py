@@ -147,6 +147,24 @@ def test_a_compaction_keeps_the_changes_after_its_version(store):
     assert len(take_all(store.watch(CONFIG, ALL, str(version), lambda: None))) == 200
 
 
+def test_a_list_whose_version_is_compacted_goes_on_with_the_current_objects(store):
+    for number in range(6):
+        store.create(CONFIG, "default", config(f"c{number}"))
+    first = store.page(CONFIG, ALL, limit=2)
+    relabel(store, "c3", "new")
+    held = store.page(CONFIG, ALL, limit=2, token=first.token)
+    assert ([one.name for one in held.records], held.version) == (["c2", "c3"], first.version)
+    store.compact(store.version)
+    with pytest.raises(ApiError) as caught:
+        store.page(CONFIG, ALL, limit=2, token=first.token)
+    status = caught.value.status()
+    assert (status["code"], status["reason"]) == (410, "Expired")
+    rest = store.page(CONFIG, ALL, limit=2, token=status["metadata"]["continue"])
+    assert ([one.name for one in rest.records], rest.remaining, rest.version) == (["c2", "c3"], 2, store.version)
+    last = store.page(CONFIG, ALL, limit=2, token=rest.token)
+    assert ([one.name for one in last.records], last.token) == (["c4", "c5"], "")
+
+
 VERBS = st.sampled_from(["create", "update", "delete", "take", "take"])
 STEPS = st.lists(st.tuples(VERBS, st.sampled_from("abcdef"), st.sampled_from("xy")), max_size=40)
 

@@ -1,4 +1,4 @@
-"""kube-scheduler 1.36 from its start to its end, as the requests that its source sends, under its own user and no other rights.
+"""kube-scheduler 1.37 from its start to its end, as the requests that its source sends, under its own user and no other rights.
 
 Each test is one stretch of its life; ``docs/reference/wire.md`` lists the requests. Answers are judged as by client-go.
 """
@@ -154,6 +154,7 @@ FOLLOWED = (
     "/apis/storage.k8s.io/v1/csidrivers", "/apis/storage.k8s.io/v1/csistoragecapacities",
     "/apis/storage.k8s.io/v1/volumeattachments", "/apis/resource.k8s.io/v1/resourceclaims",
     "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/deviceclasses",
+    "/apis/resource.k8s.io/v1/devicetaintrules",
 )  # fmt: skip
 ACTIVE = {"fieldSelector": "status.phase!=Failed,status.phase!=Succeeded"}
 

@@ -225,6 +225,8 @@ class ApiError(MoorageError):
     name: str = ""
     causes: Sequence[Cause] = ()
     retry_after_s: int = 0
+    #: The token with which an expired list goes on.
+    continues: str = ""
     routed: bool = True
     #: Warnings to send with the error.
     warnings: tuple[str, ...] = ()
@@ -240,8 +242,8 @@ class ApiError(MoorageError):
         details["retryAfterSeconds"] = self.retry_after_s
         details = {key: value for key, value in details.items() if value}
         status: dict[str, Any] = {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
-            "reason": self.reason, "details": details, "code": self.code,
+            "kind": "Status", "apiVersion": "v1", "metadata": {"continue": self.continues} if self.continues else {},
+            "status": "Failure", "message": self.message, "reason": self.reason, "details": details, "code": self.code,
         }  # fmt: skip
         # Unknown reasons are left out, and so are empty details of routed requests.
         kept = {"metadata"} if self.routed else {"metadata", "details"}
@@ -394,9 +396,9 @@ def not_acceptable_form(form: str, what: str) -> ApiError:
     return ApiError(406, "NotAcceptable", f"you requested {form}, but the requested object is {what}")
 
 
-def expired(message: str) -> ApiError:
-    """Return the error for a version that is no longer cached."""
-    return ApiError(410, "Expired", message)
+def expired(message: str, continues: str = "") -> ApiError:
+    """Return the error for a version that is no longer cached. ``continues``: the token that goes on with another version."""
+    return ApiError(410, "Expired", message, continues=continues)
 
 
 def too_large(limit: int) -> ApiError:

@@ -43,7 +43,7 @@ def _inner_type(shape: Type, name: str) -> Type | None:
 def element_of(shape: ListOf, item: Any) -> str:
     """Return the path element of an item in an associative list or a set. Absent keys count with their default.
 
-    Raises  KeyError with the name of a key that the item lacks
+    Raises  KeyError if the item has none of the keys
     """
     if shape.is_set:
         return f"v:{_compact(item)}"
@@ -55,9 +55,10 @@ def element_of(shape: ListOf, item: Any) -> str:
             field = shape.item.fields[key]
             is_omitted = field.omits_empty or field.is_pointer
             value = field.default if field.default is not None else None if is_omitted else _zero(field.type)
-        if value is None:
-            raise KeyError(key)
-        keys[key] = value
+        if value is not None:
+            keys[key] = value
+    if not keys:
+        raise KeyError(shape.keys)
     return f"k:{_compact(keys)}"
 
 
@@ -364,9 +365,10 @@ def _list_faults(shape: ListOf, items: list[Any], position: _Position) -> Iterat
     for i, item in enumerate(items):
         try:
             element = element_of(shape, item)
-        except KeyError as missing:
-            what = "associative list with keys has an element that omits key field"
-            yield f"{_path(position)}: element {i}: {what} {json.dumps(missing.args[0])} (and doesn't have default value)"
+        except KeyError:
+            what = "associative list with keys has an element that omits all key fields"
+            keys = " ".join(map(json.dumps, shape.keys))
+            yield f"{_path(position)}: element {i}: {what} [{keys}] (and doesn't have default values for any key fields)"
             continue
         if element in seen:
             yield f"{_path(position)}: duplicate entries for key {shown((element,))}"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.documents.statuses import ApiError, bad_request, go_value, quoted, unknown
-from moorage.api.schema.schemas import Field, ListOf, MapOf, Struct, Type
+from moorage.api.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
 
 MAX_OPERATIONS: Final = 10_000
 #: Maximum number of bytes that the copy operations of one patch may add.
@@ -296,8 +296,9 @@ def _field(shape: Type | None, key: str) -> Field | None:
 
     Raises  ApiError 500 if the struct does not have it
     """
-    if isinstance(shape, Struct) and key not in shape.fields:
-        name = shape.full_go.rpartition(".")[2]
+    is_raw = isinstance(shape, Scalar) and shape.letter == "R"
+    if is_raw or (isinstance(shape, Struct) and key not in shape.fields):
+        name = "RawExtension" if not isinstance(shape, Struct) else shape.full_go.rpartition(".")[2]
         raise unknown(f"unable to find api field in struct {name} for the json field {quoted(key)}")
     return _fields(shape).get(key)
 

@@ -12,7 +12,7 @@ from moorage.api import core
 from moorage.api.meta import Quantity, ResourceList
 from moorage.api.names import check_qualified_name, is_extended_resource_name, is_hugepage_resource, is_native_resource
 from moorage.api.quantity import QuantityError, canonical, parse
-from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, quantity, required, unsupported
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, named, quantity, required, unsupported
 from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.errors import Fault
 
@@ -136,11 +136,16 @@ def _claims(path: str, uses: Iterable[core.ResourceClaimUse], known: Set[str]) -
         if not use.name:
             yield required(at)
             continue
-        if key in seen or use.name in seen or (not use.request and use.name in in_part):
-            yield duplicate(at, key)
-        seen.add(key)
-        if use.request:
-            in_part.add(use.name)
+        if use.name in seen:
+            yield duplicate(at, use.name)
+        else:
+            if use.request:
+                yield from named(f"{at}.request", use.request)
+            if key in seen or (not use.request and use.name in in_part):
+                yield duplicate(at, key)
+            seen.add(key)
+            if use.request:
+                in_part.add(use.name)
         if use.name not in known:
             names = sorted(one for one in known if one)
             listed = f": {', '.join(names)}" if names else " which is empty"

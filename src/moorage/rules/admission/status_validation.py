@@ -90,6 +90,8 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
         yield from _job(old, new)
     if kind.native == "CustomResourceDefinition":
         yield from definition_status_faults(new)
+    if kind.native == "Namespace":
+        yield from _phase(new)
     if isinstance(decoded, Node):
         yield from VALUES.faults("NodeStatus", decoded.status, "status")
         yield from RULES.faults("NodeAddresses", _status(new), "status")
@@ -98,6 +100,13 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
             yield from VALUES.faults("NodeSelector", made.node_selector, "status.allocation.nodeSelector")
     elif isinstance(decoded, ResourceQuota):
         yield from VALUES.faults("ResourceQuotaStatus", decoded.status, "status")
+
+
+def _phase(namespace: Document) -> Faults:
+    phase, is_deleted = _status(namespace).get("phase") or "", "deletionTimestamp" in namespace["metadata"]
+    wanted, not_ = ("Terminating", "not ") if is_deleted else ("Active", "")
+    if phase != wanted:
+        yield invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {not_}empty")
 
 
 @check("distinct group claim", of_holder=True)

@@ -28,8 +28,12 @@ from moorage.rules.store.watches import KindStore, Watch, between, matching
 _MAX_TOKEN: Final = 4096
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
-    "continue parameter."
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with "
+    "the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
 )
+#: The version of a token that goes on with the current objects.
+_LATEST: Final = -1
 
 
 class ListPosition(NamedTuple):
@@ -98,6 +102,7 @@ class ObjectReader:
         self.kinds = built_in_kinds(gates, server_version)
         self.lists_by_watch = True
         self._signing_key = signing_key
+        self._compacted = 0
         self._capacity = capacity
         self._kind_stores = {kind: KindStore(capacity) for kind in self.kinds.stored}
         self._object_counts: Counter[str] = Counter()
@@ -198,14 +203,20 @@ class ObjectReader:
             if version not in {"", "0"}:
                 raise bad_request("specifying resource version is not allowed when using continue")
             position = read_token(self._signing_key, kind, selection.namespace, token)
+            if position.version == _LATEST:
+                position = position._replace(version=self.version)
         else:
             position = ListPosition(self._resolve_version(version, match or ("Exact" if limit and version != "0" else "")), "")
         if position.version == self.version:
             records, keys = kind_store.records, kind_store.keys
         else:
-            state = kind_store.history.state_at(position.version, kind_store.records)
+            is_kept = position.version >= self._compacted
+            state = kind_store.history.state_at(position.version, kind_store.records) if is_kept else None
+            if state is None and token:
+                rest = ListPosition(_LATEST, position.after)
+                raise expired(_TOO_OLD, write_token(self._signing_key, kind, selection.namespace, rest))
             if state is None:
-                raise expired(_TOO_OLD if token else "The resourceVersion for the provided list is too old.")
+                raise expired("The resourceVersion for the provided list is too old.")
             records, keys = state, sorted(state)
         return self._page_from(kind, selection, limit, position, records, keys)
 
@@ -251,7 +262,8 @@ class ObjectReader:
         return watch
 
     def compact(self, version: int) -> None:
-        """Forget the changes up to a version, but for the last ones of each kind. Watches and lists from there get 410."""
+        """Forget the changes up to a version; watches still get the last ones of each kind. Others, and lists, get 410."""
+        self._compacted = version
         for kind_store in self._kind_stores.values():
             kind_store.history.compact(version)
 

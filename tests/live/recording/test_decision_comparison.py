@@ -3,6 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from moorage.api.decode import decode
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.core.engine.facts import Gone, Seen
 from moorage.live.recording.decision_comparison import _UNDER_WAY, _UNTOLD, Shadow, reasons_in
 from tests.live.recording.scripted_log import a_node, a_pod
@@ -332,6 +334,86 @@ def test_a_scheduler_may_know_of_its_last_bindings_and_of_no_other_change_since(
     before = Seen(old), Seen(a_pod("stays", "2", node="n2")), b, Seen(with_port("c", "10m")), Seen(with_port("a", "3"))
     _, found = shadow.take(*before, *changes)
     assert found == {"same in another order": 1}
+
+
+def resized(*sizes):
+    """Facts of n1 that has one size after the other."""
+    return [Seen(a_node("n1", cpu, version="2")) for cpu in sizes]
+
+
+def small(count):
+    return ["4" if at % 2 else "5" for at in range(count)]
+
+
+@pytest.mark.parametrize("back", range(1, 61))
+def test_the_state_before_each_of_the_last_sixty_changes_is_tried(back):
+    """Only before the ``back``-th change before the decision was written, n1 had room."""
+    shadow = Following(a_node("n1", "4"), a_node("n2", "8"))
+    waits, bound = waits_then("a", "n1", cpu="7")
+    found, _ = shadow.take(waits, *resized(*small(9), "16", *small(back)), bound)
+    assert found == {"same in another order": 1}
+    assert [node.status.allocatable["cpu"] for node in shadow.scheduler.cluster.table.nodes] == [small(back)[-1], "8"]
+
+
+@pytest.mark.parametrize("back", [6, 21, 40, 60])
+def test_each_state_is_tried_after_a_list_too(back):
+    shadow = Following(a_node("n1", "4"), a_node("n2", "8"))
+    waits, bound = waits_then("a", "n1", cpu="7")
+    shadow.take(waits, *resized(*small(9), "16", *small(back)), settled=False)
+    shadow.lost_order(1.0, 0)
+    assert shadow.take(bound)[0] == {"same in another order": 1}
+
+
+def nominated(name, node, **more):
+    pod = a_pod(name, **more)
+    return replace(pod, status=replace(pod.status, nominated_node_name=node))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_nominations_are_those_of_the_moment(ends):
+    """A nomination to n1 ended, or began, after the decision and before it was written."""
+    shadow = Following(a_node("n1", "4"), a_node("n2", "3"))
+    others = [nominated("first", "n1", cpu="3", priority=5), a_pod("first", "3", version="2", priority=5)]
+    first, then = others if ends else reversed(others)
+    waits, bound = waits_then("a", "n2" if ends else "n1", cpu="2", priority=1)
+    found, _ = shadow.take(Seen(first), waits, Seen(then), bound)
+    assert found == {"same in another order": 1}
+    assert {node for node, pods in shadow.scheduler.queue.nominated.items() if pods} == (set() if ends else {"n1"})
+
+
+def a_claim(volume="", version="1"):
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "s"}
+    metadata = {"name": "data", "namespace": "default", "uid": "u-data", "resourceVersion": version}
+    if volume:
+        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    return decode(
+        {"metadata": metadata, "spec": {**spec, "volumeName": volume}, "status": {"phase": "Bound" if volume else "Pending"}},
+        PersistentVolumeClaim, "test",
+    )  # fmt: skip
+
+
+def a_volume(node):
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+    spec = {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "s",
+        "claimRef": {"namespace": "default", "name": "data", "uid": "u-data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }  # fmt: skip
+    return decode(
+        {"metadata": {"name": "pv", "uid": "u-pv", "resourceVersion": "1"}, "spec": spec, "status": {"phase": "Bound"}},
+        PersistentVolume,
+        "test",
+    )
+
+
+def test_claims_are_put_back():
+    """The claim was bound to the volume of n2 when the scheduler decided, and lost that before the decision was written."""
+    shadow = Following(*(a_node(name, "8", **{"kubernetes.io/hostname": name}) for name in ("n1", "n2")))
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    waits, bound = waits_then("a", "n2", volumes=volumes)
+    facts = [Seen(a_volume("n2")), Seen(a_claim("pv")), waits, Seen(a_claim(version="2")), bound]
+    assert shadow.take(*facts)[0] == {"same in another order": 1}
+    assert shadow.scheduler.cluster.objects(PersistentVolumeClaim)["default/data"].spec.volume_name == ""
 
 
 @pytest.mark.parametrize(("version", "judged"), [("7", False), ("12", True)])

@@ -6,9 +6,10 @@ it is unschedulable, the cycle decides on the pod as it was, before the change i
 The cluster's scheduler decides on what it knows: it has counted pods whose bindings are under way, and may not have seen the
 last deletions and changes of nodes; and it writes what it decided later, in the order of its decisions. So a decision that
 differs waits until the watches of pods and nodes have told all that happened before it. Resource versions order these changes,
-in whichever order the watches told of them. Then the pods that were bound or deleted and the nodes that changed are put back:
-first to right before the decision, then as far as for a decision before this one, then more and less; and what happened right
-after it is counted, until the decisions agree or nothing is left.
+in whichever order the watches told of them. Then the pods that were bound or deleted, nominations, and the nodes, claims and
+volumes that changed are put back: first to right before the decision, then as far as for a decision before this one, then to
+before each of the last 60 changes, and further in steps; and what happened right after it is counted, until the decisions agree
+or nothing is left.
 
 A list of pods or nodes after a broken watch does not tell what happened since the last change that the watch told. No outside
 observer can know the state of the cluster then, so what differs around it counts apart, as what cannot be judged.
@@ -30,6 +31,8 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Object, Pod
+from moorage.api.devices import ResourceClaim
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Failures
 from moorage.core.cycle.search import feasible_nodes_to_find
@@ -134,11 +137,12 @@ _SHADOW_KEPT: Final = 5000
 _WAITING: Final = 1000
 _AT_ONCE: Final = 20
 _MOST: Final = 8
-#: How many states are tried for a difference at most, where the order of changes is known and where it is lost; on 5,000
-#: nodes, how many in a second, and how many after a pause. So a few differences are looked into, and many of them cost little.
-_MOST_TRIES: Final = 100
-_MOST_UNORDERED: Final = 20
+#: How many states there must be time for before those of a difference are tried; on 5,000 nodes, how many in a second, and how
+#: many after a pause. So a few differences are looked into, and many of them cost little.
+_MOST_TRIES: Final = 200
 _TRIES_PER_S: Final = 3
+#: Of how many last changes the state before each is tried.
+_EACH_OF: Final = 60
 _TRIES_KEPT: Final = 500
 _FAILURES_KEPT: Final = 5000
 _UNORDERED: Final = "cannot be judged: a watch began again with a list, so the order of the changes before it is lost"
@@ -147,18 +151,32 @@ _UNDER_WAY: Final = "cannot be judged: a new pod was deleted at that time, perha
 _UNTOLD: Final = "cannot be judged: a watch was interrupted, and what happened before the decision is not known yet"
 
 
-class _Change(NamedTuple):
-    """A pod that was bound, changed or deleted, or a node. It happened between ``early`` and ``now``.
+#: The kinds of which objects are put back, beside pods: what a decision reads and another decision changes.
+_PUT_BACK: Final = (Node, ResourceClaim, PersistentVolumeClaim, PersistentVolume)
+#: The node that a pod is nominated to, and the pod; None for none.
+_Nomination = tuple[str, PodInfo] | None
 
-    ``before``: the pod or node until then; None if the pod was on no node, or there was no such node.
+
+class _Held(NamedTuple):
+    """What the cluster had of a pod or an object: ``one``, None if the pod was on no node or there was no such object."""
+
+    one: PodInfo | Object | None
+    nomination: _Nomination = None
+
+
+class _Change(NamedTuple):
+    """A pod that was bound, nominated, changed or deleted, or an object. It happened between ``early`` and ``now``.
+
+    ``before``: what was until then. ``binds``: it is a binding.
     """
 
     version: int
     early: float
     now: float
     key: str
-    is_node: bool
-    before: PodInfo | Node | None
+    kind: type[Object]
+    before: _Held
+    binds: bool
 
 
 class _Open(NamedTuple):
@@ -196,7 +214,9 @@ class Shadow:
         self._waiting: dict[str, str] = {}
         #: The last changes, by resource version; and what those that are taken back while a difference is judged had made.
         self._changes: list[_Change] = []
-        self._taken_back: list[PodInfo | Node | None] = []
+        self._taken_back: list[_Held] = []
+        #: UID → the nomination of a pod in the state of the past that is judged, where it is another than now.
+        self._nominations: dict[str, _Nomination] = {}
         #: Resource versions later than all before them, and when a watch told of them.
         self._told: list[tuple[int, float]] = []
         #: Comparisons of failures on other states, which equal pods share, and what makes their keys, by profile.
@@ -242,29 +262,32 @@ class Shadow:
         passed = self._passed(version, now)
         early = min(now if early is None else early, passed if passed < now else surely)
         if isinstance(obj, Pod):
-            key, is_node = obj.metadata.uid, False
+            key = obj.metadata.uid
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
                 if self._waiting.pop(key, None) == "":
                     self._left.append(early)
             else:
                 self._pod(obj, now, early, at, compares=compares)
         else:
-            key, is_node = obj.name, True
-        decides = isinstance(obj, Pod | Node)
-        before = self._held(key, is_node) if decides else None
+            key = obj.key
+        kind = type(obj)
+        decides = isinstance(obj, (Pod, *_PUT_BACK))
+        before = self._held(key, kind) if decides else _Held(None)
         try:
             self.scheduler.observe(fact, now)
             self.scheduler.take()
         except MoorageError:
             self.faults += 1
-        if decides and _counts_otherwise(before, self._held(key, is_node)):
+        after = self._held(key, kind) if decides else before
+        if _counts_otherwise(before.one, after.one) or _named(before) != _named(after):
             version = version or (self._changes[-1].version if self._changes else 0)
             if (self._changes and version <= self._changes[-1].version) or len(self._failures) > _FAILURES_KEPT:
                 self._failures.clear()
-            insort(self._changes, _Change(version, early, now, key, is_node, before), key=_version_of)
+            binds = kind is Pod and before.one is None and after.one is not None
+            insort(self._changes, _Change(version, early, now, key, kind, before, binds), key=_version_of)
             if len(self._changes) > _SHADOW_KEPT * 1.1:
                 del self._changes[:-_SHADOW_KEPT]
-        elif not decides:
+        if not isinstance(obj, Pod | Node):
             self._failures.clear()
 
     def _passed(self, version: int, now: float) -> float:
@@ -276,13 +299,33 @@ class Shadow:
                 del told[:-_SHADOW_KEPT]
         return told[bisect_left(told, (version,))][1] if version else now
 
-    def _held(self, key: str, is_node: bool) -> PodInfo | Node | None:
-        """Return a pod that is on a node, by its UID, or a node, by its name."""
-        if not is_node:
-            return self.scheduler.cluster.pod(key)
-        table = self.scheduler.cluster.table
-        row = table.row_of.get(key)
-        return None if row is None else table.nodes[row]
+    def _held(self, key: str, kind: type[Object]) -> _Held:
+        """Return a pod that is on a node, by its UID, or an object, by its name, as they are in the state that is judged."""
+        cluster = self.scheduler.cluster
+        if kind is Pod:
+            nomination = self._nominations[key] if key in self._nominations else self._nominated_now(key)
+            return _Held(cluster.pod(key), nomination)
+        if kind is not Node:
+            return _Held(cluster.objects(kind).get(key))
+        row = cluster.table.row_of.get(key)
+        return _Held(None if row is None else cluster.table.nodes[row])
+
+    def _nominated_now(self, uid: str) -> _Nomination:
+        queue = self.scheduler.queue
+        node, queued = queue.nomination(uid), queue.get(uid)
+        return None if node is None or queued is None else (node, queued.pod)
+
+    def _nominated(self) -> Nominated:
+        """Return the nominations of the state that is judged."""
+        now = self.scheduler.queue.nominated
+        if not self._nominations:
+            return now
+        found = {node: [pod for pod in pods if pod.uid not in self._nominations] for node, pods in now.items()}
+        for nomination in self._nominations.values():
+            if nomination is not None:
+                node, pod = nomination
+                found[node] = sorted([*found.get(node, ()), pod], key=lambda one: -one.priority)
+        return found
 
     def _pod(self, pod: Pod, now: float, early: float, at: int, *, compares: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -378,8 +421,7 @@ class Shadow:
         known = bisect_left(changes, self._known[is_binding], oldest, last, key=_version_of)
         cost = (1000 + len(self.scheduler.cluster.table)) / 6000
         has_time = self._tries >= _MOST_TRIES * cost
-        states = self._states(range(oldest, last), known, is_binding=is_binding)
-        for index, bound in states if not case.doubt else islice(states, _MOST_UNORDERED):
+        for index, bound in self._states(range(oldest, last), known, is_binding=is_binding):
             added = [at for at in bound if self._counts(at, case)]
             key = self._failure_key(case, index, added)
             if key is not None and (equal := self._failures.get(key)) is not None:
@@ -407,7 +449,7 @@ class Shadow:
 
     def _is_own(self, index: int) -> bool:
         """Return whether a change is a binding, which the scheduler knew of before it was written."""
-        return not self._changes[index].is_node and self._changes[index].before is None
+        return self._changes[index].binds
 
     def _next_own(self, index: int) -> Iterator[int]:
         """Yield the next bindings from an index on."""
@@ -420,7 +462,7 @@ class Shadow:
 
     def _failure_key(self, case: _Open, index: int, added: Sequence[int]) -> Hashable | None:
         """Return the key of a failure that equal pods share on a state; None if there is no such key."""
-        if case.found.node or case.nominated:
+        if case.found.node or case.nominated or any(one.before.nomination for one in self._changes[index:]):
             return None
         name, snapshot = case.pod.spec.scheduler_name, self.scheduler.snapshot
         if (keys := self._keys.get(name)) is None:
@@ -434,11 +476,11 @@ class Shadow:
         self._go_to(index)
         changes, taken, placed = self._changes, self._taken_back, list[str]()
         for at in added:
-            pod = taken[len(changes) - 1 - at]
+            pod = taken[len(changes) - 1 - at].one
             if isinstance(pod, PodInfo):
                 self.scheduler.cluster.place(pod, pod.spec.node_name)
                 placed.append(changes[at].key)
-        found = self._judged(case.pod, case.nominated, case.found.node, case.found.message)
+        found = self._judged(case.pod, self._nominated(), case.found.node, case.found.message)
         for uid in reversed(placed):
             self.scheduler.cluster.remove_pod(uid)
         return found
@@ -448,22 +490,31 @@ class Shadow:
         changes, taken = self._changes, self._taken_back
         while len(changes) - len(taken) > index:
             change = changes[-1 - len(taken)]
-            taken.append(self._held(change.key, change.is_node))
+            taken.append(self._held(change.key, change.kind))
             self._put(change, change.before)
         while len(changes) - len(taken) < index:
             self._put(changes[-len(taken)], taken.pop())
 
-    def _put(self, change: _Change, one: PodInfo | Node | None) -> None:
-        """Let the pod or node of a change be as this one; None: on no node, or not there."""
-        cluster = self.scheduler.cluster
-        if isinstance(one, Node):
+    def _put(self, change: _Change, held: _Held) -> None:
+        """Let the pod or object of a change be as it was held."""
+        cluster, one = self.scheduler.cluster, held.one
+        if change.kind is Pod:
+            if held.nomination == self._nominated_now(change.key):
+                self._nominations.pop(change.key, None)
+            else:
+                self._nominations[change.key] = held.nomination
+        if isinstance(one, PodInfo):
+            cluster.place(one, one.spec.node_name)
+        elif isinstance(one, Node):
             cluster.set_node(one)
         elif one is not None:
-            cluster.place(one, one.spec.node_name)
-        elif change.is_node:
-            cluster.remove_node(change.key)
-        else:
+            cluster.set_object(one)
+        elif change.kind is Pod:
             cluster.remove_pod(change.key)
+        elif change.kind is Node:
+            cluster.remove_node(change.key)
+        elif (there := cluster.objects(change.kind).get(change.key)) is not None:
+            cluster.remove_object(there)
 
 
 def _version(obj: Object) -> int:
@@ -474,8 +525,14 @@ def _version(obj: Object) -> int:
 
 def _outward(before: range, known: int) -> list[int]:
     """Return indexes of changes in the order in which to try the states before them: the likely ones, then ever fewer."""
-    near = [known, known + 1, known - 1, known + 2, known - 2, *(before.stop - one - one * one // 32 for one in range(1, 64))]
+    far = (before.stop - _EACH_OF - one - one * one // 32 for one in range(1, 64))
+    near = [known, known + 1, known - 1, known + 2, known - 2, *range(before.stop - 1, before.stop - 1 - _EACH_OF, -1), *far]
     return [one for one in dict.fromkeys(near) if one in before]
+
+
+def _named(held: _Held) -> tuple[str, str] | None:
+    """Return the nomination of a pod, by the names of node and pod."""
+    return None if held.nomination is None else (held.nomination[0], held.nomination[1].uid)
 
 
 def _reasons_of(pod: Pod) -> str:
@@ -484,10 +541,10 @@ def _reasons_of(pod: Pod) -> str:
     return next((one.message for one in told if one.reason == "Unschedulable"), "")
 
 
-def _counts_otherwise(before: PodInfo | Node | None, after: PodInfo | Node | None) -> bool:
+def _counts_otherwise(before: PodInfo | Object | None, after: PodInfo | Object | None) -> bool:
     """Return whether a change decides about pods: of a node, more than a heartbeat; of a pod, more than its status.
 
-    A pod that is being deleted counts otherwise.
+    A pod that is being deleted counts otherwise, and every change of a claim or volume.
     """
     if isinstance(before, Node) and isinstance(after, Node):
         same = before.spec == after.spec and before.metadata.labels == after.metadata.labels

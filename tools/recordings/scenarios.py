@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cache
@@ -13,7 +13,6 @@ from moorage.api import core, storage, workloads
 from moorage.api import devices as dra
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
-from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import Object
 from moorage.api.releases import find_release, why_unknown
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
@@ -22,9 +21,9 @@ from moorage.core.config.scheduler_document import Loaded, from_provider, load_a
 from moorage.errors import InputError
 from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.profile import Profile
-from moorage.framework.registry import WaitingPod
-from moorage.state.cluster import ClusterState, Snapshot
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
+from moorage.testing.fake_handle import FakeHandle
 
 __all__ = ["Scenario", "known_kinds", "load_scenario", "recorded_release"]
 
@@ -41,29 +40,6 @@ def known_kinds() -> Mapping[str, type[Object]]:
         for name, kind in vars(module).items()
         if isinstance(kind, type) and issubclass(kind, Object) and "metadata" in kind.__struct_fields__
     }
-
-
-@dataclass
-class _Bench:
-    """Replaces a running scheduler for the plugins: it has the gates and the snapshot, and no pod waits at Permit."""
-
-    gates: FeatureGates
-    snapshot: Snapshot
-    now: float = 0.0
-    unix_s: float = 0.0
-    max_disks: int | None = None
-
-    def waiting(self) -> Iterable[WaitingPod]:
-        return ()
-
-    def evicting_for(self, uid: str) -> bool:
-        return False
-
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        del pods
-
-    def activate_group(self, pod: PodInfo) -> None:
-        del pod
 
 
 @dataclass
@@ -89,7 +65,7 @@ def load_scenario(document: Mapping[str, Any]) -> Scenario:
     read = pod_reader(loaded.gates)
     for at, data in sorted(enumerate(document["objects"]), key=_as_listed):
         _add(cluster, pending, data, f"objects[{at}]", read)
-    built = build_resolved(loaded.profiles, loaded.registry, _Bench(loaded.gates, cluster.snapshot))
+    built = build_resolved(loaded.profiles, loaded.registry, FakeHandle(cluster.snapshot, gates=loaded.gates))
     scenario = Scenario(cluster, pending, built.profiles, document.get("mode") == "sequence")
     for pod in sorted(pending, key=lambda p: -p.priority):
         if pod.status.nominated_node_name and not _is_gated(pod, built.profiles):

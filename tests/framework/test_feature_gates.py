@@ -30,8 +30,10 @@ def test_a_typo_in_the_code_is_found():
 READ = {
     "one": ("StorageCapacityScoring=true", "StorageCapacityScoring", True),
     "blanks and empty parts": (
-        " , PodLevelResources = false,InPlacePodLevelResourcesVerticalScaling=f,"
-        "PodLevelResourcesFixDefaulting=0,PodLevelResourcesFixKubeletQOSClass=0,",
+        (
+            " , PodLevelResources = false,InPlacePodLevelResourcesVerticalScaling=f,"
+            "PodLevelResourcesFixDefaulting=0,PodLevelResourcesFixKubeletQOSClass=0,"
+        ),
         "PodLevelResources",
         False,
     ),
@@ -92,7 +94,9 @@ REFUSED = {
         [
             f"{gate} is enabled, but depends on features that are disabled: [PodLevelResources]"
             for gate in (
-                "InPlacePodLevelResourcesVerticalScaling", "PodLevelResourcesFixDefaulting", "PodLevelResourcesFixKubeletQOSClass",
+                "InPlacePodLevelResourcesVerticalScaling",
+                "PodLevelResourcesFixDefaulting",
+                "PodLevelResourcesFixKubeletQOSClass",
             )
         ],
     ),

@@ -63,3 +63,29 @@ def test_a_chart_is_to_be_rendered(tmp_path, recursive):
     (tmp_path / "templates").mkdir()
     with pytest.raises(InputError, match="this is a Helm chart; render it first: helm template"):
         list(open_sources([str(tmp_path)], recursive=recursive))
+
+
+@pytest.mark.parametrize("name", ["kustomization.yaml", "kustomization.yml", "Kustomization"])
+def test_a_kustomization_is_to_be_built(tmp_path, name):
+    (tmp_path / name).write_text("resources: [web.yaml]\n")
+    (tmp_path / "web.yaml").write_text("{}\n")
+    with pytest.raises(InputError, match="this is a kustomization; build it first: kubectl kustomize"):
+        list(open_sources([str(tmp_path)]))
+    (file,) = open_sources([str(tmp_path / "web.yaml")])
+    assert file.where.endswith("web.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("- {op: replace, path: /spec/replicas, value: 3}\n", "kubectl kustomize DIR"),
+        ('[{"op": "remove", "path": "/spec"}]', "kubectl kustomize DIR"),
+        ("- {op: replace}\n", "found a list"),
+        ("[]", "found a list"),
+    ],
+)
+def test_patches_of_a_kustomization_are_named(text, hint):
+    with pytest.raises(InputError, match=r"expected a Kubernetes object with apiVersion and kind, found a list") as found:
+        list(find_objects(InputFile("patch.yaml", text.encode())))
+    assert hint in str(found.value)
+    assert ("kustomize" in str(found.value)) == ("DIR" in hint)

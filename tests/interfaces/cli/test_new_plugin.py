@@ -10,7 +10,6 @@ import pytest
 
 from tests.interfaces.cli.conftest import environment
 
-
 #: Module → class and kind.
 MADE = {
     "red_nodes": ("RedNodes", "filter"),

@@ -159,9 +159,16 @@ def _from_log(path: str, budget: Budget) -> InputFile | None:
     return InputFile(path, data)
 
 
+#: The names of the file that makes a directory a kustomization.
+_KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+
 def _from_directory(top: str, recursive: bool, budget: Budget, skipped: list[str]) -> Iterator[InputFile]:
     if os.path.isfile(os.path.join(top, "Chart.yaml")):
         raise InputError(f"{top}: this is a Helm chart; render it first: helm template {top} | moorage simulate -f -")
+    if any(os.path.isfile(os.path.join(top, name)) for name in _KUSTOMIZATIONS):
+        how = f"kubectl kustomize {top} | moorage simulate -f -"
+        raise InputError(f"{top}: this is a kustomization; build it first: {how}; or name its files")
     found = False
     below = False
     for directory, inside, names in os.walk(top, onerror=_refuse):

@@ -320,10 +320,18 @@ def _open_item(item: Any, where: str, implied: _Head | None, depth: int) -> Iter
         yield from _open_envelope(item, envelope, where, implied, depth)
 
 
+_PATCHES: Final = "these are JSON patches of a kustomization: build it first, kubectl kustomize DIR | moorage simulate -f -"
+
+
+def _is_patch(item: Any) -> bool:
+    return isinstance(item, dict) and "op" in item and "path" in item
+
+
 def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
     if not isinstance(data, dict):
         found = "null" if data is None else "a list" if isinstance(data, list) else "a scalar"
-        raise InputError(f"{where}: expected a Kubernetes object with apiVersion and kind, found {found}")
+        hint = f"; {_PATCHES}" if isinstance(data, list) and data and all(map(_is_patch, data)) else ""
+        raise InputError(f"{where}: expected a Kubernetes object with apiVersion and kind, found {found}{hint}")
     for name in ("apiVersion", "kind"):
         if not isinstance(data.get(name, ""), str | None):
             raise InputError(

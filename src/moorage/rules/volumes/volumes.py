@@ -40,12 +40,17 @@ from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, SetStat
 # If a node was selected for the pod first, the volume can be reached from nodes with the same topology: the node's values of
 # the labels that the driver lists on its CSINode, or else of the keys in the class's allowed topologies. A volume that is
 # created before any pod has a node can be reached from all allowed topologies. A driver without topology creates volumes that
-# every node can reach.
+# every node can reach; but the disks of clouds are in a zone, also where no CSINode says so, and so are those of `moorage up`.
 #
 # Source  sig-storage-lib-external-provisioner, controller.go; external-provisioner, pkg/controller/topology.go
 
 #: Annotation of a volume: the provisioner that created it.
 _PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+_ZONE: Final = "topology.kubernetes.io/zone"
+#: The provisioner of the default class of `moorage up`.
+PRETENDED: Final = "moorage.dev/pretended"
+#: Provisioners whose volumes can be reached from one zone.
+_ZONAL: Final = frozenset([PRETENDED, "disk.csi.azure.com", "ebs.csi.aws.com", "pd.csi.storage.gke.io", "vpc.block.csi.ibm.io"])
 
 
 def makes_volumes(storage_class: storage.StorageClass) -> bool:
@@ -77,7 +82,7 @@ def made_for(
         csi_node = csi_node_of(selected)
         by_driver = {one.name: one.topology_keys for one in csi_node.spec.drivers} if csi_node else {}
         of_class = dict.fromkeys(key for term in _terms(storage_class.allowed_topologies) for key, _ in term)
-        keys = by_driver.get(driver) or tuple(of_class)
+        keys = by_driver.get(driver) or tuple(of_class) or ((_ZONE,) if driver in _ZONAL else ())
         affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
     meta, spec = claim.metadata, claim.spec
     name = f"pvc-{meta.uid or k8s.stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"

@@ -30,6 +30,7 @@ from moorage.cluster.controllers.nodes.node_lifecycle import with_old_labels
 from moorage.cluster.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
 from moorage.errors import InputError
 from moorage.plugins import node_affinity, node_ports
+from moorage.rules.volumes.volumes import PRETENDED
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.state.node_matching import required_node_affinity
@@ -322,7 +323,7 @@ STANDARD_CLASS: Final[Document] = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
     "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-    "provisioner": "moorage.dev/pretended",
+    "provisioner": PRETENDED,
     "reclaimPolicy": "Delete",
     "volumeBindingMode": "WaitForFirstConsumer",
 }

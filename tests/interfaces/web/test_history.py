@@ -89,3 +89,18 @@ def test_nodes_come_and_go_over_time_and_cost_what_they_cost():
     assert at == {1001: 1, 1201: 2, 1401: 1}
     assert (samples["cost"][1], samples["cost"][450]) == (2.0, 0.0)
     assert "cost" not in timeline_document(TimelineRows.of(Mirror()), 1599.0, View())["samples"]
+
+
+@pytest.mark.parametrize(("observed", "unknown"), [(None, 0), (1000.0, 0), (1300.0, 300), (5000.0, 600)])
+def test_sums_from_before_the_observation_are_not_known(observed, unknown):
+    mirror = Mirror()
+    made = ObjectMeta(name="n1", creation_timestamp="1970-01-01T00:16:40Z")
+    mirror.put_node(Node(metadata=made, status=NodeStatus(allocatable={"cpu": "1", "memory": "1Gi", "pods": "10"})))
+    mirror.observed = observed
+    document = timeline_document(TimelineRows.of(mirror), 1599.0, View(), (1000.0, 1599.0))
+    samples = document["samples"]
+    assert document["observed"] == observed
+    assert [len(samples["at"]), samples["at"].count(None)] == [600, 0]
+    for values in (samples["pending"], samples["nodes"], *samples["utilisation"].values()):
+        assert values[:unknown] == [None] * unknown
+        assert None not in values[unknown:]

@@ -19,7 +19,8 @@ interface ChartProps {
   marks: readonly Mark[];
   label: string;
   at: readonly number[];
-  lines: readonly (readonly [string, readonly number[]])[];
+  /** A value that is null is not known: the line has a gap there. */
+  lines: readonly (readonly [string, readonly (number | null)[]])[];
   /** The lines are shares of 1. */
   shares?: boolean;
   range: Range;
@@ -49,7 +50,7 @@ export function Chart({ label, marks, at, lines, shares, range, moment, zoom }: 
       tip.current!.hidden = !shown;
       if (!shown) return;
       const near = current.current.filter((mark) => Math.abs(plot.valToPos(mark.at, "x") - left) < 8).map((mark) => mark.text);
-      const values = lines.map(([name, values]) => `${name} ${words(values[index] ?? 0)}`);
+      const values = lines.map(([name, values]) => `${name} ${values[index] == null ? "unknown" : words(values[index])}`);
       tip.current!.textContent = visible([when(at[index]!), ...values, ...near].join(" · "));
       const side = left > element.clientWidth / 2 ? "right" : "left";
       tip.current!.style.setProperty("left", side === "left" ? `${left + 60}px` : "auto");

@@ -13,13 +13,16 @@ interface History {
   readonly now: number;
   /** The first moment that is known. */
   readonly began: number;
+  /** Since when all changes were seen; null if that is all of the time. */
+  readonly observed?: number | null;
+  /** Samples from before that are null. */
   readonly samples: {
     readonly at: readonly number[];
-    readonly pending: readonly number[];
-    readonly utilisation: Readonly<Record<string, readonly number[]>>;
-    readonly nodes?: readonly number[];
+    readonly pending: readonly (number | null)[];
+    readonly utilisation: Readonly<Record<string, readonly (number | null)[]>>;
+    readonly nodes?: readonly (number | null)[];
     /** What the nodes cost in an hour, if their prices are known. */
-    readonly cost?: readonly number[];
+    readonly cost?: readonly (number | null)[];
   };
   readonly marks?: readonly Mark[];
   readonly lanes: {
@@ -48,6 +51,12 @@ export function TimePage({ run = place.value.query.get("run") ?? "", brief }: { 
   );
 }
 
+/** The last of some values in words, or "unknown". */
+function known(values: readonly (number | null)[], words: (value: number) => string): string {
+  const last = values.at(-1);
+  return last == null ? "unknown" : words(last);
+}
+
 interface ShownProps {
   history: History;
   run: string;
@@ -55,13 +64,13 @@ interface ShownProps {
   zoom: (range: Range | undefined) => void;
 }
 
-function Shown({ history: { now, began, samples, lanes, marks = [] }, run, chosen, zoom }: ShownProps) {
+function Shown({ history: { now, began, observed, samples, lanes, marks = [] }, run, chosen, zoom }: ShownProps) {
   const [moment, setMoment] = useState<number>();
   const last = Math.max(now, began + 1);
   const range = chosen ?? ([began, last] as const);
   const used = Object.entries(samples.utilisation);
-  const pending = plural(samples.pending.at(-1)!, "pod");
-  const requested = used.map(([name, values]) => `${visible(name)} ${percent(values.at(-1)!, 0)}`).join(", ");
+  const pending = known(samples.pending, (value) => plural(value, "pod"));
+  const requested = used.map(([name, values]) => `${visible(name)} ${known(values, (value) => percent(value, 0))}`).join(", ");
   const shown = lanes.pod.map((_, row) => row).filter((row) => lanes.arrived[row]! <= range[1] && (lanes.gone[row] ?? now) >= range[0]);
   const end = (which: 0 | 1) => (
     <Slider
@@ -80,6 +89,11 @@ function Shown({ history: { now, began, samples, lanes, marks = [] }, run, chose
           {chosen && `At ${clock(range[1], last - began)}: `}
           {pending} pending; requested: {requested}.
         </h1>
+        {observed != null && observed > began && (
+          <p class="small">
+            Observed since {clock(observed, last - began)}. Before that the sums are not known; the lanes have what still exists.
+          </p>
+        )}
         <div class="waiting small" role="group" aria-label="Time shown">
           {end(0)} {end(1)}
           <Button disabled={!chosen} onClick={() => zoom(undefined)}>
@@ -127,12 +141,12 @@ function Growth({ now, began, samples, marks = [], chosen, zoom, moment }: Growt
     <>
       {samples.nodes && (
         <Section title="Nodes">
-          <Chart label={`Nodes: now ${plural(samples.nodes.at(-1)!, "node")}`} lines={[["nodes", samples.nodes]]} {...shared} />
+          <Chart label={`Nodes: now ${known(samples.nodes, (value) => plural(value, "node"))}`} lines={[["nodes", samples.nodes]]} {...shared} />
         </Section>
       )}
       {samples.cost && (
         <Section title="Money" aside="what the nodes cost in an hour">
-          <Chart label={`Money: now ${samples.cost.at(-1)!.toFixed(2)} an hour`} lines={[["an hour costs", samples.cost]]} {...shared} />
+          <Chart label={`Money: now ${known(samples.cost, (value) => value.toFixed(2))} an hour`} lines={[["an hour costs", samples.cost]]} {...shared} />
         </Section>
       )}
     </>

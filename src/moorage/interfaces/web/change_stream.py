@@ -142,6 +142,7 @@ class Hub:
             await self._apply()
             self.mirror.learn_shapes()
             self.mirror.settle()
+            self.mirror.observed = self._clock()
         except BaseException:
             self._stop()
             raise

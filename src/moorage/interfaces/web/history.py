@@ -1,7 +1,7 @@
 """The past of a cluster: its state at a moment, and what happened over time.
 
 Objects contain the times of their creation and binding, so the history of existing pods is complete. Attempts, and pods that
-end or are deleted, are recorded from the time when the first browser connects.
+end or are deleted, are recorded from the time when the first browser connects; sums over all pods are known from then on.
 """
 
 from __future__ import annotations
@@ -78,12 +78,16 @@ class TimelineRows(msgspec.Struct, frozen=True):
     nodes: Sequence[NodeLife] = ()
     #: The first moment that is known; None: when the first pod was created.
     began: float | None = None
+    #: Since when all changes were seen: of earlier times only what still exists is known. None: all of the time.
+    observed: float | None = None
 
     @classmethod
     def of(cls, mirror: Mirror) -> TimelineRows:
         capacity = [(-np.inf, np.inf, row.allocatable) for row in mirror.nodes.values()]
         nodes = [*mirror.node_lives.values(), *mirror.nodes_gone]
-        return cls(list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity, nodes)
+        return cls(
+            list(mirror.pods.values()), list(mirror.gone), list(mirror.attempts), capacity, nodes, observed=mirror.observed
+        )
 
 
 class Past(Protocol):
@@ -96,7 +100,10 @@ class Past(Protocol):
 
 
 def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[float, float] | None = None) -> dict[str, Any]:
-    """Return samples and lanes of the pods that ``view`` shows, for a time span in seconds since 1970 (default: all)."""
+    """Return samples and lanes of the pods that ``view`` shows, for a time span in seconds since 1970 (default: all).
+
+    Samples from before the observation are null: pods and nodes that are gone since then are not known.
+    """
     lives = [(row, now, False) for row in rows.pods] + [(one.row, one.at, True) for one in rows.gone]
     lives = [one for one in lives if view.shows(one[0].key)]
     began = rows.began or min((row.arrived for row, _, _ in lives if row.arrived), default=now)
@@ -105,9 +112,23 @@ def timeline_document(rows: TimelineRows, now: float, view: View, span: tuple[fl
     met = [one for one in lives if one[0].arrived <= at[-1] and one[1] >= first]
     return {
         "apiVersion": "moorage.dev/v1", "kind": "History", "now": now, "began": began,
-        "samples": _samples(lives, at, rows.capacity) | _node_samples(rows.nodes, at), "lanes": _lanes(met, rows, view),
+        "observed": rows.observed,
+        "samples": _known(_samples(lives, at, rows.capacity) | _node_samples(rows.nodes, at), at, rows.observed),
+        "lanes": _lanes(met, rows, view),
         "marks": _marks(met, began),
     }  # fmt: skip
+
+
+def _known(samples: dict[str, Any], at: Any, observed: float | None) -> dict[str, Any]:
+    """Return samples in which those from before the observation are None; the times stay."""
+    unknown = 0 if observed is None else int(np.searchsorted(at, observed, side="left"))
+
+    def cut(values: Any) -> Any:
+        if isinstance(values, dict):
+            return {name: cut(one) for name, one in values.items()}
+        return [None] * unknown + values[unknown:]
+
+    return {name: values if name == "at" else cut(values) for name, values in samples.items()}
 
 
 def _marks(lives: Sequence[tuple[PodRow, float, bool]], began: float) -> list[dict[str, Any]]:

@@ -111,6 +111,8 @@ class Mirror:
         #: Node → when it was created, and what it costs in an hour, if that is known; and the nodes that went, with the time.
         self.node_lives: dict[str, NodeLife] = {}
         self.nodes_gone: deque[NodeLife] = deque(maxlen=_MOST_GONE)
+        #: Since when all changes are seen, in seconds since 1970; None: the objects tell the whole past.
+        self.observed: float | None = None
         #: Returns what a node with these labels costs in an hour.
         self.price_of: PriceOf | None = None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from benchmarks.authors import measure_forms
 from benchmarks.carrying import measure_carried
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
@@ -346,6 +347,16 @@ def live(names: tuple[str, ...], **given: Any) -> None:
             click.echo(json.dumps(figures))
             broken = broken or any(value for key, value in figures.items() if key.startswith(("broken", "peer_broken")))
     sys.exit(1 if broken else 0)
+
+
+@main.command()
+@click.option("--nodes", default=1000, show_default=True)
+@click.option("--pods", default=2000, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def plugins(nodes: int, pods: int, rounds: int) -> None:
+    """Measure what each form of a custom plugin costs against none."""
+    for figures in measure_forms(nodes, pods, rounds):
+        click.echo(json.dumps(figures))
 
 
 @main.command("against-kube")

@@ -351,13 +351,18 @@ def _twin(name: str, plugin: Plugin, method: str, twin: str) -> Step | None:
 
 def _lifted_filter(name: str, judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView], Iterable[Reject]]:
     def over_the_table(state: Any, nodes: NodeView) -> Iterable[Reject]:
+        # Plugins mostly return the same object for the same reason, so that its rows are found without comparing texts.
         rows_of: dict[tuple[tuple[str, ...], bool], list[int]] = {}
-        for at, node in enumerate(nodes):
-            hold = judge(state, node)
-            if hold is not None:
+        last: Hold | None = None
+        rows: list[int] = []
+        for at, hold in enumerate([judge(state, node) for node in nodes]):
+            if hold is None:
+                continue
+            if hold is not last:
                 if not isinstance(hold, Hold):
                     raise PluginError(name, f"returned {hold!r} in filter_node; return None, or Hold.because(reason)")
-                rows_of.setdefault((hold.reasons, hold.unresolvable), []).append(at)
+                last, rows = hold, rows_of.setdefault((hold.reasons, hold.unresolvable), [])
+            rows.append(at)
         for (reasons, unresolvable), rows in rows_of.items():
             mask = nodes.false()
             mask[rows] = True
@@ -374,7 +379,13 @@ def _lifted_score(name: str, rate: Callable[..., int]) -> Callable[[Any, NodeVie
         return int(score)
 
     def over_the_table(state: Any, nodes: NodeView) -> IntArray:
-        return np.fromiter((whole(rate(state, node)) for node in nodes), dtype=np.int64, count=len(nodes))
+        scores = [rate(state, node) for node in nodes]
+        if set(map(type, scores)) == {int}:
+            try:
+                return np.array(scores, dtype=np.int64)
+            except OverflowError as error:
+                raise PluginError(name, f"returned {max(scores, key=abs)} in score_node; return a smaller int") from error
+        return np.fromiter((whole(score) for score in scores), dtype=np.int64, count=len(nodes))
 
     return over_the_table
 

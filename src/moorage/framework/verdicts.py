@@ -73,11 +73,18 @@ class Hold:
 
     @classmethod
     def because(cls, *reasons: str, unresolvable: bool = False, pending: bool = False) -> Hold:
-        """Return a rejection with these reasons."""
+        """Return a rejection with these reasons: the same object for the same ones, as a plugin says them of many nodes."""
+        try:
+            return _HOLDS[reasons, unresolvable, pending]
+        except (KeyError, TypeError):  # new, or a reason that cannot be hashed
+            pass
         for reason in reasons:
             if not isinstance(reason, str):
                 raise TypeError(f"Hold.because({reason!r:.100}) gives a reason that is no text; write it as text")
-        return cls(reasons, unresolvable, pending)
+        if len(_HOLDS) >= _HOLDS_KEPT:
+            _HOLDS.clear()
+        hold = _HOLDS[reasons, unresolvable, pending] = cls(reasons, unresolvable, pending)
+        return hold
 
     @property
     def code(self) -> Code:
@@ -85,6 +92,11 @@ class Hold:
         if self.pending:
             return Code.PENDING
         return Code.UNRESOLVABLE if self.unresolvable else Code.UNSCHEDULABLE
+
+
+#: Rejections by what they say; reasons may name nodes, so all are forgotten when there are many.
+_HOLDS: Final[dict[tuple[tuple[str, ...], bool, bool], Hold]] = {}
+_HOLDS_KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,14 @@ class Snapshot:
         self.unheard = Unheard()
         #: All nodes, as columns.
         self.nodes: NodeView = AllRows(self)
+        self._infos: list[NodeInfo] = []
+
+    def infos(self) -> list[NodeInfo]:
+        """Return the nodes by row number, made once; there may be some for rows that are gone."""
+        infos, table = self._infos, self.table
+        if len(infos) < len(table):
+            infos += [NodeInfo(table, row) for row in range(len(infos), len(table))]
+        return infos
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -309,8 +317,7 @@ class NodeView:
         return [nodes[row].metadata.name for row in self.row_numbers]
 
     def __iter__(self) -> Iterator[NodeInfo]:
-        for row in self.row_numbers:
-            yield NodeInfo(self.table, int(row))
+        return map(self.snapshot.infos().__getitem__, self.row_numbers.tolist())
 
     def at(self, row: int) -> NodeView:
         """Return the view of a single row, given by its number in the table."""
@@ -395,12 +402,12 @@ class NodeInfo:
     @property
     def name(self) -> str:
         """The name of the node."""
-        return self.node.metadata.name
+        return self._table.nodes[self.row].metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the node."""
-        return self.node.metadata.labels
+        return self._table.nodes[self.row].metadata.labels
 
     @property
     def annotations(self) -> Mapping[str, str]:

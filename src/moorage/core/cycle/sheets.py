@@ -63,8 +63,6 @@ class Sheets:
         unsigned = {name for name, step in steps.items() if step.reuse.signature is None or step.over_nodes}
         scopes = {name: Scope.CLUSTER if name in unsigned else step.reuse.scope for name, step in steps.items()}
         always_asked = self._always_asked = frozenset(name for name, scope in scopes.items() if scope > Scope.NODE_PODS)
-        # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
-        self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
         on_nodes = frozenset(name for name, scope in scopes.items() if scope is Scope.NODE)
         self._on_rows = frozenset(name for name, scope in scopes.items() if Scope.NODE < scope <= Scope.NODE_PODS)
         self._signer = Signer(steps.values(), always_asked, on_nodes)
@@ -86,7 +84,7 @@ class Sheets:
     def decide_known(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Decide like ``decide_by_keys``, but do not sign a pod of a known shape again. It must not be nominated itself."""
         if pod.spec.affinity is not None and self._names_nodes(pod):
-            pinned = None if nominated or not self._pays else self._pinned.row_of_node(pod, snapshot)
+            pinned = None if nominated else self._pinned.row_of_node(pod, snapshot)
             return None if pinned is None else Quick(pinned[0], 1, pinned[1], 1)
         sheet = self._sheet_by_parts(pod, snapshot)
         if sheet is None:
@@ -139,7 +137,7 @@ class Sheets:
 
     def feasible(self, pod: PodInfo, snapshot: Snapshot) -> Feasible | None:
         """Return the rows that no Filter plugin refuses, nominated pods ignored; None if the pod has no sheet."""
-        if not self._pays or not len(snapshot.table) or (pod.spec.affinity is not None and self._names_nodes(pod)):
+        if not len(snapshot.table) or (pod.spec.affinity is not None and self._names_nodes(pod)):
             return None
         try:
             sheet = self._sheet_by_parts(pod, snapshot)
@@ -154,7 +152,7 @@ class Sheets:
 
         Nominated pods are ignored. False as well where that is not known.
         """
-        if not self._pays or (pod.spec.affinity is not None and self._names_nodes(pod)):
+        if pod.spec.affinity is not None and self._names_nodes(pod):
             return False
         try:
             sheet = self._sheet_by_parts(pod, snapshot)
@@ -173,7 +171,7 @@ class Sheets:
 
     def decide_by_keys(self, pod: PodInfo, snapshot: Snapshot, seed: int, nominated: Nominated = _NONE) -> Quick | None:
         """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
-        if not self._pays or self._names_nodes(pod):
+        if self._names_nodes(pod):
             return None
         known = self._sign(pod, snapshot)
         if known is None:

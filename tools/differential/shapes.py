@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from moorage.api.releases import find_release
 from tools.differential.bred_clusters import gates_of_any, gates_of_devices, listed
 
 Document = dict[str, Any]
@@ -300,9 +301,11 @@ def devices(rng: random.Random, release: str) -> Document:
         _thing(api, "DeviceClass", "gpu", spec={"selectors": [_matches(f'device.driver == "{driver}"')]})
     ]
     slices: list[tuple[str, list[Document]]] = []
+    lists = rng.random() < 0.3 and _knows(release, "DRAListTypeAttributes")
+    distinct = rng.random() < 0.5 and _knows(release, "DRAConsumableCapacity")
     for at, node in enumerate(nodes):
         if rng.random() < 0.8:
-            name, held = node["metadata"]["name"], [_device(rng, f"d{i}") for i in range(rng.randint(1, 4))]
+            name, held = node["metadata"]["name"], [_device(rng, f"d{i}", lists=lists) for i in range(rng.randint(1, 4))]
             pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
             spec = {"driver": driver, "nodeName": name, "pool": pool, "devices": held}
             objects.append(_thing(api, "ResourceSlice", f"s{at}", spec=spec))
@@ -317,7 +320,12 @@ def devices(rng: random.Random, release: str) -> Document:
         for number in range(rng.choice((1, 1, 2))):
             claim = f"c{at}-{number}"
             made = _thing(
-                api, "ResourceClaim", claim, metadata={"namespace": "default"}, spec={"devices": _requests(rng)}, status={}
+                api,
+                "ResourceClaim",
+                claim,
+                metadata={"namespace": "default"},
+                spec={"devices": _requests(rng, lists=lists, distinct=distinct)},
+                status={},
             )
             if free and rng.random() < 0.25:
                 made["status"] = _allocated(driver, free.pop(), rng, pod)
@@ -336,12 +344,21 @@ def _matches(expression: str) -> Document:
     return {"cel": {"expression": expression}}
 
 
-def _device(rng: random.Random, name: str) -> Document:
+def _knows(release: str, gate: str) -> bool:
+    found = find_release(release)
+    return found is not None and gate in found.gates
+
+
+def _device(rng: random.Random, name: str, *, lists: bool) -> Document:
     made: Document = {
         "name": name,
         "attributes": {"model": {"string": rng.choice(("a", "b"))}, "index": {"int": rng.randint(0, 3)}},
         "capacity": {"memory": {"value": rng.choice(("8Gi", "16Gi"))}},
     }
+    if lists and rng.random() < 0.8:  # one list a device: of two that a release does not support, any is named
+        made["attributes"]["tags"] = {"strings": rng.sample(["x", "y", "z"], rng.randint(1, 2))}
+    elif lists:
+        made["attributes"]["model"] = {"strings": rng.sample(["a", "b"], rng.randint(1, 2))}
     if rng.random() < 0.2:
         made["taints"] = [
             {"key": "worn", "effect": rng.choice(("NoSchedule", "NoExecute")), "timeAdded": "2026-01-01T00:00:00Z"}
@@ -349,16 +366,17 @@ def _device(rng: random.Random, name: str) -> Document:
     return made
 
 
-def _requests(rng: random.Random) -> Document:
+def _requests(rng: random.Random, *, lists: bool, distinct: bool) -> Document:
     def one() -> Document:
-        made: Document = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": rng.choice((1, 1, 2))}
+        made: Document = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": rng.choice((1, 1, 2, 3))}
         if rng.random() < 0.12:
             made = {"deviceClassName": "gpu", "allocationMode": "All"}
         if rng.random() < 0.4:
             attribute = 'device.attributes["gpu.example.com"]'
             capacity = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("10Gi")) > 0'
             choices = (f'{attribute}.model == "a"', f"{attribute}.index > 1", capacity)
-            made["selectors"] = [_matches(rng.choice(choices))]
+            of_lists = (f'has({attribute}.tags) && {attribute}.tags.includes("x")', f'"y" in {attribute}.tags') if lists else ()
+            made["selectors"] = [_matches(rng.choice((*choices, *of_lists)))]
         if rng.random() < 0.3:
             made["tolerations"] = [{"key": "worn", "operator": "Exists"}]
         return made
@@ -371,7 +389,9 @@ def _requests(rng: random.Random) -> Document:
             requests.append({"name": f"r{at}", "exactly": one()})
     found: Document = {"requests": requests}
     if rng.random() < 0.25:
-        found["constraints"] = [{"matchAttribute": "gpu.example.com/model"}]
+        constraint = "distinctAttribute" if distinct and rng.random() < 0.6 else "matchAttribute"
+        attribute = rng.choice(("model", "index", "tags") if lists else ("model", "index") if distinct else ("model",))
+        found["constraints"] = [{constraint: f"gpu.example.com/{attribute}"}]
     return found
 
 

@@ -148,6 +148,7 @@ class DynamicResources(
             taints=gates["DRADeviceTaints"],
             prioritized_list=gates["DRAPrioritizedList"],
             lists=lists_in_selectors(gates),
+            list_constraints=self.rules.compares_devices and gates["DRAListTypeAttributes"],
             admin_access=gates["DRAAdminAccess"],
             device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,

@@ -280,7 +280,11 @@ class DeviceSearch:
             raise AskError(f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}", claim)
         if asked.constraint_fault:
             raise AskError(asked.constraint_fault, claim)
-        self._constraints.append([AllocationConstraint(constraint) for constraint in asked.constraints])
+        options = self._options
+        lists, each_device = options.list_constraints, options.rules.compares_devices
+        self._constraints.append(
+            [AllocationConstraint(constraint, lists=lists, each_device=each_device) for constraint in asked.constraints]
+        )
 
     def _demand_of(self, ask: Ask, claim: int) -> _DeviceDemand:
         if ask.fault:

@@ -72,6 +72,8 @@ class DeviceRules(NamedTuple):
     ``names_devices``      the text about a selector that fails names the device
     ``keeps_alternative``  an alternative for all devices looks for each of them itself; up to 1.35 the first alternative of the
                            request looks for all but the first device
+    ``compares_devices``   distinct values are those of each device, not of each request; and with the gate
+                           DRAListTypeAttributes constraints compare lists of values
     ``takes_shares_again``  a request may take several shares of one device
     ``undoes_refusals``    a device that is refused releases the counters that it needs
     ``shares_counters``    a device that is shared already needs no more counters
@@ -89,6 +91,7 @@ class DeviceRules(NamedTuple):
     names_subrequests: bool = True
     names_devices: bool = False
     keeps_alternative: bool = True
+    compares_devices: bool = False
     takes_shares_again: bool = False
     undoes_refusals: bool = True
     shares_counters: bool = True
@@ -109,6 +112,7 @@ class DeviceGates(NamedTuple):
     taints: bool = True
     prioritized_list: bool = True
     lists: Lists = Lists.UNKNOWN
+    list_constraints: bool = False
     admin_access: bool = True
     device_status: bool = False
     pool_rule: PoolRule = PoolRule.COMPLETE

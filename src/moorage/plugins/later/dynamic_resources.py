@@ -1,6 +1,7 @@
 """DynamicResources of 1.37: the text about a selector that fails names the device, and gives a hint if a key is missing.
 
-PostFilter gives no reason if it can free no claim. An allocation has each configuration once. A pod of a group goes only where
+PostFilter gives no reason if it can free no claim. An allocation has each configuration once, and constraints for
+distinct values compare each device with each. A pod of a group goes only where
 the devices that another one reserved for a claim of both can be used. Devices that consume counters of the same set may have
 compatibility groups: those in use together share one, or all have none. With the gate DRADeviceCompatibilityGroups closed,
 slices with such devices are ignored, which leaves their pools incomplete.
@@ -18,5 +19,5 @@ from moorage.plugins.dynamic_resources import DynamicResources
 class DynamicResourcesV137(DynamicResources):
     rules = DynamicResources.rules._replace(
         names_devices=True, keeps_to_devices=True, overheads=True, pools=PoolRule.UNGROUPED, says_why_none_helps=False,
-        configures_once=True,
+        configures_once=True, compares_devices=True,
     )  # fmt: skip

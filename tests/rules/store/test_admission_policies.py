@@ -472,3 +472,40 @@ def test_a_mutation_with_variables_and_conditions(store):
     )  # fmt: skip
     assert store.create(PODS, "default", a_pod()).labels == {"images": "2"}
     assert store.create(PODS, "default", a_pod("api")).labels == {}
+
+
+REINVOKED = {  # reinvocation policy of a and of b → what they make of a pod: a counts its calls and says what it saw of b
+    "neither": ("Never", "Never", "a", "b"),
+    "the first": ("IfNeeded", "Never", "aa", "b"),
+    "the last": ("Never", "IfNeeded", "a", "bb"),
+    "both": ("IfNeeded", "IfNeeded", "aa", "bb"),
+}
+
+
+@pytest.mark.parametrize(("first", "last", "a", "b"), REINVOKED.values(), ids=REINVOKED)
+def test_policies_are_invoked_again_once_if_needed(store, first, last, a, b):
+    """Who asks for it is invoked a second time, also if it made the last change itself. Answers of kube-apiserver 1.37.2."""
+    for name, again in (("a", first), ("b", last)):
+        held = f"(object.metadata.?labels['{name}'].orValue(''))"
+        made = f"Object{{metadata: Object.metadata{{labels: {{'{name}': {held} + '{name}'}}}}}}"
+        spec = {
+            "matchConstraints": {"resourceRules": [ON_PODS]}, "reinvocationPolicy": again,
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": made}}],
+        }  # fmt: skip
+        make(store, "MutatingAdmissionPolicy", name, spec)
+        make(store, "MutatingAdmissionPolicyBinding", name, {"policyName": name})
+    labels = store.create(PODS, "default", a_pod()).document()["metadata"]["labels"]
+    assert (labels["a"], labels["b"]) == (a, b)
+
+
+def test_a_policy_whose_condition_held_only_later_is_not_invoked_again(store):
+    condition = {"name": "late", "expression": "has(object.metadata.labels)"}
+    for name, conditions in (("a", [condition]), ("b", [])):
+        made = f"Object{{metadata: Object.metadata{{labels: {{'{name}': 'x'}}}}}}"
+        spec = {
+            "matchConstraints": {"resourceRules": [ON_PODS]}, "reinvocationPolicy": "IfNeeded", "matchConditions": conditions,
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": made}}],
+        }  # fmt: skip
+        make(store, "MutatingAdmissionPolicy", name, spec)
+        make(store, "MutatingAdmissionPolicyBinding", name, {"policyName": name})
+    assert store.create(PODS, "default", a_pod()).document()["metadata"]["labels"] == {"b": "x"}

@@ -363,6 +363,14 @@ def _list_faults(shape: ListOf, items: list[Any], position: _Position) -> Iterat
         return
     seen: set[str] = set()
     for i, item in enumerate(items):
+        if item is None:
+            null = (
+                "without keys has an element that's an explicit null"
+                if shape.is_set
+                else "with keys may not have a null element"
+            )
+            yield f"{_path(position)}: element {i}: associative list {null}"
+            continue
         try:
             element = element_of(shape, item)
         except KeyError:

@@ -10,7 +10,7 @@ Source  apiserver, pkg/admission/plugin/policy: generic/plugin.go, matching/matc
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +49,10 @@ _EXEMPT: Final = frozenset((kind.group, kind.resource) for pair in _KINDS.values
 _EXEMPT_GROUPS: Final = frozenset(["authentication.k8s.io", "authorization.k8s.io"])
 _NAMESPACES: Final = served("namespaces")
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
+
+
+#: A policy, a binding, and the number of its parameter.
+_Invocation = tuple[str, str, int]
 
 
 class _Match(NamedTuple):
@@ -97,24 +101,41 @@ class AdmissionPolicies:
         """
         if request.object is None or not self._is_in_force("Mutating", request.resource):
             return False
-        changed, errors = False, _Errors()
+        before = copy.deepcopy(request.object)
+        if invoked := self._invoke(request, None):
+            self._invoke(request, invoked)
+        return request.object != before
+
+    def _invoke(self, request: PolicyRequest, before: Set[_Invocation] | None) -> Set[_Invocation]:
+        """Apply the policies, or a second time those of ``before`` that ask for it; return the invocations that applied.
+
+        Source  apiserver, pkg/admission/plugin/policy/mutating/dispatcher.go, dispatchInvocations
+        """
+        invoked: set[_Invocation] = set()
+        errors = _Errors()
+        assert request.object is not None
         for match in self._matching("Mutating", request, errors):
+            if before is not None and match.policy.document()["spec"].get("reinvocationPolicy") != "IfNeeded":
+                continue
             seen, kind = _seen(request, match.resource)
             assert seen.object is not None
             shape = kind_schema(_as_review(seen.kind) if _is_part(seen) else match.resource)
-            for values in self._inputs(seen, match, kind):
+            for number, values in enumerate(self._inputs(seen, match, kind)):
+                invocation = match.policy.name, str(match.binding["metadata"]["name"]), number
+                if before is not None and invocation not in before:
+                    continue
                 with errors.kept_of(match):
                     for form, made in self._expressions(match.policy).mutations(values):
                         with errors.kept_of(match):
                             document = _patched(shape, seen.object, form, made())
+                            invoked.add(invocation)
                             if document != seen.object:
-                                changed = True
                                 written(document, seen.object)
                                 if seen.object is not request.object:
                                     written(_in(request.resource, match.resource, seen.object), request.object)
                                 values["object"] = as_cel(seen.object)
         errors.check(request)
-        return changed
+        return invoked
 
     def check(
         self, kind: ServedKind, old: Document | None, new: Document | None, subresource: str = "", *, dry_run: bool = False,

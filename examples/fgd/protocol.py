@@ -33,6 +33,7 @@ from moorage.plugins.gpu_sharing.policies import (
     NodeOrderLow,
     RandomScore,
 )
+from moorage.plugins.gpu_sharing.power import PowerScore, cpu_watts, gpu_watts
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo
 
@@ -44,13 +45,14 @@ POLICIES = {
     "GpuPacking": (GpuPackingScore, "best"),
     "BestFit": (BestFitScore, "best"),
     "FGD": (FGDScore, "FGDScore"),
+    "PWR": (PowerScore, "PowerScore"),
 }
 LISTS = (
     "default", "cpu050", "cpu100", "cpu200", "cpu250", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "multigpu20",
     "multigpu30", "multigpu40", "multigpu50", "gpuspec10", "gpuspec20", "gpuspec25", "gpuspec33",
 )  # fmt: skip
 #: Raise this when the results of a run change, so that sweeps repeat stored runs.
-REVISION = "1"
+REVISION = "2"
 #: The share of the cluster's GPUs that all pods of a run request together.
 LOAD = 1.3
 MAX_PODS = 1001
@@ -79,11 +81,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Record:
-    """The state after one pod: requested milli-GPU so far, milli-GPU in use, and the fragment amount in milli-GPU."""
+    """The state after one pod: requested milli-GPU so far, milli-GPU in use, the fragment amount in milli-GPU, and watts."""
 
     arrived: int
     used: int
     fragments: float
+    watts: int
 
 
 def list_file(path):
@@ -220,7 +223,7 @@ class Run:
         options = Options(
             config=configuration(policy, typical, seed), seed=seed,
             plugins=(OpenGpuShare, FGDScore, BestFitScore, DotProductScore, GpuPackingScore, GpuClusteringScore, RandomScore,
-                     NodeOrderHigh, NodeOrderLow),
+                     PowerScore, NodeOrderHigh, NodeOrderLow),
         )  # fmt: skip
         self.simulation, _ = prepare(options)
         self.simulation.load(make_nodes(nodes, chance))
@@ -237,6 +240,8 @@ class Run:
         changes = []
         sums = []
         arrived = used = 0
+        watts = [self._watts(node) for node in nodes]
+        power = sum(watts)
         for number, task in enumerate(self.tasks):
             node = self.placed(make_pod(number, task))
             arrived += task.gpu_milli
@@ -244,9 +249,13 @@ class Run:
                 self.failed.append(task)
             else:
                 used += task.gpu_milli
-                changes.append((number, row_of[node], self._state(nodes.one(row_of[node]))))
-            sums.append((arrived, used))
-        return [Record(*both, total) for both, total in zip(sums, self._totals(first, changes), strict=True)]
+                row = row_of[node]
+                changes.append((number, row, self._state(nodes.one(row))))
+                now = self._watts(nodes.one(row))
+                power, watts[row] = power + now - watts[row], now
+            sums.append((arrived, used, power))
+        totals = self._totals(first, changes)
+        return [Record(arrived, used, total, power) for (arrived, used, power), total in zip(sums, totals, strict=True)]
 
     def placed(self, pod):
         """Place a pod and return its node, or None if it does not fit."""
@@ -293,6 +302,11 @@ class Run:
         left = self.devices.of(node)
         cpu = node.allocatable("cpu") - node.requested("cpu")
         return cpu, (*left, *[0] * (self.most_devices - len(left))), node.labels.get(GPU_MODEL, "")
+
+    def _watts(self, node):
+        """Return the power of a node."""
+        gpus = gpu_watts(self.devices.of(node), node.labels.get(GPU_MODEL, ""))
+        return cpu_watts(node.requested("cpu"), node.allocatable("cpu")) + gpus
 
     def _amounts(self, states, at_once=512):
         """Return the fragment amounts of nodes in given states."""

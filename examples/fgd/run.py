@@ -5,9 +5,9 @@
 The folder has the lists of Alibaba's cluster-trace-gpu-v2023 (openb_node_list_gpu_node.csv, openb_pod_list_default.csv, ...).
 Without --traces, lists are read from shared/traces beside the project; without --lists, a small example runs.
 
-Rows of the CSV file: list, policy, seed, arrived, alloc, frag. arrived is what pods requested so far, alloc what is in use and
-frag the fragment amount, all in percent of the cluster's GPUs; alloc and frag are means over the pods that arrived within
-arrived +- 0.5.
+Rows of the CSV file: list, policy, seed, arrived, alloc, frag, power. arrived is what pods requested so far, alloc what is in
+use and frag the fragment amount, all in percent of the cluster's GPUs; power is in kilowatts. alloc, frag and power are means
+over the pods that arrived within arrived +- 0.5.
 
 moorage.sweep executes the runs, in processes or on a Dask cluster; with --store an interrupted experiment continues. --stored
 prints the results in the store and executes no run.
@@ -57,11 +57,12 @@ class Experiment:
         cells = defaultdict(list)
         for record in Run(nodes, read_tasks(self.traces / f"openb_pod_list_{pods}.csv"), policy, seed).records():
             alloc, frag = (100 * value / capacity for value in (record.used, record.fragments))
-            cells[round(100 * record.arrived / capacity)].append((round(alloc, 2), frag))
+            cells[round(100 * record.arrived / capacity)].append((round(alloc, 2), frag, record.watts / 1000))
         return {
             "arrived": sorted(cells),
-            "alloc": [round(mean(alloc for alloc, _ in cells[percent]), 2) for percent in sorted(cells)],
-            "frag": [round(mean(frag for _, frag in cells[percent]), 2) for percent in sorted(cells)],
+            "alloc": [round(mean(alloc for alloc, _, _ in cells[percent]), 2) for percent in sorted(cells)],
+            "frag": [round(mean(frag for _, frag, _ in cells[percent]), 2) for percent in sorted(cells)],
+            "power": [round(mean(power for _, _, power in cells[percent]), 3) for percent in sorted(cells)],
         }
 
 
@@ -133,14 +134,14 @@ def progress(there, of, failed):
 
 
 def rows(run):
-    """Return (arrived, alloc, frag) of a run."""
-    return list(zip(*(run.series[name].tolist() for name in ("arrived", "alloc", "frag")), strict=True))
+    """Return (arrived, alloc, frag, power) of a run."""
+    return list(zip(*(run.series[name].tolist() for name in ("arrived", "alloc", "frag", "power")), strict=True))
 
 
 def write(path, found):
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("list", "policy", "seed", "arrived", "alloc", "frag"))
+        writer.writerow(("list", "policy", "seed", "arrived", "alloc", "frag", "power"))
         for run in found.all:
             writer.writerows((run.labels["pods"], run.labels["policy"], run.labels["seed"], *row) for row in rows(run))
 
@@ -150,10 +151,10 @@ def draw(folder, found, lists):
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in lists:
-        for what, told in {"alloc": "allocated", "frag": "fragment amount"}.items():
+        for what, told in {"alloc": "allocated", "frag": "fragment amount", "power": "power"}.items():
             figure = plot_curves(
                 found.select(pods=name).series, "arrived", what, "policy", title=f"list {name}",
-                xlabel="requested, % of the GPUs", ylabel=f"{told}, % of the GPUs",
+                xlabel="requested, % of the GPUs", ylabel=f"{told}, {'kW' if what == 'power' else '% of the GPUs'}",
             )  # fmt: skip
             figure.savefig(folder / f"{name}-{what}.svg")
 
@@ -167,10 +168,10 @@ def show(found):
     width = 12 if all(len(runs) == 1 for runs in grouped.values()) else 15
     print(
         f"{'list':12} {'policy':14}{'seeds':>6}"
-        + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag") for load in loads)
+        + "".join(f"{f'{what} {load}%':>{width}}" for what in ("alloc", "frag", "power") for load in loads)
     )
     for (name, policy), runs in grouped.items():
-        cells = [over_seeds([run[load][i] for run in runs if load in run]) for i in (0, 1) for load in loads]
+        cells = [over_seeds([run[load][i] for run in runs if load in run]) for i in (0, 1, 2) for load in loads]
         print(f"{name:12} {policy:14}{len(runs):>6}" + "".join(f"{cell:>{width}}" for cell in cells))
 
 

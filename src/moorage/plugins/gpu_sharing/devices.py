@@ -140,8 +140,8 @@ class DeviceTable:
         self._table = None if table is None else ref(table)
         #: UID → devices of pods whose annotation does not show them yet.
         self.assumed: dict[str, tuple[int, ...]] = {}
-        #: Chooses the device of a pod that requests part of a device; the plugin FGDScore sets it.
-        self.chooser: Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int] | None = None
+        #: The name of a plugin → its choice of the device for a pod that requests part of one. Plugins add theirs.
+        self.choosers: dict[str, Callable[[PodInfo, GpuRequest, list[int], NodeInfo], int]] = {}
         self._known: dict[str, tuple[dict[str, str], tuple[int, tuple[int, ...]]]] = {}
         self._rows: list[list[int]] = []
         #: Number → the free amounts of a node's devices, as ``present`` returns them. ``_numbers`` has the number of each row.

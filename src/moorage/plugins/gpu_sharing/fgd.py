@@ -126,7 +126,7 @@ class FGDScore(ScorePlugin[PodInfo], ScoreNodePlugin[PodInfo], Attachable, Reusa
 
     def attach(self, handle: Handle) -> None:
         self._devices = devices.device_table(handle)
-        self._devices.chooser = self.device_of
+        self._devices.choosers[self.name] = self.device_of
         self._form_of.clear()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -46,12 +46,13 @@ WRONG_MODEL: Final = "node(s) had another model of GPU"
 class OpenGpuShareArgs(PluginArgs, frozen=True):
     """How to choose the device of a pod that requests part of one.
 
-    ``gpu_sel_method``  ``best``: the device with the least free, ``worst``: the most free, ``random``; ``FGDScore``: the one
-                        that gave the node its score
+    ``gpu_sel_method``  ``best``: the device with the least free, ``worst``: the most free, ``random``; or the name of
+                        a plugin that chooses it, such as ``FGDScore``: the one that gave the node its score. A plugin of
+                        your own puts its function into ``device_table(handle).choosers`` in ``attach``
     ``seed``            the seed of ``random``
     """
 
-    gpu_sel_method: Literal["best", "worst", "random", "FGDScore"] = "best"
+    gpu_sel_method: str = "best"
     seed: int = 0
 
 
@@ -171,10 +172,14 @@ class OpenGpuShare(
                 return min(enough, key=lambda device: (-left[device], device))
             case "random":
                 return random.Random(f"{self._args.seed}/{pod.uid}/device").choice(enough)  # noqa: S311
-        chooser = self._devices.chooser
-        if chooser is None:
-            raise StateError("OpenGpuShare: gpuSelMethod FGDScore needs the plugin FGDScore in the profile")
-        return chooser(pod, request, left, node)
+        method, choosers = self._args.gpu_sel_method, self._devices.choosers
+        if method not in choosers:
+            known = ", ".join(["best", "worst", "random", *choosers])
+            raise StateError(f"OpenGpuShare: gpuSelMethod {method}: no plugin of the profile chooses devices so; use {known}")
+        device = choosers[method](pod, request, left, node)
+        if device not in enough:
+            raise StateError(f"OpenGpuShare: {method} chose device {device} of {node.name}, which does not have enough left")
+        return device
 
 
 def _has_wrong_model(request: GpuRequest, nodes: NodeView) -> BoolArray:

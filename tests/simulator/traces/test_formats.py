@@ -319,6 +319,29 @@ def test_helios(tmp_path):
     assert [one["nvidia.com/gpu"] for one in machines(found).values()] == ["8"] * 3
 
 
+def test_acme(tmp_path):
+    head = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue"
+    (tmp_path / "trace.csv").write_bytes(
+        lines(
+            head,
+            "a1,u1,2,16.0,256,Pretrain,COMPLETED,2023-05-01 00:00:10+08:00,,,3600.0,0",
+            "a2,u2,1,0.0,4,Other,FAILED,2023-05-01 00:00:00+08:00,,,60,0",
+        )
+    )
+    found = read_trace("acme", tmp_path / "trace.csv")
+    assert arrived(found) == [
+        ("job-a2", 0.0, 60.0, {"cpu": "4000m", "memory": "0"}),
+        ("job-a1", 10.0, 3600.0, {"cpu": "128000m", "memory": "0", "nvidia.com/gpu": "8"}),
+        ("job-a1.1", 10.0, 3600.0, {"cpu": "128000m", "memory": "0", "nvidia.com/gpu": "8"}),
+    ]
+    assert [one.gang for one in found.arrivals] == [0, 2, 2]
+    assert found.arrivals[1].pod.labels == {"user": "u1", "type": "Pretrain"}
+    assert len(found.nodes) == 3  # 260 cores at once, on nodes of 128
+    (tmp_path / "trace.csv").write_bytes(lines(head, "a1,u1,2,16,256,P,C,2023-05-01 00:00:10,,,3600.0,0"))
+    with pytest.raises(InputError, match="a time with its zone"):
+        read_trace("acme", tmp_path / "trace.csv")
+
+
 FAULTS = {  # format, content, what the message says after the file's name
     "no JSON": ("kube-scheduler-simulator", b"{}\n{", ":1: expected time, event"),
     "no time": (

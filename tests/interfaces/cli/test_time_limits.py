@@ -137,3 +137,12 @@ def test_a_pipe_gets_progress_only_if_that_is_asked_for(start, wide):
     assert b"losses run" in shown.communicate(timeout=60)[1]
     assert silent.communicate(timeout=60)[1] == b""
     assert (shown.returncode, silent.returncode) == (3, 3)
+
+
+def test_a_sweep_has_no_limit_of_its_own(moorage, tmp_path, monkeypatch):
+    """Questions end after some seconds; a sweep makes its runs."""
+    monkeypatch.setattr("moorage.interfaces.cli.questions.question.usual_limit_s", lambda objects: 1e-9)
+    grid = [str(ROOT / "examples/sweep/grid.yaml"), "--store", str(tmp_path), "--processes", "1", "-o", "json"]
+    found = json.loads(moorage("sweep", *grid).out)
+    assert "stopped" not in found
+    assert len(found["runs"]) == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import numpy as np
 import pytest
@@ -113,3 +114,15 @@ def test_the_extra_is_named_where_matplotlib_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pip install matplotlib"):
         plot_pending(HOURS)
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_equal_results_are_equal_pictures_byte_for_byte(tmp_path, ending):
+    for name in ("one", "other"):
+        plot_sweep(a_sweep([1.0, 3.0, 5.0, 5.0]), "pending").savefig(tmp_path / f"{name}.{ending}")
+        time.sleep(0.01)
+    first, second = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("one", "other"))
+    assert first == second
+    assert b"<dc:date>" not in first
+    plot_sweep(a_sweep([1.0, 3.0, 5.0, 6.0]), "pending").savefig(tmp_path / f"third.{ending}")
+    assert (tmp_path / f"third.{ending}").read_bytes() != first

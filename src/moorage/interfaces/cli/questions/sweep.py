@@ -35,7 +35,8 @@ def sweep(**given: Any) -> int:
         defaults = _defaults(given, progress, block)
         progress.say("reading the grid …")
         found = read_grid(given["grid"], defaults)
-        budget = budget_of(given, found.size // _BYTES, began_s)
+        limit = given["time_limit"]  # a sweep is no question that someone waits for: it ends when its runs are made
+        budget = budget_of({**given, "time_limit": 0 if limit is None else limit}, found.size // _BYTES, began_s)
         block.enter_context(ended_by_interrupt(budget, progress))
         against = given["against"] or found.against
         baseline_of(found.grid, against)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from copy import copy
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
@@ -134,7 +135,9 @@ def _setting_fault(name: str, value: bool, release: Release) -> Fault | None:
         return None
     gate = release.gates.get(name)
     if gate is None:
-        return Fault("Not found", f"featureGates.{name}", f"unrecognized feature gate: {name}", name)
+        known = {one.lower(): one for one in release.gates}
+        hint = "".join(f"; did you mean {known[one]}?" for one in get_close_matches(name.lower(), known, n=1, cutoff=0.85))
+        return Fault("Not found", f"featureGates.{name}", f"unrecognized feature gate: {name}{hint}", name)
     if gate.locked and value is not gate.default:
         locked = str(gate.default).lower()
         detail = f"cannot set feature gate {name} to {str(value).lower()}, feature is locked to {locked}"

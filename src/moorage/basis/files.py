@@ -20,11 +20,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from moorage.basis.printable import close_to
 from moorage.errors import ConfigError, InputError
 
 #: The default size limit, for keys, certificates and tokens, in bytes.
 SMALL: Final = 1 << 20
 _CHUNK: Final = 1 << 16
+#: A folder may have many files; as many are compared with the name of a missing one.
+_MOST_NAMES: Final = 1_000
 _KINDS: Final = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
@@ -60,7 +63,7 @@ def read_bytes(path: str | Path, limit: int = SMALL, *, pipe_s: float = 0.0) -> 
         # Opening a pipe blocks until it has a writer, so open it non-blocking and check it first.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise InputError(_reason(error)) from None
+        raise InputError(_reason(error, path)) from None
     except ValueError:
         raise InputError("this is not a valid file name") from None
     try:
@@ -120,8 +123,19 @@ def kind_of(found: os.stat_result) -> str:
     return _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def files_close_to(path: str | Path) -> str:
+    """Return ``; close: …`` with the names in the folder that are most like that of a missing file; "" without any."""
+    wanted = Path(path)
+    try:
+        names = [name for name, _ in zip(sorted(os.listdir(wanted.parent)), range(_MOST_NAMES), strict=False)]
+    except (OSError, ValueError):
+        return ""
+    return close_to(wanted.name, {name: str(wanted.parent / name) for name in names})
+
+
+def _reason(error: OSError, path: str | Path = "") -> str:
+    close = files_close_to(path) if path and isinstance(error, FileNotFoundError) else ""
+    return (error.strerror or str(error)) + close
 
 
 # -- files that are not named --------------------------------------------------------------------------------------------

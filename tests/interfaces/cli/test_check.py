@@ -170,7 +170,7 @@ def test_a_policy_that_is_wrong(check, fields, says):
 def test_the_usual_name_of_the_policy(moorage, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     cluster = written(tmp_path / "cluster.json", node("a"))
-    assert moorage("check", "-f", cluster).err.startswith("error: moorage-policy.yaml: No such file")
+    assert moorage("check", "-f", cluster).err.startswith("error: no policy: there is no moorage-policy.yaml in this folder")
     (tmp_path / "moorage-policy.yaml").write_text("{apiVersion: moorage.dev/v1, kind: CheckPolicy, rules: [{noPending: {}}]}")
     assert moorage("check", "-f", cluster).out.startswith("The rule holds.\n")
 

@@ -216,8 +216,8 @@ def in_cluster(environment: ClientEnvironment, mount: Path = _MOUNT) -> credenti
     host, port = environment.env.get("KUBERNETES_SERVICE_HOST", ""), environment.env.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise InputError(
-            "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give --kubeconfig,"
-            " or clientConnection.kubeconfig in the file of --config"
+            "no kubeconfig found, and not in a cluster (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set):"
+            " set KUBECONFIG, give --kubeconfig FILE, or clientConnection.kubeconfig in the file of --config"
         )
     ca = read_file(mount / "ca.crt")
     read_file(mount / "token")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO, Final
 
-from moorage.basis.files import note_link
+from moorage.basis.files import files_close_to, note_link
 from moorage.basis.unpacking import UnpackingBound, gunzipped
 from moorage.errors import InputError
 
@@ -197,7 +197,9 @@ def _refuse(error: OSError) -> None:
 
 
 def _refused(path: str, error: OSError) -> InputError:
-    return InputError(f"{path}: {error.strerror or error}")
+    return InputError(
+        f"{path}: {error.strerror or error}{files_close_to(path) if isinstance(error, FileNotFoundError) else ''}"
+    )
 
 
 def _from_file(path: str, budget: Budget) -> InputFile:

@@ -20,7 +20,7 @@ from moorage.framework.mistakes import mistakes_of
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, STDIN, read_file
 from moorage.interfaces.cli.main import CommandGroup
-from moorage.interfaces.cli.option_tables import parameters_of
+from moorage.interfaces.cli.option_tables import examples_of, parameters_of
 from moorage.interfaces.cli.terminal import say
 from moorage.plugins import builtin_registry
 from moorage.report.style import yaml_text
@@ -31,7 +31,11 @@ def config() -> None:
     """Validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
 
 
-@config.command(short_help="Validate a configuration as kube-scheduler does.", params=parameters_of("config-validate"))
+@config.command(
+    short_help="Validate a configuration as kube-scheduler does.",
+    params=parameters_of("config-validate"),
+    epilog=examples_of("config-validate"),
+)
 def validate(file: str, **given: Any) -> None:
     """Validate FILE (- for standard input) as the kube-scheduler release that reads its apiVersion does.
 
@@ -59,7 +63,11 @@ def _mistakes(loaded: Loaded) -> Iterator[str]:
         yield from (f"plugin {name}: {line}" for line in mistakes_of(loaded.registry[name]))
 
 
-@config.command(short_help="Show which plugins run for each profile, with their weights.", params=parameters_of("config-show"))
+@config.command(
+    short_help="Show which plugins run for each profile, with their weights.",
+    params=parameters_of("config-show"),
+    epilog=examples_of("config-show"),
+)
 def show(file: str | None, output: str, **given: Any) -> None:
     """Show the plugins that run for each profile of FILE, in order, with their weights.
 
@@ -76,7 +84,11 @@ def show(file: str | None, output: str, **given: Any) -> None:
     _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output, loaded.heading)
 
 
-@config.command(short_help="Convert an older configuration or a Policy to v1.", params=parameters_of("config-convert"))
+@config.command(
+    short_help="Convert an older configuration or a Policy to v1.",
+    params=parameters_of("config-convert"),
+    epilog=examples_of("config-convert"),
+)
 def convert(file: str | None, output: str, **given: Any) -> None:
     """Convert FILE, a configuration of an older version or a Policy, to KubeSchedulerConfiguration v1.
 

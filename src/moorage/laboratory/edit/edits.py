@@ -146,8 +146,10 @@ def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[st
             if form.verb == "untaint":
                 return Change(form.owner, form.verb, target, "taints", name.removeprefix("taints."), None)
             return Change(form.owner, form.verb, target, name, None, _READS[form.read](name, value))
-    known = sorted({*also, *(_shown(form) for form in _FORMS if form.kind == kind)})
-    raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}; fields: {', '.join(known)}"))
+    cordon = {"unschedulable=VALUE"} if kind == "node" else set()
+    known = sorted({*also, *cordon, *(_shown(form) for form in _FORMS if form.kind == kind)})
+    close = close_to(name, {one.partition("=")[0].rstrip("-"): one for one in known})
+    raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}; fields: {', '.join(known)}{close}"))
 
 
 def _shown(form: _Edit) -> str:

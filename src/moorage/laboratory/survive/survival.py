@@ -25,7 +25,7 @@ from moorage.api.core import Node, NodeSelectorTerm, Pod
 from moorage.api.packing import pack
 from moorage.api.storage import PersistentVolume
 from moorage.basis.ending import begin_worker
-from moorage.basis.printable import one_line
+from moorage.basis.printable import close_to, one_line
 from moorage.core.engine.facts import Gone
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
@@ -179,7 +179,9 @@ def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomai
         else:
             without.append(node.name)
     if not found:
-        raise InputError(one_line(f"no node has the label {ZONE if over == 'zone' else over}"))
+        wanted = ZONE if over == "zone" else over
+        close = close_to(wanted, sorted({key for node in nodes for key in node.labels}))
+        raise InputError(one_line(f"no node has the label {wanted}{close}"))
     return [FailureDomain(value, tuple(found[value])) for value in sorted(found)], without
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from moorage import __version__
 from moorage.basis.printable import counted
+from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, file_named_in, read_cluster, read_file, rules_of
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
@@ -26,6 +27,11 @@ DEFAULT_POLICY = "moorage-policy.yaml"
 @described("check")
 def check(**given: Any) -> int:
     """Run ``moorage check``."""
+    if given["policy"] == DEFAULT_POLICY and not Path(DEFAULT_POLICY).exists():
+        raise InputError(
+            f"no policy: there is no {DEFAULT_POLICY} in this folder; name one with --policy FILE, or write one"
+            " (moorage help check); moorage demo --copy . has examples/check/moorage-policy.yaml"
+        )
     policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"], file_named_in)
     limit = policy.time_limit_s if given["time_limit"] is None else given["time_limit"]
     given, paths = {**given, "time_limit": limit, "effort": policy.effort}, given["paths"]

@@ -13,7 +13,9 @@ from typing import Any
 _SOUGHT = ("start/install.md", "operate/explain-a-pending-pod.md")
 _SECTION = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
 _PAGE = re.compile(r"^\* \[(?P<title>[^]]+)\]\((?P<path>[^)#]+\.md)\)", re.MULTILINE)
-_PLUGIN = re.compile(r"^\| \[([^\]]+)\]\((plugins/[^)]+)\)", re.MULTILINE)
+#: Pages that are tables of pages.
+_LISTS = ("reference/plugins.md", "atlas/index.md")
+_ROW = re.compile(r"^\| \[([^\]]+)\]\(((?:plugins/)?[\w-]+\.md)\)", re.MULTILINE)
 _LINK = re.compile(r"\[(?P<text>[^]]+)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)]*)?\)")
 
 
@@ -46,12 +48,15 @@ def _name(config: Any, root: Path) -> None:
 
 
 def _entry(docs: Path, title: str, path: str) -> dict[str, Any]:
-    """Return a page of the navigation. The list of plugins has the pages of the plugins below it."""
-    if path != "reference/plugins.md":
+    """Return a page of the navigation; those that a page of lists leads to are below it."""
+    if path not in _LISTS:
         return {_plain(title): path}
-    rows = _PLUGIN.findall((docs / path).read_text(encoding="utf-8"))
-    pages = {f"reference/{plugin}": names for names, plugin in reversed(rows)}
-    return {_plain(title): [path, *({names: plugin} for plugin, names in reversed(pages.items()))]}
+    folder = path.rpartition("/")[0]
+    rows = _ROW.findall((docs / path).read_text(encoding="utf-8"))
+    pages: dict[str, str] = {}
+    for names, page in rows:
+        pages.setdefault(f"{folder}/{page}", names)
+    return {_plain(title): [path, *({names: page} for page, names in pages.items())]}
 
 
 def moved_pages(docs: Path) -> dict[str, str]:

@@ -1,11 +1,15 @@
 """Releases: what stands in the way of one, and what its files say."""
 
 import json
+import re
+import tomllib
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 import pytest
 
 from scripts import hatch_metadata
+from tools.release import licences
 from tools.release.building import checksums
 from tools.release.inventory import inventory
 from tools.release.readiness import faults, repository, version, versions
@@ -89,3 +93,25 @@ def test_links_of_the_long_description_lead_to_this_version():
     fields = hatch_metadata.metadata(ROOT)
     assert fields["urls"]["Homepage"] == repository(ROOT)
     assert "](docs/" not in fields["readme"]["text"]
+
+
+def test_the_licences_of_all_that_runs_are_in_the_file():
+    text = (ROOT / licences.FILE).read_text("utf-8")
+    heads = re.findall(r"^={80}\n(.+)\n={80}$", text, re.MULTILINE)
+    named = {one for head in heads for one in head.split(", ")}
+    wanted = licences.locked(ROOT)
+    assert len(wanted) > 20
+    assert {name for name, versions in wanted.items() if not named & {f"{name} {version}" for version in versions}} == set()
+    assert {one.partition(" ")[0] for one in named} == set(wanted)
+
+
+def test_the_licences_are_those_of_the_installed_packages():
+    for name, wanted in licences.locked(ROOT).items():
+        if version_of(name) not in wanted:
+            pytest.skip(f"{name} is not installed as it is locked")
+    assert (ROOT / licences.FILE).read_text("utf-8") == licences.licences(ROOT)
+
+
+def test_the_wheel_and_the_image_take_the_licences():
+    assert licences.FILE in tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["license-files"]
+    assert licences.FILE in (ROOT / "Containerfile").read_text("utf-8")

@@ -3,6 +3,7 @@
     scripts/release --check          everything but the tag
     scripts/release                  everything, then the tag vVERSION
     scripts/release --build          the files alone, of the last commit; not a release
+    scripts/release --licences       THIRD_PARTY_LICENSES alone, from the installed packages
 
 It runs ``.ci/run``, so it takes as long as CI does. The files are written into ``dist/VERSION``: the wheel and the source
 archive, built twice with the same bytes, ``sbom.cdx.json``, and ``SHA256SUMS``.
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from tools.release.building import build, checksums
 from tools.release.inventory import inventory
+from tools.release.licences import FILE, licences
 from tools.release.readiness import faults, version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="everything but the tag")
     parser.add_argument("--build", action="store_true", help="only build the files of the last commit")
+    parser.add_argument("--licences", action="store_true", help="only write THIRD_PARTY_LICENSES")
     given = parser.parse_args(argv)
+    if given.licences:
+        (ROOT / FILE).write_text(licences(ROOT), encoding="utf-8")
+        return 0
     tag = f"v{version(ROOT)}"
     if not given.build:
         found = [*_unclean(tag), *faults(ROOT)]

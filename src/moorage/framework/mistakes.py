@@ -10,7 +10,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from moorage.framework import changes, explaining, points
 from moorage.framework.events import Wake
@@ -95,7 +95,7 @@ def _written(cls: type) -> dict[str, Any]:
     """Return the members that a class and its bases define, without those of Protocols, of Moorage and of Python."""
     found: dict[str, Any] = {}
     for one in reversed(cls.__mro__):
-        if one is object or getattr(one, "_is_protocol", False) or one.__module__.partition(".")[0] in {"typing", "abc"}:
+        if one is object or Protocol in one.__bases__ or one.__module__.partition(".")[0] in {"typing", "abc"}:
             continue
         found |= {name: member for name, member in vars(one).items() if not name.startswith("__")}
     return found

@@ -38,7 +38,7 @@ attempt = failed_attempt([NodeResourcesFit()], pod, snapshot)"""
 _INTERNAL: Final = frozenset({
     "merge", "share", "takes_over", "keep", "facts_of_shape", "facts_of_spec", "is_twin_of", "shares_all", "waiting_shape",
     "shape", "shape_without_claims", "needs_under", "label_class", "with_affinity_terms", "bound", "divisors", "exact_divisors",
-    "usage", "index", "changes_of",
+    "usage", "index", "changes_of", "infos",
 })  # fmt: skip
 
 

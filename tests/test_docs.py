@@ -11,6 +11,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 from moorage.api.releases import TODAY
@@ -321,3 +322,51 @@ def test_pages_ask_for_events_where_kubectl_describes_several_objects():
     commands = [command for page in PAGES for command in _SEVERAL.findall(page.read_text("utf-8"))]
     assert commands
     assert [command for command in commands if "--show-events=true" not in command] == []
+
+
+def shown_commands(text):
+    """Return the words after ``moorage`` of the commands in blocks: fenced ones of text, and indented ones."""
+    indented = re.findall(r"^(?: {4}|\t)(?:\$ )?(?:kubectl )?(moorage .+(?:\\\n.+)*)$", text, re.MULTILINE)
+    fenced = [
+        command
+        for language in ("text", "console", "sh")
+        for _, block in blocks(text, language)
+        for command in re.findall(r"^(?:\$ )?(?:kubectl )?(moorage .+(?:\\\n.+)*)$", block, re.MULTILINE)
+        if language == "sh" or f"$ {command}" in block or f"$ kubectl {command}" in block or block.startswith(command)
+    ]
+    for command in (*indented, *fenced):
+        line = re.split(r" [|>&#]|;", command.replace("\\\n", " "))[0]
+        yield line.split()[1:]
+
+
+def unknown_words(words):
+    """Return the options of a command line that its command does not have, or its name if there is no such command."""
+    from moorage.interfaces.cli.live.release_flags import FLAGS, GONE
+    from moorage.interfaces.cli.main import cli
+
+    command, name = cli, "moorage"
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, found = words[0], command.get_command(click.Context(command), words[0])
+        if found is None:
+            return set() if name.isupper() or name in {"…", "COMMAND"} else {name}
+        command, words = found, words[1:]
+    known = {word for option in command.params for word in (*option.opts, *option.secondary_opts)} | {
+        "--help",
+        "--version",
+        "-h",
+    }
+    if name == "run":
+        known |= {f"--{flag.name}" for flag in FLAGS} | {f"--{gone}" for gone in GONE}
+    used = {word for one in words for word in re.findall(r"^[\[(]?(--[a-z][a-z-]*)", one)}
+    return used - known
+
+
+def test_commands_in_text_and_indented_blocks_are_there_with_their_options():
+    shown = [(page, words) for page in PAGES for words in shown_commands(page.read_text("utf-8"))]
+    assert len(shown) > 150
+    assert [(page.name, " ".join(words), unknown) for page, words in shown if (unknown := unknown_words(words))] == []
+
+
+def test_the_check_of_shown_commands_can_fail():
+    text = "```text\n$ moorage drian a\n```\n\n    moorage drain a --fast\n"
+    assert [unknown_words(words) for words in shown_commands(text)] == [{"--fast"}, {"drian"}]

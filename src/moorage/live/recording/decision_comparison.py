@@ -217,6 +217,8 @@ class Shadow:
         self._taken_back: list[_Held] = []
         #: UID → the nomination of a pod in the state of the past that is judged, where it is another than now.
         self._nominations: dict[str, _Nomination] = {}
+        #: Whether any pod was ever nominated.
+        self._has_nominated = False
         #: Resource versions later than all before them, and when a watch told of them.
         self._told: list[tuple[int, float]] = []
         #: Comparisons of failures on other states, which equal pods share, and what makes their keys, by profile.
@@ -279,6 +281,7 @@ class Shadow:
         except MoorageError:
             self.faults += 1
         after = self._held(key, kind) if decides else before
+        self._has_nominated = self._has_nominated or before.nomination is not None
         if _counts_otherwise(before.one, after.one) or _named(before) != _named(after):
             version = version or (self._changes[-1].version if self._changes else 0)
             if (self._changes and version <= self._changes[-1].version) or len(self._failures) > _FAILURES_KEPT:
@@ -462,7 +465,8 @@ class Shadow:
 
     def _failure_key(self, case: _Open, index: int, added: Sequence[int]) -> Hashable | None:
         """Return the key of a failure that equal pods share on a state; None if there is no such key."""
-        if case.found.node or case.nominated or any(one.before.nomination for one in self._changes[index:]):
+        nominates = self._has_nominated and any(one.before.nomination for one in self._changes[index:])
+        if case.found.node or case.nominated or nominates:
             return None
         name, snapshot = case.pod.spec.scheduler_name, self.scheduler.snapshot
         if (keys := self._keys.get(name)) is None:

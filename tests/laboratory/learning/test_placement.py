@@ -196,7 +196,7 @@ def test_rewards_can_be_chosen():
         env = PlacementEnv(nodes(2), one, reward=reward)
         env.reset(seed=0)
         assert env.step(action)[1] == pytest.approx(value)
-    with pytest.raises(InputError, match="neither"):
+    with pytest.raises(InputError, match="is no reward"):
         PlacementEnv(nodes(2), one, reward="wealth")
     with pytest.raises(InputError, match="2 nodes"):
         PlacementEnv(nodes(2), one, max_nodes=1)

@@ -7,6 +7,8 @@ from moorage.errors import InputError
 if find_spec("gymnasium") is None:
     raise InputError("moorage.laboratory.learning needs Gymnasium: pip install gymnasium")
 
+from gymnasium import register
+
 from moorage.laboratory.learning.placement import PlacementEnv
 from moorage.laboratory.learning.weights import (
     DEFAULT_PLUGINS,
@@ -17,3 +19,7 @@ from moorage.laboratory.learning.weights import (
 )
 
 __all__ = ["DEFAULT_PLUGINS", "PlacementEnv", "SearchResult", "WeightsEnv", "configuration_of_weights", "cross_entropy_search"]
+
+# ``gymnasium.make("moorage.laboratory.learning:moorage/Placement-v0", objects=…, arrivals=…)`` imports this module first.
+register("moorage/Placement-v0", "moorage.laboratory.learning:PlacementEnv")
+register("moorage/Weights-v0", "moorage.laboratory.learning:WeightsEnv")

@@ -125,6 +125,7 @@ ArrivalsOfEpisode: TypeAlias = Sequence[Pod | Arrival] | Callable[[np.random.Gen
 Observation: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]
 #: The reward of an illegal action.
 PENALTY: Final = 1.0
+_REWARDS: Final = ("utilisation", "placed", "wait")
 _RESOURCES: Final = ("cpu", "memory", PODS)
 _time_of: Final = attrgetter("time_s")
 
@@ -136,7 +137,9 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
     ``arrivals``   the pods of an episode: pods at time 0, or ``Arrival`` with times and lifetimes; or a function that
                    draws them with the environment's generator
     ``reward``     ``utilisation``: the highest share of the cluster's resources that the placed pod requests; ``placed``: 1 for
-                   each; or a function of the environment, the pod and its node's row, called before the pod is placed
+                   each; ``wait``: minus the minutes that the placed pod has waited and, at the end of the episode, minus those
+                   of all pods that stay pending; or a function of the environment, the pod and its node's row, called before
+                   the pod is placed
     ``resources``  the resources in observations
     ``max_nodes``  the number of actions; None: the number of nodes
     ``max_steps``  the number of steps after which an episode is truncated; None: never
@@ -164,8 +167,8 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         shuffle: bool = False,
         **options: Unpack[ClusterOptions],
     ) -> None:
-        if isinstance(reward, str) and reward not in {"utilisation", "placed"}:
-            raise InputError(f"reward: {reward!r} is neither 'utilisation' nor 'placed' nor a function")
+        if isinstance(reward, str) and reward not in _REWARDS:
+            raise InputError(f"reward: {reward!r} is no reward; use {', '.join(_REWARDS)}, or a function")
         self._options: Options = cluster_options(options)
         given = read_given(flat_objects(list(objects)), custom=kinds_named(self._options))
         self._objects: tuple[Object, ...] = tuple(objects_of(create_for(given, self._options).cluster))
@@ -248,13 +251,38 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         self._placed += simulation.place(choice, row)
         self._steps += 1
         self._choice = simulation.next_choice()
+        if self._choice is None and self._reward == "wait":
+            reward -= sum(map(self._waited, simulation.pending_pods()))
         truncated = self._max_steps is not None and self._steps >= self._max_steps
         return self._observation(), reward, self._choice is None, truncated, self._info()
 
     def _reward_of(self, choice: OpenChoice, row: int) -> float:
         if callable(self._reward):
             return float(self._reward(self, choice.pod, row))
+        if self._reward == "wait":
+            return -self._waited(choice.pod.pod)
         return 1.0 if self._reward == "placed" else self._features.share_of_all(choice.pod)
+
+    def _waited(self, pod: Pod) -> float:
+        """Return the minutes since a pending pod arrived."""
+        record = self.simulation.records.get(pod.metadata.uid)
+        return 0.0 if record is None else (self.simulation.now - record.arrived_s) / 60
+
+    def expert_action(self) -> int:
+        """Return the row that the scheduler itself would choose now, with the scores of the configuration.
+
+        Agents imitate it, and baselines play it.
+
+        Raises  InputError at the end of an episode
+        """
+        choice, scheduler = self._choice, self.simulation.scheduler
+        if choice is None:
+            raise InputError("the episode is over; call reset()")
+        profile = scheduler.profiles[choice.pod.spec.scheduler_name]
+        decision = scheduler.cycle.decide(profile, choice.pod, scheduler.snapshot, scheduler.queue.nominated)
+        if decision.node is None:
+            raise InputError(f"the scheduler places {choice.pod.key} nowhere: {decision.message}")
+        return scheduler.snapshot.table.row_of[decision.node]
 
     # -- what agents see -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """``python -m tools.differential scheduler --seed 7 --count 1000 --release 1.37``: compare with the real scheduler's code.
 
 ``python -m tools.differential apiserver --cluster FOLDER`` compares the embedded API server with kube-apiserver
-(`apiserver.py`).
+(`apiserver.py`), and ``python -m tools.differential kueue --seed 7 --count 1000`` admission to queues with Kueue (`kueue.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from moorage.api.releases import CURRENT, TODAY, find_release
 from moorage.api.releases.release import Release
-from tools.differential import apiserver, recordings
+from tools.differential import apiserver, kueue, recordings
 from tools.differential.scheduler import FOUND, MAKERS, run, table, with_figures
 from tools.oracles import OracleMissingError, Program, built
 
@@ -48,7 +48,15 @@ def main() -> int:
         "recordings", parents=[of_any], help="recorded decisions of the same program, and what it says now"
     )
     recorded.add_argument("folder", type=Path, help="a folder of recorded decisions, such as ../shared/conformance/v1.37.2")
+    queues = commands.add_parser("kueue", help="Kueue's scheduler, cache and queues")
+    queues.add_argument("--seed", type=int, default=0, help="the first world's seed [0]")
+    queues.add_argument("--count", type=int, default=500, help="worlds [500]")
+    queues.add_argument("--program", type=Path, help="a program that was built before")
+    queues.add_argument("--folder", type=Path, default=kueue.FOUND, help="where the smallest worlds go")
+    queues.add_argument("--no-shrinking", dest="shrinks", action="store_false", help="do not look for smaller worlds")
     given = parser.parse_args()
+    if given.command == "kueue":
+        return _kueue(given)
     asked = find_release(given.release)
     if asked is None:
         parser.error(f"--release: {given.release} is not known")
@@ -87,6 +95,16 @@ def _compare(program: Path, release: Release, version: str, given: argparse.Name
         text = f"{version}, {command}, {day}, {lasting}:\n\n{table(counts)}"
         PAGE.write_text(with_figures(PAGE.read_text("utf-8"), release.series, text), "utf-8")
     return int(any(column == "different" and number for (_, column), number in counts.items()))
+
+
+def _kueue(given: argparse.Namespace) -> int:
+    try:
+        program = given.program or built("kueue")
+    except OracleMissingError as error:
+        sys.stdout.write(f"skipped: {error}\n")
+        return SKIPPED
+    counts = kueue.run(program, seed=given.seed, count=given.count, folder=given.folder, shrinks=given.shrinks)
+    return int(counts["different"] > 0)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ TEMPLATES = [
 ]
 CASES = {
     "as they are": {},
-    "too many cells": {"cycle.summed_places._MOST_CELLS": 8},
-    "places together": {"cycle.summed_places._FEW": 0, "cycle.column.FEW": 0, "cycle.sheet.FEW": 0},
+    "too many cells": {"core.cycle.summed_places._MOST_CELLS": 8},
+    "places together": {"core.cycle.summed_places._FEW": 0, "core.cycle.column.FEW": 0, "core.cycle.sheet.FEW": 0},
     "sums added up": {"state.weight_sums._FEW": 0},
     "one sum is kept": {"state.weight_sums._KEPT": 1},
 }

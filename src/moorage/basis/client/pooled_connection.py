@@ -143,7 +143,7 @@ class ResponseHandler(Protocol):
     @property
     def is_brief(self) -> bool: ...
     def succeeded(self, which: Sequence[int], status: int) -> None:
-        """Requests of brief answers have succeeded with a status of 200 or 201."""
+        """Note that requests with short answers succeeded: their status was 200 or 201."""
 
     def ended(self, at: int, answer: Reply | MoorageError) -> None:
         """A request has any other response, or there is none."""

@@ -172,7 +172,7 @@ def _filled(problem: PlanProblem, room: Mapping[str, int], fits: Sequence[bool],
 
 
 def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None:
-    """Buy the best used node for its price, repeatedly, until all pods have a node."""
+    """Buy the node that pods fill best for its price, one after the other, until all pods have a node."""
     left = _after_existing(problem)
     counts = [0] * len(problem.offers)
     while any(left):

@@ -209,7 +209,7 @@ def sweep(
 
 
 def _bar(block: ExitStack) -> OnRun:
-    """Return what shows runs in a progress bar, which ends with the block."""
+    """Return a function that shows a finished run in a progress bar; the bar ends with the block."""
     bar = block.enter_context(import_module("tqdm.auto").tqdm(unit=" runs"))
 
     def show(done: int, total: int, failed: int) -> None:

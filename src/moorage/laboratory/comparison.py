@@ -34,11 +34,13 @@ from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, mov
 from moorage.laboratory.compare.paired_metrics import paired_metrics
 from moorage.laboratory.compare.release_causes import with_causes
 from moorage.laboratory.compare.run_inputs import input_digest, input_of_runs
+from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report import comparison
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.gates import MeasuredRun, MetricComparison, evaluate_all, parse_gate
 from moorage.simulator.simulate import Options, load_options
+from moorage.simulator.trace import Trace
 
 if TYPE_CHECKING:
     from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
@@ -266,7 +268,7 @@ _Sides = tuple[_Side, _Side]
 
 
 def compare(
-    cluster: Cluster,
+    cluster: Cluster | Trace,
     a: Options | None = None,
     b: Options | None = None,
     seeds: Iterable[int] = range(10),
@@ -282,6 +284,7 @@ def compare(
 ) -> Comparison:
     """Run a cluster with options A and with options B for each seed, and return the differences. The cluster is unchanged.
 
+    ``cluster``   or a trace, whose pods arrive on its nodes and end; each seed draws which pods arrive at which of its times
     ``a``, ``b``  None: the cluster's own options
     ``other``     the cluster of B, if it is another one
     ``baseline``  stored runs of A: A does not run, and ``seeds`` are those of the stored runs
@@ -293,7 +296,14 @@ def compare(
     Raises  ConfigError; InputError without a seed, for a text that is no gate, and for an unknown metric
     """
     gates = [parse_gate(text) for text in setting.gates]
+    trace = cluster if isinstance(cluster, Trace) else None
+    if isinstance(cluster, Trace):
+        if other is not None or setting.queues is not None or setting.replace_all:
+            raise InputError("a trace is compared on its own nodes, without another cluster, queues or replace_all")
+        cluster = Cluster.from_objects(list(cluster.nodes))
     sides = _sides(cluster, other or cluster, a, b, setting)
+    if trace is not None:
+        sides = _with_trace(sides, trace)
     wanted = tuple(dict.fromkeys(seeds)) if not baseline else tuple(run.seed for run in baseline)
     if not wanted:
         raise InputError("no seed to compare with; give at least one")
@@ -310,7 +320,7 @@ def compare(
     moves = tuple(moves_of(*pairs[0])) if pairs else ()
     if other is not None and other is not cluster:
         moves += tuple(_input_alone(cluster.input().pods, other.input().pods, {one.pod for one in moves}))
-    if sides[0].given is sides[1].given:
+    if sides[0].given is sides[1].given and trace is None:
         moves = with_causes(moves, sides[1].given, (sides[0].options, sides[1].options), runs.b[0].seed, budget)
     extra["newPending"] = new_pending_metric(runs.a, runs.b)
     gone, new = comparison.only_on_one_side(moves, (runs.a, runs.b))
@@ -354,6 +364,14 @@ def _sides(cluster: Cluster, other: Cluster, a: Options | None, b: Options | Non
     ]
     places = [NodePlaces.of(one.nodes) for one in inputs]
     return (_Side(inputs[0], options[0], places[0], names[0]), _Side(inputs[-1], options[1], places[-1], names[1]))
+
+
+def _with_trace(sides: _Sides, trace: Trace) -> _Sides:
+    """Return the sides with the pods of a trace, which make the typical mix."""
+    held = sides[0].given
+    mix = tuple(typical_mix(arrival.pod for arrival in trace.arrivals))
+    given = with_fields(held, trace=trace, setting=with_fields(held.setting, shapes=mix))
+    return (with_fields(sides[0], given=given), with_fields(sides[1], given=given))
 
 
 def load_side(side: str, options: Options) -> Loaded:

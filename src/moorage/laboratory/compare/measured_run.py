@@ -33,6 +33,7 @@ from moorage.report.outcome import InputNote
 from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
+from moorage.simulator.trace import Trace, simulate_trace
 from moorage.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class RunInput:
 
     ``config``  changes of the configuration
     ``queues``  the cluster with Kueue's queues, whose jobs are not among the objects; it is not sent to other processes
+    ``trace``   pods that arrive on the nodes and end, in place of the pods among the objects
     """
 
     objects: tuple[Object, ...]
@@ -56,6 +58,7 @@ class RunInput:
     setting: MeasureSetting = _MEASURES
     config: tuple[Change, ...] = ()
     queues: QueuedCluster | None = None
+    trace: Trace | None = None
 
     @property
     def nodes(self) -> list[Node]:
@@ -67,16 +70,17 @@ class RunInput:
         shapes = [(shape.requests, shape.weight, pack(shape.pod), shape.pods) for shape in setting.shapes]
         measures = (dict(setting.prices), setting.all_nodes, setting.not_created)
         objects = [pack(obj) for obj in self.objects]
-        return _run_input, (objects, self.notes, dict(self.workloads), shapes, measures, self.config)
+        return _run_input, (objects, self.notes, dict(self.workloads), shapes, measures, self.config, self.trace)
 
 
 def _run_input(
     objects: list[Packed], notes: tuple[InputNote, ...], workloads: dict[str, str], shapes: list[tuple[Any, ...]],
-    measures: tuple[Any, ...], config: tuple[Change, ...],
+    measures: tuple[Any, ...], config: tuple[Change, ...], trace: Trace | None = None,
 ) -> RunInput:  # fmt: skip
     typical = tuple(PodShape(requests, weight, cast(Pod, unpack(pod)), pods) for requests, weight, pod, pods in shapes)
     with collector_paused():
-        return RunInput(tuple([unpack(obj) for obj in objects]), notes, workloads, MeasureSetting(typical, *measures), config)
+        found = tuple([unpack(obj) for obj in objects])
+        return RunInput(found, notes, workloads, MeasureSetting(typical, *measures), config, trace=trace)
 
 
 class RunSeries:
@@ -103,6 +107,8 @@ class RunSeries:
             from moorage.laboratory.compare.queue_runs import measure_queued
 
             return measure_queued(self.given.queues, with_fields(self.options, seed=seed), self.given.setting)
+        if self.given.trace is not None:
+            return self._replayed(self.given.trace.with_nodes(self.given.nodes), seed)
         simulation, self._simulation = self._simulation or self._loaded(), None
         simulation.scheduler.cycle.seed = seed
         simulation.begin()
@@ -110,6 +116,17 @@ class RunSeries:
         if simulation.log.roll_back():
             self._simulation = simulation
         return measured
+
+    def _replayed(self, trace: Trace, seed: int) -> MeasuredRun:
+        """Let the pods of a trace arrive in the order that the seed draws."""
+        meter, ended = RunMeter(), list[SimulatedCluster]()
+        begun = time.thread_time()
+        run = simulate_trace(
+            trace.shuffle(seed), with_fields(self.options, seed=seed), on_result=meter.count, on_repeats=meter.repeat,
+            on_end=ended.append,
+        )  # fmt: skip
+        seconds = time.thread_time() - begun
+        return meter.measured(ended[0], run, self.given.setting, speed=meter.decisions / seconds if seconds > 0 else 0.0)
 
     def _loaded(self) -> RecordedSimulation:
         loaded = self._configuration or load_options(self.options)

@@ -1,4 +1,4 @@
-"""Plugins that activate and reject each other's pods for ever do not take the whole scheduler: the pods back off.
+"""Plugins that activate and reject each other's pods without end do not take the whole scheduler: the pods back off.
 
 In virtual time such a loop ends with an error (tests/reports/plugins); on a cluster time goes on, and others want to be placed.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,7 +29,14 @@ from moorage.interfaces.cli.questions.compare_autoscalers import (
     compares_autoscalers,
     scaling_answer,
 )
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question import (
+    Asked,
+    budget_of,
+    ended_by_interrupt,
+    exit_status,
+    open_question,
+    print_answer,
+)
 from moorage.interfaces.cli.questions.question_options import executor_of
 from moorage.interfaces.cli.questions.run_tables import read_prices
 from moorage.interfaces.cli.terminal import Progress
@@ -46,6 +54,8 @@ from moorage.simulator.simulate import Options, kinds_named, load_options
 @described("compare")
 def compare(**given: Any) -> int:
     """Run ``moorage compare``."""
+    if given["trace"]:
+        return _compare_on_trace(given)
     kinds = KINDS if given["a_kueue"] or given["b_kueue"] else ()
     if compares_autoscalers(given):
         with Progress.of(given) as progress, open_question(given, progress, autoscaler_kinds(given)) as asked:
@@ -70,6 +80,41 @@ def compare(**given: Any) -> int:
         gate_options.print_gate_report(_report(found, given), given["output"])
     else:
         print_answer(found, given, asked)
+    return exit_status(found)
+
+
+def _compare_on_trace(given: Mapping[str, Any]) -> int:
+    """Compare two configurations or releases on the pods of a trace."""
+    from moorage.simulator.traces.formats import is_function, read_trace
+
+    began_s = time.monotonic()
+    if not given["pods"] and not is_function(given["trace"]):
+        raise click.UsageError(f"--trace {given['trace']} needs --pods FILE")
+    if not any(given[name] for name in ("a_config", "a_release", "b_config", "b_release")):
+        raise click.UsageError("nothing to compare with: give --b or --b-release")
+    with Progress.of(given) as progress, ExitStack() as block:
+        progress.say("reading the trace …")
+        trace = read_trace(given["trace"], given["pods"], given["nodes"])
+        if not trace.nodes:
+            raise click.UsageError(f"--trace {given['trace']} has no nodes in its files: give --nodes FILE")
+        trace = trace.with_pods_apart() if given["pods_apart"] else trace
+        budget = budget_of(given, len(trace.nodes) + len(trace), began_s)
+        block.enter_context(ended_by_interrupt(budget, progress))
+        base = simulation_options(given)
+        found = compare_runs(
+            trace, _options(given, base, given["a_config"], given["a_release"], block),
+            _options(given, base, given["b_config"], given["b_release"], block),
+            [base.seed + at for at in range(given["seeds"])],
+            setting=CompareSetting(
+                all_nodes=given["all_nodes"], prices=read_prices(given["prices"]), gates=given["gates"], strict=given["strict"],
+                timing=given["timing"],
+            ),
+            executor=executor_of(given, block), on_run=lambda done, of: progress.say(f"run {done} of {of} …"), budget=budget,
+        )  # fmt: skip
+    if given["output"] in gate_options.PIPELINE_OUTPUTS:
+        gate_options.print_gate_report(_report(found, given), given["output"])
+    else:
+        print_answer(found, given)
     return exit_status(found)
 
 

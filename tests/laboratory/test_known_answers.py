@@ -75,6 +75,8 @@ def volume(claim, zone):
 
 
 DATA = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+#: The API server takes a priority from a class only.
+CLASS = "create PriorityClass priority-1 (1), priorityClassName (none) → priority-1"
 CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, change
     "a misspelt value": (
         [node("n1", labels={"disk": "ssd"}), node("n2", labels={"disk": "hdd"}), pod("new", nodeSelector={"disk": "sdd"})],
@@ -91,7 +93,7 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
         [node("n1", zone="a"), node("n2", zone="b"), pod("p", on="n1", app="x"),
          pod("new", nodeSelector={ZONE: "a"}, **near("podAntiAffinity", "x", ZONE))],
         ["no node satisfies both its nodeSelector and its anti-affinity.", f"nodeSelector {ZONE}=a · podAntiAffinity"],
-        [("pod", 9, "priority 0 → 1"), ("pod", 10, f"drop nodeSelector {ZONE}")],
+        [("pod", 9.5, CLASS), ("pod", 10, f"drop nodeSelector {ZONE}")],
     ),
     "a node by name that is too small": (
         [node("n1"), node("n2", "500m"), pod("new", **only_on("n2"))],
@@ -99,9 +101,9 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
         [("pod", 6, "requests.cpu 1 → 500m"), ("pod", 10, "drop node affinity metadata.name In [n2]")],
     ),
     "gates, and no room either": (
-        [node("n1", "500m"), pod("new", schedulingGates=[{"name": "example.com/wait"}])],
+        [node("n1", "500m"), pod("new", schedulingGates=[{"name": "wait"}])],
         ["is gated", "released, it would fit on no node."],
-        [("pod", 8, "remove scheduling gate example.com/wait and requests.cpu 1 → 500m")],
+        [("pod", 8, "remove scheduling gate wait and requests.cpu 1 → 500m")],
     ),
     "an unknown scheduler": (
         [node("n1"), pod("new", schedulerName="volcano")],
@@ -145,28 +147,28 @@ CASES = {  # objects, what the answer says, the cheapest answers: owner, cost, c
     "a host port on every node": (
         [node("n1"), node("n2"), pod("a", on="n1", ports=[80]), pod("b", on="n2", ports=[80]), pod("new", ports=[80])],
         ["port 80/TCP held by default/a (n1)"],
-        [("cluster", 8.666667, "add a node like n1"), ("pod", 9, "priority 0 → 1"), ("pod", 10, "drop hostPort 80/TCP")],
+        [("cluster", 8.666667, "add a node like n1"), ("pod", 9.5, CLASS), ("pod", 10, "drop hostPort 80/TCP")],
     ),
     "as many pods as the node allows": (
         [node("n1", pods=1), pod("a", on="n1"), pod("new")],
         ["every node is full", "pods: 1 of 1"],
-        [("cluster", 8.666667, "add a node like n1"), ("pod", 9, "priority 0 → 1")],
+        [("cluster", 8.666667, "add a node like n1"), ("pod", 9.5, CLASS)],
     ),
     "one domain is ahead": (
         [node("n1", zone="a"), node("n2", "500m", zone="b"), pod("a", on="n1", app="x"), pod("new", app="x", **spread())],
         ["zone a has 1 of app=x, the minimum is 0: skew would be 2, maxSkew is 1", "cpu · topologySpread zone app=x"],
-        [("pod", 6, "requests.cpu 1 → 500m"), ("pod", 9, "priority 0 → 1"),
+        [("pod", 6, "requests.cpu 1 → 500m"), ("pod", 9.5, CLASS),
          ("pod", 9.5, "topologySpreadConstraints[0].maxSkew 1 → 2")],
     ),
     "another pod keeps it away": (
         [node("n1"), pod("a", on="n1", app="y", **near("podAntiAffinity", "x")), pod("new", app="x")],
         ["a has anti-affinity against app=x per host"],
-        [("cluster", 8.666667, "add a node like n1"), ("pod", 9, "priority 0 → 1")],
+        [("cluster", 8.666667, "add a node like n1"), ("pod", 9.5, CLASS)],
     ),
     "it may not preempt": (
         [node("n1", "2"), pod("low", "2", "n1"), pod("new", priority=100, preemptionPolicy="Never")],
         ["Preemption: not eligible due to preemptionPolicy=Never."],
-        [("cluster", 8.666667, "add a node like n1"), ("pod", 9, "preemptionPolicy Never → PreemptLowerPriority")],
+        [("cluster", 8.666667, "add a node like n1"), ("pod", 9.5, CLASS.replace("1", "100"))],
     ),
     "one millicore too many": (
         [node("n1", "2"), pod("a", "1317m", "n1"), pod("new")],

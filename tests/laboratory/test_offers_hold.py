@@ -7,10 +7,33 @@ import os
 
 import pytest
 
-from tests.laboratory.up_in_process import broken_offers
+import moorage
+from tests.laboratory.up_in_process import LocalUp, broken_offers, carried_out
 
 CLUSTERS = int(os.environ.get("CLUSTERS", "8"))
 FIRST = int(os.environ.get("FIRST", "0"))
+
+
+NODE = {
+    "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+    "status": {"capacity": {"cpu": "1", "pods": "9"}, "allocatable": {"cpu": "1", "pods": "9"}},
+}  # fmt: skip
+LARGE = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}], "restartPolicy": "Never"}
+FIXED = {
+    "a bare pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": LARGE},
+    "a Job": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": {"template": {"spec": LARGE}}},
+}
+
+
+@pytest.mark.parametrize("document", FIXED.values(), ids=FIXED)
+def test_what_cannot_change_is_replaced_by_a_copy(document):
+    up = LocalUp([NODE, document])
+    up.settle(10)
+    (key,) = up.pods()
+    found = moorage.Cluster.from_objects(up.documents()).least_change(key)
+    shrink = next(one for one in found if one.kind == "shrink")
+    assert all(command.endswith("| kubectl replace --force -f -") for command in shrink.commands)
+    assert carried_out(up, key, shrink) == ""
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from moorage.interfaces.web.kubectl_commands import run_command
 from moorage.rules.store.store import Store
 from moorage.rules.store.subresources import bind, options_of
 
-__all__ = ["LocalUp", "broken_offers", "scenario"]
+__all__ = ["LocalUp", "broken_offers", "carried_out", "scenario"]
 
 START = 1_790_000_000.0
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -41,7 +41,8 @@ class LocalUp:
 
     def __init__(self, documents=(), like=None):
         self.now = START if like is None else like.now
-        self.store = Store(lambda: self.now, random.Random(7), b"k")
+        draw = random.Random(7 if like is None else like.store.version)  # no uid of the other store comes again
+        self.store = Store(lambda: self.now, draw, b"k")
         if like is not None:
             kept = [(kind, one) for kind in KINDS for one in like.store.page(kind).records]
             self.store.restore(kept, like.store.version)
@@ -74,7 +75,7 @@ class LocalUp:
     def settle(self, seconds=45.0):
         """Let time pass: controllers do what is due, and pending pods are tried in the order of the queue."""
         end = self.now + seconds
-        for _ in range(200):
+        for _ in range(60):
             while self.manager.step():
                 pass
             if self._schedule():
@@ -218,12 +219,12 @@ def broken_offers(seed):
             if by_people or not remedy.commands:
                 continue
             tried += 1
-            if why := _carried_out(up, key, remedy):
+            if why := carried_out(up, key, remedy):
                 broken.append(f"seed {seed}, {key}: {' and '.join(remedy.texts)} → {remedy.nodes}: {why}; {remedy.commands}")
     return tried, broken
 
 
-def _carried_out(before, key, remedy):
+def carried_out(before, key, remedy):
     """Run the commands of an answer. Return why the pod is not where it should be."""
     up = LocalUp(like=before)
     held = up.pods()

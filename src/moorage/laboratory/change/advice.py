@@ -374,6 +374,8 @@ class Advice:
             one for one in self._pods.values() if one.namespace == pod.namespace and workload_of(one, self._around) == workload
         ]
         living = [one for one in mine if one.status.phase not in ENDED_PHASES and one.metadata.deletion_timestamp is None]
+        if any(not one.spec.node_name for one in living):
+            return None  # pods that wait go before those that run
         count = getattr(getattr(held, "spec", None), "replicas", None) or len(living)
         last = max(mine, key=lambda one: (len(one.name), one.name))
         if count < 2 or (kind == "StatefulSet" and pod.key != last.key):

@@ -300,19 +300,13 @@ class ChangeRequests:
 
     def _after(self, before: dict[str, Any], old: Object, new: Object) -> dict[str, Any]:
         kind = _KINDS[type(old)]
-        after: dict[str, Any] = with_changes(before, plain_document(kind, old), plain_document(kind, new))
+        documents = (plain_document(kind, one) for one in (old, new))
+        after: dict[str, Any] = with_changes(before, *(map(_bare, documents) if isinstance(old, Job) else documents))
         return after
 
     def _document(self, obj: Object) -> dict[str, Any]:
         """Return an object as the API server has it, without what only it writes."""
-        document = self._adopt(obj)
-        if isinstance(obj, Job) and not (document["spec"].get("manualSelector")):
-            document["spec"].pop("selector", None)
-            for where in (document, document["spec"]["template"]):
-                labels = where.get("metadata", {}).get("labels") or {}
-                for name in _OF_A_JOB:
-                    labels.pop(name, None)
-        return document
+        return _bare(self._adopt(obj)) if isinstance(obj, Job) else self._adopt(obj)
 
     # -- the store -----------------------------------------------------------------------------------------------------
 
@@ -370,7 +364,10 @@ class ChangeRequests:
         from moorage.api.documents.statuses import ApiError
 
         document = json.loads(json.dumps(document))
-        document["metadata"]["name"] = document["metadata"].get("name") or _NEW
+        metadata = document["metadata"]
+        for name in ("resourceVersion", "uid"):  # as kubectl does
+            metadata.pop(name, None)
+        metadata["name"] = _NEW
         document.pop("status", None)
         try:
             record = self._store.create(self._served(struct), namespace, document, dry_run=True)
@@ -390,6 +387,17 @@ def _adopt(store: Store, kind: ServedKind, document: dict[str, Any]) -> None:
         store.adopt(kind, document)
     except (ApiError, MoorageError):
         return
+
+
+def _bare(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a Job without the selector and the labels that the API server makes for it, changed in place."""
+    if not job["spec"].get("manualSelector"):
+        job["spec"].pop("selector", None)
+        for where in (job, job["spec"]["template"]):
+            labels = where.get("metadata", {}).get("labels") or {}
+            for name in _OF_A_JOB:
+                labels.pop(name, None)
+    return job
 
 
 def _changed(pod: Pod, changes: Iterable[Change]) -> Pod:

@@ -23,6 +23,7 @@ WITHOUT = {
     "lists-of-values-while-their-gate-is-closed": {"selectors_see_lists": False},
     "infeasible-resizes-that-report-nothing": {"sums_resizes": False},
     "distinct-values-of-each-device": {"variants": {}},
+    "distinct-values-of-each-device-in-1.34.7": {"variants": {}},
     "constraints-on-lists-of-values": {"variants": {}},
     "amounts-of-a-pod-as-a-whole": {"sums_resizes": False},
     "alternatives-for-all-devices-in-1.35.4": {"variants": {}},

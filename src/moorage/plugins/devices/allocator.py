@@ -281,9 +281,12 @@ class DeviceSearch:
         if asked.constraint_fault:
             raise AskError(asked.constraint_fault, claim)
         options = self._options
-        lists, each_device = options.list_constraints, options.rules.compares_devices
+        lists, each_device, any_device = options.list_constraints, options.rules.compares_devices, options.rules.all_distinct
         self._constraints.append(
-            [AllocationConstraint(constraint, lists=lists, each_device=each_device) for constraint in asked.constraints]
+            [
+                AllocationConstraint(one, lists=lists, each_device=each_device, any_device=any_device)
+                for one in asked.constraints
+            ]
         )
 
     def _demand_of(self, ask: Ask, claim: int) -> _DeviceDemand:

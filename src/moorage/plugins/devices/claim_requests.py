@@ -74,6 +74,7 @@ class DeviceRules(NamedTuple):
                            request looks for all but the first device
     ``compares_devices``   distinct values are those of each device, not of each request; and with the gate
                            DRAListTypeAttributes constraints compare lists of values
+    ``all_distinct``       distinct values are those of any two devices: 1.34 compares addresses
     ``takes_shares_again``  a request may take several shares of one device
     ``undoes_refusals``    a device that is refused releases the counters that it needs
     ``shares_counters``    a device that is shared already needs no more counters
@@ -92,6 +93,7 @@ class DeviceRules(NamedTuple):
     names_devices: bool = False
     keeps_alternative: bool = True
     compares_devices: bool = False
+    all_distinct: bool = False
     takes_shares_again: bool = False
     undoes_refusals: bool = True
     shares_counters: bool = True

@@ -22,13 +22,16 @@ _KINDS = ("string", "int", "bool", "version")
 class AllocationConstraint:
     """A constraint without devices. The search adds devices one by one and removes them when it backtracks.
 
-    ``lists``: attributes are sets of values; ``each_device``: distinct values are stored for each device, not each request.
+    ``lists``: attributes are sets of values; ``each_device``: distinct values are stored for each device, not each request;
+    ``any_device``: any two devices have distinct values.
     """
 
-    def __init__(self, constraint: DeviceConstraint, *, lists: bool = False, each_device: bool = False) -> None:
+    def __init__(
+        self, constraint: DeviceConstraint, *, lists: bool = False, each_device: bool = False, any_device: bool = False
+    ) -> None:
         self._is_equal = constraint.match_attribute is not None
         self._attribute = constraint.match_attribute or constraint.distinct_attribute or ""
-        self._lists, self._each_device = lists, each_device
+        self._lists, self._each_device, self._any_device = lists, each_device, any_device
         #: The requests whose devices the constraint applies to; empty: all.
         self._requests = frozenset(constraint.requests)
         self._devices = 0
@@ -64,6 +67,8 @@ class AllocationConstraint:
         found = _scalar(attribute) if self._values else None
         if found is None:
             return not self._values
+        if self._any_device and not self._is_equal:
+            return all(other is not attribute for other in self._values.values())
         return all((_of_kind(other, found[0]) == found) is self._is_equal for other in self._values.values())
 
     def _allows_set(self, attribute: DeviceAttribute) -> bool:

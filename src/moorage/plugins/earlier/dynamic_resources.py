@@ -7,7 +7,8 @@ refuses keeps the counters that it needs from the other devices of the search.
 Up to 1.35 an alternative for all devices looks for the second one as the first alternative of its request does, a pod of a
 group waits until another one has allocated a claim of both, a search that takes too long rejects the node, the text about a
 claim of another pod has no capitals, a request for several devices may take several shares of one, and shares that earlier
-pods hold leave their counters free. Up to 1.34 the plugin does not score, devices can be used although slices of their pool
+pods hold leave their counters free. Up to 1.34 the plugin does not score, constraints for distinct
+attributes take any devices that have them, devices can be used although slices of their pool
 are missing, need counters for each share, and only of their own slice; ``filterTimeout`` is the only argument, the gate
 DRAResourceClaimDeviceStatus selects the newest allocator, its texts name no alternatives, and devices back extended resources
 as in ``resource_backing``. Up to 1.33 there are no arguments.
@@ -86,7 +87,7 @@ class DynamicResourcesArgsV134(PluginArgs, frozen=True):
 class DynamicResourcesV134(DynamicResourcesV135):
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
     rules = DynamicResourcesV135.rules._replace(
-        pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False
+        pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False, all_distinct=True
     )
     backing = ResourceBackingV134()
 

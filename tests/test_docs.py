@@ -68,7 +68,7 @@ def moorage(monkeypatch, capsys):
     monkeypatch.setattr("moorage.interfaces.cli.questions.question.usual_limit_s", lambda objects: 600.0)
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("COLUMNS", raising=False)  # a page shows what a file gets
 
     def run(*words):
         with pytest.raises(SystemExit):

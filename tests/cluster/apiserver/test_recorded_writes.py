@@ -54,6 +54,7 @@ class Server:
         self.store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k", gates=FeatureGates(release=release))
         bootstrap_cluster(self.store)
         self.store.empties_namespaces = False
+        self.store.needs_accounts = False  # as the API server that was recorded
         self.guard = Authenticator({})
         self.authorizer = Authorizer(self.store)
 

@@ -50,6 +50,7 @@ def store():
     made = Store(lambda: 1_790_000_000.0, random.Random(3), b"k", gates=FeatureGates({"GenericWorkload": True}))
     bootstrap_cluster(made)
     made.empties_namespaces = False
+    made.needs_accounts = False  # faults of pods alone
     request = HTTPRequest("POST", "/", {}, "", "application/json", b'{"metadata": {"name": "probe"}}', ME, "attacks")
     create(made, request, Target(next(kind for kind in KINDS if kind.kind == "Namespace"), ""), None)
     return made

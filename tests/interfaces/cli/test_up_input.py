@@ -348,3 +348,19 @@ def test_the_cluster_has_the_gates_of_the_emulated_release(release, words, tmp_p
     with pytest.raises(_StoreOpenedError) as found:
         up.main([*words, "--emulate", release, "--home", str(tmp_path)], standalone_mode=False)
     assert found.value.args == (find_release(release).name, release == "1.37")
+
+
+def test_a_pod_needs_its_service_account_and_those_of_an_input_are_made(store, tmp_path):
+    """A dump may lack the accounts that its pods name; a pod that comes later is refused without one, in upstream's words."""
+    held = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "shop"},
+            "spec": {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    (tmp_path / "dump.json").write_text(json.dumps(held))
+    assert fill(store, [str(tmp_path)]) == ["1 service account not in the input: made, as pods name them"]
+    pods = find_kind("pods")
+    late = {**held, "metadata": {"name": "late"}}
+    store.create(pods, "shop", json.loads(json.dumps(late)))
+    late["spec"] = {**held["spec"], "serviceAccountName": "ghost"}
+    with pytest.raises(ApiError) as refused:
+        store.create(pods, "shop", {**late, "metadata": {"name": "lost"}})
+    why = 'error looking up service account shop/ghost: serviceaccount "ghost" not found'
+    assert (refused.value.code, str(refused.value)) == (403, f'pods "lost" is forbidden: {why}')

@@ -58,7 +58,7 @@ def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, g
         spec.setdefault("serviceAccountName", "default")
     after, refusals = plugin(decoded, find)
     if refusals:
-        raise _refused(kind, document, _joined(refusals))
+        raise refused(kind, document, _joined(refusals))
     apply_changes(document, decoded, after)
 
 
@@ -67,7 +67,7 @@ def _joined(refusals: tuple[str, ...]) -> str:
     return refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]"
 
 
-def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
+def refused(kind: ServedKind, document: Document, why: str) -> ApiError:
     """Return the 403 error. It shows ``generateName`` instead of a generated name, as admission runs before the name is
     generated.
     """
@@ -102,7 +102,7 @@ def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
     elif all(one.name != template for one in found.spec.pod_group_templates):
         why = f'PodGroupTemplate "{template}" not found in Workload "{wanted}"'
     if why:
-        raise _refused(kind, document, f"PodGroup rejected: {why}")
+        raise refused(kind, document, f"PodGroup rejected: {why}")
 
 
 def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
@@ -122,7 +122,7 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
         owners = group.metadata.owner_references
         if group.name == named if named else any(owner.controller and owner.uid == uid for owner in owners):
             why = f'cannot change parallelism for a Job referencing gang-scheduled PodGroup "{group.name}"'
-            raise _refused(kind, old, why)
+            raise refused(kind, old, why)
 
 
 def _group(group: PodGroup, find: Lookup) -> _Admitted:

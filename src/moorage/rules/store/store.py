@@ -27,7 +27,7 @@ from moorage.api.documents.served_kinds import (
     served,
     set_or_drop,
 )
-from moorage.api.documents.statuses import already_exists, conflict, forbidden, invalid, not_found, unknown
+from moorage.api.documents.statuses import already_exists, conflict, forbidden, invalid, not_found, quoted, unknown
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
 from moorage.api.schema.schemas import kind_schema
@@ -134,6 +134,8 @@ class Store(ObjectReader):
         self.clock = clock
         self.empties_namespaces = True
         self.has_quotas = True
+        #: Whether a pod needs the service account that it names, where a namespace has accounts.
+        self.needs_accounts = True
         self._draw = draw
         #: The bytes of raw fields that clients sent.
         self.raw_fields = RawFields()
@@ -269,7 +271,16 @@ class Store(ObjectReader):
             sign_with_requester(document)
         if kind.native == "Pod":
             name = str(document["spec"].get("serviceAccountName") or "default")
-            account = self.find(_ACCOUNTS, document["metadata"]["namespace"], name)
+            account = self.find(_ACCOUNTS, namespace := document["metadata"]["namespace"], name)
+            is_mirror = "kubernetes.io/config.mirror" in (document["metadata"].get("annotations") or {})
+            if (
+                self.needs_accounts
+                and account is None
+                and not is_mirror
+                and self.find(_ACCOUNTS, namespace, "default") is not None
+            ):
+                why = f"error looking up service account {namespace}/{name}: serviceaccount {quoted(name)} not found"
+                raise admission_plugins.refused(kind, document, why)
             if account is not None:
                 give_account(document, account.document())
         if self.policies.mutate(kind, None, document, dry_run=dry_run, sent=sent):

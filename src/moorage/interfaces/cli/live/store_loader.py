@@ -108,9 +108,12 @@ def _mark(pod: Document) -> str:
     return str(_part(pod, "metadata", "labels").get(POD_TEMPLATE_HASH, ""))
 
 
+_ACCOUNTS: Final = served("serviceaccounts")
+#: Where pods, and objects that make pods, have the spec of a pod.
+_POD_SPECS: Final = (("spec",), ("spec", "template", "spec"), ("spec", "jobTemplate", "spec", "template", "spec"))
 _DEFINITIONS: Final = served("customresourcedefinitions", "apiextensions.k8s.io")
 #: Kinds that are stored first, because creating or admitting other objects requires them. The other kinds follow in any order.
-_FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
+_FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange", "ServiceAccount")
 #: Short-lived kinds, and records of ``moorage dump`` and ``kubectl version`` about the cluster; both are skipped.
 _PASSING: Final = frozenset(["Event", "Lease"])
 _NOT_STORED: Final = frozenset(["DumpRecord", SERVER_VERSION])
@@ -140,6 +143,8 @@ def fill(
     wanted = list(_known(store, (one for one in read if not _is_definition(one[0])), left, faults))
     sets = list(missing_replica_sets([document for _, document, _ in wanted]))
     wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
+    accounts = _missing_accounts([document for _, document, _ in wanted])
+    wanted += [(_ACCOUNTS, made, "made for pods") for made in accounts]
     wanted.sort(key=lambda one: _FIRST.index(one[0].native) if one[0].native in _FIRST else len(_FIRST))
     strays = _drop_missing_owners(store, [document for _, document, _ in wanted])
     store.has_quotas = False
@@ -158,6 +163,8 @@ def fill(
         remarks.append(f"{counted(len(repeats), 'key')} given more than once in a map, the last value counts: {some(repeats)}")
     if sets:
         remarks.append(f"{counted(len(sets), 'replica set')} not in the input: recreated from deployments and pods")
+    if accounts:
+        remarks.append(f"{counted(len(accounts), 'service account')} not in the input: made, as pods name them")
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept without owner references")
     return remarks
@@ -251,6 +258,20 @@ def _drop_missing_owners(store: Store, documents: Iterable[Document]) -> int:
             one["metadata"]["ownerReferences"] = kept
             count += 1
     return count
+
+
+def _missing_accounts(documents: Sequence[Document]) -> list[Document]:
+    """Return the service accounts that pods name, or will name, and that are not among the documents."""
+    held = {_place(one) for one in documents if one["kind"] == "ServiceAccount"}
+    made: dict[_Place, Document] = {}
+    for one in documents:
+        for path in _POD_SPECS:
+            name = _part(one, *path).get("serviceAccountName")
+            place = _place(one)[0], str(name)
+            if isinstance(name, str) and name not in {"", "default"} and place not in held:
+                metadata = {"name": name, "namespace": place[0]}
+                made[place] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    return [*made.values()]
 
 
 def _plain(found: FoundObject) -> Document:

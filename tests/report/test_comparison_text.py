@@ -55,6 +55,12 @@ def test_differences(metric):
     assert difference_text(*metric) == DIFFERENCES[metric]
 
 
+def test_titles_of_means():
+    assert [title_of(name) for name in ("jct.mean", "jct.p90", "slowdown.mean")] == [
+        "job completion mean", "job completion p90", "slowdown mean",
+    ]  # fmt: skip
+
+
 def test_titles():
     assert [title_of(name) for name in ("utilisation.cpu.mean", "stranded.nvidia.com/gpu", "pending.high", "wait.p50")] == [
         "cpu used over time", "nvidia.com/gpu stranded", "pending high", "wait p50",

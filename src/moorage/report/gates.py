@@ -64,7 +64,7 @@ def title_of(name: str) -> str:
     head, _, rest = base.partition(".")
     known = _KINDS.get(head, {})
     if "before" in known:
-        return f"{known['before']} {rest}"
+        return f"{known['before']} {rest or 'mean'}"
     if "after" in known and rest:
         return f"{rest} {known['after']}{over_time}"
     return f"{head} {rest}".strip() + over_time

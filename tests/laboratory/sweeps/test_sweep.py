@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -257,3 +258,16 @@ def test_wide_tables_have_letters_for_long_names_and_short_amounts(tmp_path):
     assert row == ["fair", "200", "16.7h", "7.86h", "-2.25d", "…", "3.64d", "+8.33h", "~", "0.5"]
     with lines_of(200):
         assert "AGAINST queues=now" in sweep_text(found)
+
+
+def test_runs_of_a_trace_have_a_row_for_each_job(tmp_path):
+    """The table beside the metrics: `attempts` is both."""
+    own = Path("tests/reports/research/own_trace.py").absolute()
+    grid = {"traces": {"own": {"format": f"{own}:jobs"}}, "tables": "jobs", "power": {"core": 3.5}, "seeds": 2}
+    found = here(grid, ("jct.mean", "attempts"), tmp_path)
+    columns = found.series.columns()
+    assert columns["job"].tolist() == ["Pod/first", "Job/train"] * 2
+    assert columns["completion_s"].tolist() == [100, 155] * 2
+    assert columns["jobs.attempts"].sum() == found.columns()["attempts"].sum()
+    assert (columns["energy_kwh"] > 0).all()
+    assert found.columns()["jct.mean"].tolist() == [127.5] * 2

@@ -437,7 +437,9 @@ class ClusterRuns:
         with_power = None if self.power is None else self.power.on(trace.nodes)
         shown = TableSetting(prices=setting.prices or None, power=with_power)
         frame = jobs_frame(run, shown) if self.tables == "jobs" else pods_frame(run, shown)
-        return {**metrics, **frame.columns()}
+        # A metric and a column of one name are both kept: the column is ``jobs.attempts`` then.
+        columns = {f"{self.tables}.{name}" if name in metrics else name: one for name, one in frame.columns().items()}
+        return {**metrics, **columns}
 
     def _input(self, source: ClusterSource, options: Options) -> RunInput:
         profiles = load_options(options).profiles if self.replace_all else ()

@@ -83,6 +83,20 @@ def names_work(queued: QueuedCluster, name: str, namespace: str = "") -> int | N
     return found[0] if found else None
 
 
+def work_of_pods(queued: QueuedCluster, name: str, namespace: str = "") -> int | None:
+    """Return the number of the one work that has this name, or whose pods begin with it and a dash; None if there is none."""
+    found = [
+        at
+        for at, one in enumerate(queued.works)
+        if namespace in {"", one.workload.namespace} and _is_of(name, one.title.partition("/")[2])
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_of(name: str, job: str) -> bool:
+    return name == job or name.startswith(f"{job}-")
+
+
 def explain_workload(
     queued: QueuedCluster, number: int, options: Options, request: AnswerRequest, *, probes: int = 200,
     alternatives: int = 5, budget: TimeBudget | None = None,

@@ -62,6 +62,15 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
+def queue_kinds(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds of Kueue, by which jobs of named pods may wait, if files are read; a live cluster gives them anyway."""
+    if not given["pods"] or not given["paths"]:
+        return ()
+    from moorage.simulator.kueue.batch_jobs import KINDS
+
+    return KINDS
+
+
 def explain_groups(given: Mapping[str, Any], asked: Asked) -> list[GangExplanation] | None:
     """Return the explanations of the named pod groups; None if none of the names is that of a pod group.
 
@@ -121,6 +130,36 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
     ]  # fmt: skip
 
 
+def explain_waiting(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | None:
+    """Return the explanations of the jobs whose pods are named, if Kueue lets all of these jobs wait; else None.
+
+    Their pods do not exist yet in a cluster, and where they would go is another question than why they wait.
+    """
+    from moorage.laboratory.explain.explain_workload import explain_workload, work_of_pods
+    from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues
+
+    names = [name.removeprefix("pod/") for name in given["pods"]]
+    if not names or any("/" in name for name in names) or given["output"] == "html":
+        return None
+    cluster = asked.changed_input
+    if not (documents := read_queues(cluster, None)):
+        return None
+    queued = queued_cluster(cluster, documents)
+    numbers = dict.fromkeys(work_of_pods(queued, name, given["namespace"]) for name in names)
+    if None in numbers:
+        return None
+    request = asked.request({"workloads": [queued.works[number].title for number in numbers if number is not None]})
+    found = [
+        explain_workload(
+            queued, number, asked.changed_options, request, probes=min(given["probes"], 200),
+            alternatives=given["alternatives"] + 2, budget=asked.budget,
+        )
+        for number in numbers
+        if number is not None
+    ]  # fmt: skip
+    return None if any(one.waits_for in {"started", "nodes"} for one in found) else found
+
+
 #: Texts of as many pods of a workload are printed; of more, one for each cause.
 _MOST_PRINTED: Final = 5
 
@@ -158,11 +197,11 @@ def explain(**given: Any) -> int:
     limits = _limits(given)
     given = before_binding(given)
     of_nodes, jobs_named = names_nodes(given), kinds_of_jobs(given["pods"])
-    kinds = (*jobs_named, *kinds_of_autoscaler(given))
+    kinds = (*(jobs_named or queue_kinds(given)), *kinds_of_autoscaler(given))
     begun = BEGUN.get(ClusterToRead(given["kubeconfig"], given["context"]))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
         progress.say("explaining …")
-        jobs = (explain_groups(given, asked) or explain_jobs(given, asked)) if jobs_named else None
+        jobs = (explain_groups(given, asked) or explain_jobs(given, asked)) if jobs_named else explain_waiting(given, asked)
         limits = with_fields(limits, budget=asked.budget)
         what = ExplainOptions(given["pods"], given["every_pending"], among, asked.envelope({}), limits)
         counts = partial(_count, progress)

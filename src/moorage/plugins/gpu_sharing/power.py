@@ -20,7 +20,7 @@ from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScoreEx
 from moorage.plugins.gpu_sharing import devices
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo
 
-#: Watts of a GPU by its model, idle and in use: limits of data sheets. G2 and G3 stand for models that the trace does not name.
+#: Watts of a GPU by its model, idle and in use, as is typical of it. G2 and G3 are models that the trace does not name.
 GPU_WATTS: Final[Mapping[str, tuple[int, int]]] = {
     "T4": (10, 70), "P100": (25, 250), "V100M16": (30, 300), "V100M32": (30, 300), "A10": (30, 150), "G2": (30, 150),
     "G3": (50, 400),

@@ -150,7 +150,8 @@ class DynamicResources(
             lists=lists_in_selectors(gates),
             list_constraints=self.rules.compares_devices and gates["DRAListTypeAttributes"],
             admin_access=gates["DRAAdminAccess"],
-            device_status=self.rules.status_is_new and gates["DRAResourceClaimDeviceStatus"],
+            device_status=self.rules.status_is_new
+            and (gates["DRAResourceClaimDeviceStatus"] or gates["DRADeviceBindingConditions"]),
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
             derived_attributes=gates.serves("DRADerivedAttributes"),

@@ -67,7 +67,8 @@ class DeviceRules(NamedTuple):
 
     ``pools``              which pools can be used
     ``not_owner``          the text about a claim that was made for another pod
-    ``status_is_new``      the gate DRAResourceClaimDeviceStatus alone selects the newest of kube-scheduler's allocators
+    ``status_is_new``      either gate, DRAResourceClaimDeviceStatus or DRADeviceBindingConditions, alone selects the newest
+                           of kube-scheduler's allocators
     ``names_subrequests``  the text about capacities names the alternative, rather than the request
     ``names_devices``      the text about a selector that fails names the device
     ``keeps_alternative``  an alternative for all devices looks for each of them itself; up to 1.35 the first alternative of the

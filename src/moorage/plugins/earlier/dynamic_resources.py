@@ -10,7 +10,7 @@ claim of another pod has no capitals, a request for several devices may take sev
 pods hold leave their counters free. Up to 1.34 the plugin does not score, constraints for distinct
 attributes take any devices that have them, devices can be used although slices of their pool
 are missing, need counters for each share, and only of their own slice; ``filterTimeout`` is the only argument, the gate
-DRAResourceClaimDeviceStatus selects the newest allocator, its texts name no alternatives, and devices back extended resources
+DRAResourceClaimDeviceStatus or DRADeviceBindingConditions selects the newest allocator, its texts name no alternatives, and devices back extended resources
 as in ``resource_backing``. Up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore

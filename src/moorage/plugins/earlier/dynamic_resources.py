@@ -7,10 +7,10 @@ refuses keeps the counters that it needs from the other devices of the search.
 Up to 1.35 an alternative for all devices looks for the second one as the first alternative of its request does, a pod of a
 group waits until another one has allocated a claim of both, a search that takes too long rejects the node, the text about a
 claim of another pod has no capitals, a request for several devices may take several shares of one, and shares that earlier
-pods hold leave their counters free. Up to 1.34 the plugin does not score, constraints for distinct
-attributes take any devices that have them, devices can be used although slices of their pool
-are missing, need counters for each share, and only of their own slice; ``filterTimeout`` is the only argument, the gate
-DRAResourceClaimDeviceStatus or DRADeviceBindingConditions selects the newest allocator, its texts name no alternatives, and devices back extended resources
+pods hold leave their counters free. Up to 1.34 the plugin does not score, constraints for distinct attributes take any
+devices that have them, devices can be used although slices of their pool are missing, need counters for each share, and only
+of their own slice; ``filterTimeout`` is the only argument, either of the gates DRAResourceClaimDeviceStatus and
+DRADeviceBindingConditions selects the newest allocator, its texts name no alternatives, and devices back extended resources
 as in ``resource_backing``. Up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore

@@ -90,6 +90,8 @@ class PendingReport(Answer, frozen=True, kw_only=True):
         """Return how certain it is that nothing cheaper places the pods."""
         cost, least = round(sum(way.cost for way in self.together), 2), self.proof.lower_bound
         run = "Every way was run by the engine, for the groups one after another with what was chosen before. "
+        if self.placed < self.pending:  # what is proven is of sets that place all
+            return f"{run}Together they cost {cost:g}. "
         if self.proof.kind == "exhaustive":
             return f"{run}No set of the known changes that places all costs less than these: {cost:g}. "
         return (

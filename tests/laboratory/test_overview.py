@@ -122,6 +122,25 @@ def test_pods_on_nodes_that_are_gone_come_first():
     held = [asking(f"p{at}", "1", nodeName="n1") for at in range(2)]
     found = overview_of(moorage.Cluster.from_objects(nodes, held), ASKED)
     assert found.summary == (
-        "2 pods are on 1 node that is not ready; no pod is pending; 1 of 2 nodes take pods: cpu 0.0%, memory 0.0% used."
+        "1 of 2 nodes unreachable (n1) · 2 pods · no pod is pending; 1 of 2 nodes take pods: cpu 0.0%, memory 0.0% used."
     )
     assert found.to_dict()["answer"]["pods"] == {"placed": 2, "pending": 0, "onNotReady": 2}
+
+
+def test_a_zone_that_is_down_is_named_with_its_time():
+    since = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-28T18:08:00Z"}
+
+    def a_node(name, zone, conditions=()):
+        labels = {"topology.kubernetes.io/zone": zone}
+        status = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}, "conditions": list(conditions)}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+
+    nodes = [a_node("a1", "a"), a_node("b1", "b", [since]), a_node("b2", "b", [since | {"lastTransitionTime": None}])]
+    found = overview_of(moorage.Cluster.from_objects(nodes, [asking("p", "1", nodeName="b1")]), ASKED)
+    assert found.summary.startswith(
+        "2 of 3 nodes unreachable (all of b) since 2026-11-28T18:08:00Z · 1 pod · no pod is pending;"
+    )
+    part = overview_of(moorage.Cluster.from_objects([*nodes, a_node("b3", "b")]), ASKED)
+    assert part.summary.startswith("2 of 4 nodes unreachable (in b) since 2026-11-28T18:08:00Z · no pod is pending;")
+    silent = overview_of(moorage.Cluster.from_objects([a_node("b1", "b", [since | {"status": "False"}])]), ASKED)
+    assert silent.summary == "1 of 1 node not ready (b1) since 2026-11-28T18:08:00Z · no pod is pending; no node takes pods."

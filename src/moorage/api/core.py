@@ -325,6 +325,7 @@ class NodeCondition(Value):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class NodeSystemInfo(Value):

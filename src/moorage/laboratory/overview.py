@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
+from moorage.api.core import Node
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.capacity.capacity_bound import InstanceCounter, Placed
 from moorage.laboratory.compare.typical_mix import PodShape, eligible_shapes, typical_mix, unplaced_copy
@@ -32,6 +33,7 @@ from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.outcome import PodOutcome
 from moorage.report.overview import (
+    LostNodes,
     Overview,
     PendingCause,
     PlaceUse,
@@ -41,6 +43,7 @@ from moorage.report.overview import (
 )
 from moorage.simulator.owners import controller_kind
 from moorage.simulator.simulation import SimulatedCluster, State
+from moorage.state.node_orders import zone_of
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Overview", "OverviewSetting", "overview_of"]
@@ -60,6 +63,8 @@ class OverviewSetting:
 
 
 _SETTING = OverviewSetting()
+#: Kinds whose pods stay on a lost node.
+_STAYING: Final = frozenset({"DaemonSet", "Node"})
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -86,17 +91,31 @@ def overview_of(cluster: AskedCluster, request: AnswerRequest, setting: Overview
             mix=tuple(rooms),
             pending=tuple(_causes(simulation, run.in_state(State.PENDING))),
             cordoned=int(simulation.scheduler.cluster.table.unschedulable.view.sum()),
-            not_ready=sum(not node.is_ready for node in simulation.scheduler.cluster.table.nodes),
-            on_not_ready=_on_not_ready(simulation),
+            lost=_lost(simulation),
         )
     return replace(found, summary=overview_summary(found))
 
 
-def _on_not_ready(simulation: SimulatedCluster) -> int:
-    """Return how many pods are on nodes that are not ready, without those of DaemonSets, which stay there."""
+def _lost(simulation: SimulatedCluster) -> LostNodes | None:
+    """Return the nodes that are not ready; None if all are."""
     table = simulation.scheduler.cluster.table
-    lost = (pods for node, pods in zip(table.nodes, table.pods, strict=False) if not node.is_ready)
-    return sum(controller_kind(pod.pod) != "DaemonSet" for pods in lost for pod in pods.values())
+    lost = [(node, pods) for node, pods in zip(table.nodes, table.pods, strict=False) if not node.is_ready]
+    if not lost:
+        return None
+    zones = tuple(dict.fromkeys(_zone(node) for node, _ in lost))
+    ready = [one for node, _ in lost for one in node.status.conditions if one.type == "Ready"]
+    return LostNodes(
+        nodes=tuple(node.name for node, _ in lost),
+        unreachable=all(one.status == "Unknown" for one in ready),
+        zones=zones,
+        whole=all(zones) and not any(node.is_ready and _zone(node) in zones for node in table.nodes),
+        since=min((one.last_transition_time for one in ready if one.last_transition_time), default=""),
+        pods=sum(controller_kind(pod.pod) not in _STAYING for _, pods in lost for pod in pods.values()),
+    )
+
+
+def _zone(node: Node) -> str:
+    return (zone_of(node.labels) or ("", ""))[1]
 
 
 # -- pending pods --------------------------------------------------------------------------------------------------------

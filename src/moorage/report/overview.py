@@ -73,9 +73,26 @@ class PlaceUse(Struct, frozen=True, rename="camel"):
     headroom: tuple[int, ...]
 
 
+class LostNodes(Struct, frozen=True):
+    """The nodes that are not ready.
+
+    ``unreachable``  whether the kubelets of all of them are silent
+    ``zones``        the zones that they are in; ``whole``: no other node is in these zones
+    ``since``        when the first of them was lost, RFC 3339; "" if that is not known
+    ``pods``         on them, without those of DaemonSets and static pods, which stay there
+    """
+
+    nodes: tuple[str, ...]
+    unreachable: bool
+    zones: tuple[str, ...]
+    whole: bool
+    since: str
+    pods: int
+
+
 class Overview(Answer, frozen=True, kw_only=True):
     """The answer of ``moorage report``. ``whole`` is the use of all nodes; ``skew`` is the mean over the nodes;
-    ``on_not_ready`` counts the pods on nodes that are not ready; ``queues`` are Kueue's, as they are in the input."""
+    ``lost`` has the nodes that are not ready, if any; ``queues`` are Kueue's, as they are in the input."""
 
     KIND: ClassVar[str] = "Overview"
 
@@ -86,14 +103,17 @@ class Overview(Answer, frozen=True, kw_only=True):
     mix: tuple[ShapeRoom, ...]
     pending: tuple[PendingCause, ...] = ()
     cordoned: int = 0
-    not_ready: int = 0
-    on_not_ready: int = 0
+    lost: LostNodes | None = None
     queues: QueueReport | None = None
 
     @property
     def holds(self) -> bool | None:
         """Always True: an overview asks no yes-or-no question."""
         return True
+
+    @property
+    def not_ready(self) -> int:
+        return 0 if self.lost is None else len(self.lost.nodes)
 
     @property
     def pending_pods(self) -> int:
@@ -105,7 +125,11 @@ class Overview(Answer, frozen=True, kw_only=True):
         parts = ("pending", "skew", "groups", "zones", "mix")
         return {
             "nodes": nodes,
-            "pods": {"placed": whole.pods, "pending": self.pending_pods, "onNotReady": self.on_not_ready},
+            "pods": {
+                "placed": whole.pods,
+                "pending": self.pending_pods,
+                "onNotReady": 0 if self.lost is None else self.lost.pods,
+            },
             "all": msgspec.to_builtins(whole),
             **{name: msgspec.to_builtins(getattr(self, name)) for name in parts},
             **({} if self.queues is None else {"queues": self.queues.data()}),
@@ -157,10 +181,8 @@ def overview_summary(found: Overview) -> str:
     waiting = 0 if found.queues is None else len(found.queues.waiting())
     if waiting:
         pending += f", {counted(waiting, 'workload')} wait{'s' * (waiting == 1)} in queues"
-    if found.on_not_ready:
-        lost = f"{counted(found.on_not_ready, 'pod')} {'is' if found.on_not_ready == 1 else 'are'} on"
-        nodes = f"{counted(found.not_ready, 'node')} that {'is' if found.not_ready == 1 else 'are'} not ready"
-        pending = f"{lost} {nodes}; {pending[0].lower()}{pending[1:]}"
+    if found.lost is not None:
+        pending = f"{_lost(found.lost, found.whole.nodes)} · {pending[0].lower()}{pending[1:]}"
     if not found.whole.counted:
         return f"{pending}; no node takes pods."
     used = ", ".join(f"{name} {_percent(_of(found.whole, name).utilisation)}" for name in _MAIN)
@@ -168,6 +190,22 @@ def overview_summary(found: Overview) -> str:
     full = "" if room is not None or not found.mix else "; no pod of the typical mix fits any more"
     nodes = f"{counted(found.whole.nodes, 'node')} take{'s' * (found.whole.nodes == 1)}"
     return f"{pending}; {found.whole.counted} of {nodes} pods: {used} used{full}."
+
+
+def _lost(lost: LostNodes, of: int) -> str:
+    """Return how many nodes are lost, where, since when and with how many pods; the map of the page says the same."""
+    number, where = len(lost.nodes), ""
+    if lost.whole and number < of:
+        where = f" (all of {' and '.join(lost.zones) if len(lost.zones) < 3 else counted(len(lost.zones), 'zone')})"
+    elif number == 1:
+        where = f" ({lost.nodes[0]})"
+    elif len(lost.zones) == 1 and lost.zones[0] and number < of:
+        where = f" (in {lost.zones[0]})"
+    since = f" since {lost.since}" if lost.since else ""
+    pods = f" · {counted(lost.pods, 'pod')}" if lost.pods else ""
+    return one_line(
+        f"{number} of {counted(of, 'node')} {'unreachable' if lost.unreachable else 'not ready'}{where}{since}{pods}"
+    )
 
 
 def _pending_pods(number: int) -> str:

@@ -9,7 +9,7 @@ def snapshot(nodes: list[dict[str, Any]], pods: list[dict[str, Any]], **more: An
     nodes = [node_fields(**node) for node in nodes]
     index = {node["name"]: at for at, node in enumerate(nodes)}
     pods = [pod_fields(**pod) for pod in pods]
-    columns = ("name", "zone", "labels", "group", "ready", "cordoned", "taints", "stranded")
+    columns = ("name", "zone", "labels", "group", "ready", "cordoned", "taints", "stranded", "unready", "since")
     return {
         "apiVersion": "moorage.dev/v1",
         "kind": "Snapshot",
@@ -51,6 +51,8 @@ def node_fields(name: str, **more: Any) -> dict[str, Any]:
         "allocatable": {"cpu": 4000, "memory": 16 << 30, "pods": 110},
         "requested": {"cpu": 1000, "memory": 8 << 30, "pods": 2},
         "stranded": 0.0,
+        "unready": "",
+        "since": 0.0,
         **more,
     }
 

@@ -50,6 +50,9 @@ class Objects:
     def pods(self):
         return iter([one for (kind, _), one in self.held.items() if kind == "pod"])
 
+    def workloads(self):
+        return iter(())
+
     def follow(self, on_change):
         self.on_change = on_change
 

@@ -41,7 +41,7 @@ def lab():
 def test_the_map_says_what_is_pending_and_where_room_is(lab, visit, text_of):
     server = lab()
     with visit.page(server.url) as page:
-        page.get_by_role("heading", name="1 pod is pending; 1 of 3 nodes take pods.").wait_for()
+        page.get_by_role("heading", name="1 of 3 nodes not ready (n3) · 1 pod is pending; 1 of 3 nodes take pods.").wait_for()
         assert page.get_by_role("link", name="n1 50% of memory, cpu 25%, 1 pod").count() == 1
         assert page.get_by_role("link", name="n2 50% of memory, cpu 25%, 1 pod ⊘ cordoned").count() == 1
         assert page.get_by_role("link", name="n3 50% of memory, cpu 25%, 0 pods ✗ not ready").count() == 1
@@ -67,7 +67,7 @@ def test_a_delta_moves_a_pod_from_the_tray_to_its_node(lab, visit):
         server.push(
             "delta", {"pods": {"set": [pod_fields("default/web-2", "n1")]}, "nodes": {"set": [node_fields("n1", zone="east")]}}
         )
-        page.get_by_role("heading", name="No pod is pending; 1 of 3 nodes take pods.").wait_for()
+        page.get_by_role("heading", name="1 of 3 nodes not ready (n3); 1 of 3 nodes take pods.").wait_for()
         page.get_by_role("link", name="n1 50% of memory, cpu 25%, 2 pods").wait_for()
         server.push("delta", {"nodes": {"set": [node_fields("n4", zone="north")], "gone": ["n3"]}})
         page.get_by_role("group", name="north").wait_for()
@@ -80,9 +80,31 @@ def test_a_server_that_goes_and_comes_back_is_seen(lab, visit):
         page.get_by_text("live", exact=True).wait_for()
         server.close()
         page.get_by_text("server away since").wait_for()
+        assert "grayscale" in page.locator("#main").evaluate("one => getComputedStyle(one).filter")
         # The new server knows nothing of the old one's events: the page loads the cluster again.
         lab(snapshot([*NODES, {"name": "n9", "zone": "east"}], PODS), server.port)
         page.get_by_text("live", exact=True).wait_for()
+        assert page.locator("#main").evaluate("one => getComputedStyle(one).filter") == "none"
+
+
+def test_the_title_is_the_incident_and_nothing_says_that_all_is_well(lab, visit, text_of):
+    nodes = [{"name": f"{zone}{at}", "zone": zone} for zone in "ac" for at in range(2)]
+    down = [{"name": f"b{at}", "zone": "b", "ready": False, "unready": "unreachable", "since": 1735689600.0} for at in range(2)]
+    lacking = [{"key": "shop/Deployment/web", "wanted": 5, "existing": 2, "ready": 2, "why": "exceeded quota: few"}]
+    server = lab(snapshot([*nodes, *down], [{"key": "d/x", "node": "b0", "owner": "Deployment/x"}], lacking=lacking))
+    with visit.page(server.url) as page:
+        page.get_by_role("heading", name="2 of 6 nodes unreachable (all of b) since 01-01 00:00 · 1 pod").wait_for()
+        tray = page.get_by_role("region", name="Pending pods").inner_text()
+        assert "✓" not in tray
+        assert "shop/Deployment/web: wants 5, has 2, 2 ready · exceeded quota: few" in tray
+        visit.shoot(page, "incident")
+        up = [node_fields(one["name"], zone="b") for one in down]
+        server.push("delta", {"nodes": {"set": up}})
+        page.get_by_role("heading", name="shop/Deployment/web lacks 3 of 5 pods; all 6 nodes take pods.").wait_for()
+        assert "✓" not in page.get_by_role("region", name="Pending pods").inner_text()
+        server.push("delta", {"lacking": []})
+        page.get_by_role("heading", name="No pod is pending; all 6 nodes take pods.").wait_for()
+        assert "✓ No pod is pending" in page.get_by_role("region", name="Pending pods").inner_text()
 
 
 def test_a_reset_loads_the_cluster_again(lab, visit):
@@ -220,7 +242,7 @@ def test_many_nodes_are_tiles_with_names_and_a_path_by_keyboard(lab, visit, much
         page.get_by_text("refused by NodeResourcesFit: 2,500 nodes").wait_for()
         assert tiles.get_by_role("option").get_attribute("aria-label").endswith("the pod fits")
         visit.shoot(page, "map-large")
-        page.get_by_role("button", name="Show 100 more of 192").click()
+        page.get_by_role("button", name="Show 192 more").click()
         page.get_by_role("link", name="load/wait-107 pending").wait_for()
         tiles.focus()
         page.keyboard.press("Enter")

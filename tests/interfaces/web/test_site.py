@@ -26,6 +26,7 @@ from moorage.rules.store.store import Store
 from tests.cluster.apiserver.custom_kinds import ask, define, definition, widget
 
 NODES, PODS, NAMESPACES = served("nodes"), served("pods"), served("namespaces")
+DEPLOYMENTS = served("deployments", "apps")
 ADMIN = User("admin", ("system:masters",))
 
 
@@ -183,6 +184,40 @@ def test_requests_from_elsewhere_are_refused_with_a_session_too(headers):
 
 
 # -- what is shown ------------------------------------------------------------------------------------------------------
+
+
+def test_workloads_that_lack_pods_come_with_what_their_controller_was_refused():
+    head = {"name": "web", "namespace": "default"}
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: few"}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+
+    def deployment():
+        kind = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": dict(head)}
+        return {**kind, "spec": {**spec, "template": template}}
+
+    def report(store, status):
+        held = store.find(DEPLOYMENTS, "default", "web").document()
+        changed = {**held, "status": {**status, "observedGeneration": 1}}
+        store.update(DEPLOYMENTS, "default", "web", changed, subresource="status")
+
+    async def test(browser, store):
+        await browser.enter()
+        found = (await browser.get("/lab/v1/snapshot"))[1]
+        lacks = {"key": "default/Deployment/web", "wanted": 3, "existing": 1, "ready": 0, "why": "exceeded quota: few"}
+        assert found["lacking"] == [lacks]
+        async with browser.events(found["id"]) as events:
+            for status, expected in (
+                ({"replicas": 3, "readyReplicas": 1}, [{**lacks, "existing": 3, "ready": 1, "why": ""}]),
+                ({"replicas": 3, "readyReplicas": 3}, []),
+            ):
+                report(store, status)
+                assert (await events.next())[2]["lacking"] == expected
+
+    store = a_store()
+    store.create(DEPLOYMENTS, "default", deployment())
+    report(store, {"replicas": 1, "conditions": [failure]})
+    browse(test, store)
 
 
 def test_the_snapshot_has_one_column_for_each_fact():

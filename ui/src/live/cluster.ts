@@ -8,6 +8,16 @@ type Sparse = { readonly index: Column<number>; readonly value: Column<number> }
 /** Texts that few pods have, or many share: `value` are places in `known`. */
 type Texts = Sparse & { readonly known: Column<string> };
 
+/** A workload that has fewer pods than it wants, or fewer that are ready; `key` is namespace/Kind/name. */
+export interface Lacking {
+  readonly key: string;
+  readonly wanted: number;
+  readonly existing: number;
+  readonly ready: number;
+  /** What its controller says of pods that it could not create. */
+  readonly why: string;
+}
+
 export interface Snapshot {
   readonly id: string;
   readonly at: string;
@@ -31,7 +41,10 @@ export interface Snapshot {
     readonly allocatable: Readonly<Record<string, Column<number>>>;
     readonly requested: Readonly<Record<string, Column<number>>>;
     readonly stranded: Column<number>;
+    readonly unready?: Column<Unready>;
+    readonly since?: Column<number>;
   };
+  readonly lacking?: readonly Lacking[];
   readonly pods: {
     readonly key: Column<string>;
     readonly owner: Column<string>;
@@ -49,6 +62,8 @@ export interface Snapshot {
 
 export type PodStateName = "bound" | "pending" | "backoff" | "gated" | "nominated" | "terminating";
 
+export type Unready = "" | "not ready" | "unreachable";
+
 /** What a delta gives of a node. */
 export interface NodeFields {
   readonly name: string;
@@ -61,6 +76,9 @@ export interface NodeFields {
   readonly allocatable: Amounts;
   readonly requested: Amounts;
   readonly stranded: number;
+  readonly unready?: Unready;
+  /** Since when it is not ready, in seconds since 1970; 0 if that is not known. */
+  readonly since?: number;
 }
 
 /** What a delta gives of a pod. */
@@ -93,6 +111,7 @@ export interface Delta {
   readonly nodes?: { readonly set?: readonly NodeFields[]; readonly gone?: readonly string[] };
   readonly pods?: { readonly set?: readonly PodFields[]; readonly gone?: readonly string[] };
   readonly attempts?: readonly Attempt[];
+  readonly lacking?: readonly Lacking[];
 }
 
 export type PodRow = PodFields;
@@ -116,9 +135,11 @@ export class Cluster {
   readonly waiting = new Set<string>();
   readonly resources: readonly string[];
   readonly attempts: Attempt[] = [];
+  lacking: readonly Lacking[];
 
   constructor(readonly head: Snapshot) {
     this.resources = head.resources;
+    this.lacking = head.lacking ?? [];
     const columns = head.nodes;
     nameNodes(columns.name);
     columns.name.forEach((name, at) => {
@@ -135,6 +156,8 @@ export class Cluster {
         allocatable: of(columns.allocatable),
         requested: of(columns.requested),
         stranded: columns.stranded[at] ?? 0,
+        unready: columns.unready?.[at] ?? "",
+        since: columns.since?.[at] ?? 0,
         pods: new Set(),
       });
     });
@@ -209,6 +232,7 @@ export class Cluster {
       if (fields.node) touched.add(fields.node);
       if (fields.node && !old?.node) bound.push([fields.key, fields.node]);
     }
+    this.lacking = delta.lacking ?? this.lacking;
     this.attempts.push(...(delta.attempts ?? []));
     if (this.attempts.length > 5000) this.attempts.splice(0, this.attempts.length - 4000);
     return { nodes: touched, layout, bound };

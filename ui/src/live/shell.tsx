@@ -40,7 +40,7 @@ export function Shell() {
         {now && now.head.notes.length > 0 && <Notes notes={now.head.notes} />}
         <Connection state={state} />
       </nav>
-      <div id="main" tabIndex={-1}>
+      <div id="main" tabIndex={-1} class={state.name === "away" && now ? "stale" : undefined}>
         {state.name === "refused" ? (
           <Refused why={state.why} />
         ) : !now ? (

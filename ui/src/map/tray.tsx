@@ -1,6 +1,6 @@
 /** Pending pods, grouped by cause. */
 import { useState } from "preact/hooks";
-import type { PodFields } from "../live/cluster";
+import type { Lacking, PodFields } from "../live/cluster";
 import { podLink } from "../live/router";
 import { Button, Muted, Sign, SmallText } from "../kit/basics";
 import { byCause, byWorkload, reasonsOf } from "./causes";
@@ -18,8 +18,9 @@ const MORE = 100;
 const CAUSES = 12;
 
 interface TrayProps {
-  /** How many pods are on nodes that are not ready. */
-  lost: number;
+  /** What is wrong, in words. */
+  wrong: readonly string[];
+  lacking: readonly Lacking[];
   pods: readonly PodFields[];
   subject: string | undefined;
   /** Show on the map how nodes answer this pod; undefined ends it. */
@@ -27,14 +28,14 @@ interface TrayProps {
   matches: (pod: PodFields) => boolean;
 }
 
-export function Tray({ lost, pods, subject, show, matches }: TrayProps) {
+export function Tray({ wrong, lacking, pods, subject, show, matches }: TrayProps) {
   if (!pods.length) {
     return (
       <section class="tray" aria-label="Pending pods">
         <p>
-          {lost > 0 ? (
+          {wrong.length + lacking.length ? (
             <>
-              <Sign tone="risk" /> {plural(lost, "pod is", "pods are")} on nodes that are not ready. No pod is pending yet.
+              <Sign tone="risk" /> {wrong.join(" · ") || `${plural(lacking.length, "workload")} without all pods ready`}. No pod is pending yet.
             </>
           ) : (
             <>
@@ -42,6 +43,7 @@ export function Tray({ lost, pods, subject, show, matches }: TrayProps) {
             </>
           )}
         </p>
+        <LackingWorkloads of={lacking} />
       </section>
     );
   }
@@ -65,7 +67,26 @@ export function Tray({ lost, pods, subject, show, matches }: TrayProps) {
         ))}
         {causes.length > CAUSES && <li class="small muted">and {plural(causes.length - CAUSES, "more cause")}</li>}
       </ul>
+      <LackingWorkloads of={lacking} />
     </section>
+  );
+}
+
+/** Workloads that lack pods, with what their controller was refused. */
+function LackingWorkloads({ of }: { of: readonly Lacking[] }) {
+  if (!of.length) return null;
+  return (
+    <ul class="causes">
+      {of.slice(0, CAUSES).map((one) => (
+        <li key={one.key}>
+          <p class="cause small">
+            <strong>{visible(one.key)}:</strong> {`wants ${count(one.wanted)}, has ${count(one.existing)}, ${count(one.ready)} ready`}
+            {one.why && ` · ${visible(one.why)}`}
+          </p>
+        </li>
+      ))}
+      {of.length > CAUSES && <li class="small muted">and {plural(of.length - CAUSES, "more workload")}</li>}
+    </ul>
   );
 }
 

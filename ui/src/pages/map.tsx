@@ -10,12 +10,13 @@ import { chipsOf, fly } from "../map/flight";
 import { type Grouping, groupingLabels, groupsOf, MOST_CARDS } from "../map/layout";
 import { described, type Look, type Measure, measured, secondOf } from "../map/look";
 import { Key, LARGEST } from "../map/still";
+import { headline, wrongs } from "../map/incident";
 import { NodeTable } from "../map/table";
 import { Tray } from "../map/tray";
 import { useVerdicts, type Verdicts } from "../map/verdicts";
 import { MapControls } from "../map/controls";
 import { Meters } from "../map/meters";
-import { count, plural, sharedEnding, visible } from "../text";
+import { sharedEnding, visible } from "../text";
 import { SmallText } from "../kit/basics";
 
 const SEARCH_MS = 30;
@@ -50,11 +51,13 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
   useEffect(flights, []);
   void version.value;
   const waiting = [...cluster.waiting].flatMap((key) => cluster.pods.get(key) ?? []);
+  const seen = { nodes: cluster.nodes, lacking: cluster.lacking, ownerOf: (key: string) => cluster.pods.get(key)?.owner ?? "", waiting: waiting.length };
+  const now = cluster.head.live ? Date.now() / 1000 : Date.parse(cluster.head.at) / 1000;
   return (
     <main class="map-page">
       <header class="map-head">
         <div>
-          <h1>{headline(cluster, waiting.length)}</h1>
+          <h1>{headline(seen, now)}</h1>
           {sharedEnding() && <SmallText>{`Nodes are called …${visible(sharedEnding())}`}</SmallText>}
         </div>
         <Meters nodes={cluster.nodes.values()} resources={cluster.resources} />
@@ -72,7 +75,7 @@ export function MapPage({ cluster }: { cluster: Cluster }) {
       ) : (
         <CanvasMap {...{ groups, nodeOf, lookOf, describe }} pick={(name) => (location.hash = nodeLink(name))} follow={onChange} />
       )}
-      <Tray lost={lostPods(cluster)} pods={waiting} subject={pod} show={setPod} matches={(one) => !sought || podMatches(one, sought.toLowerCase())} />
+      <Tray wrong={wrongs(seen, now)} lacking={cluster.lacking} pods={waiting} subject={pod} show={setPod} matches={(one) => !sought || podMatches(one, sought.toLowerCase())} />
     </main>
   );
 }
@@ -95,25 +98,6 @@ function look(node: NodeFields, measure: Measure, matched: ReadonlySet<string> |
     verdict: verdicts?.get(node.name),
     dim: matched !== undefined && !matched.has(node.name),
   };
-}
-
-/** How many pods are on nodes that are not ready. */
-function lostPods(cluster: Cluster): number {
-  let lost = 0;
-  for (const node of cluster.nodes.values()) if (!node.ready) lost += node.pods.size;
-  return lost;
-}
-
-function headline(cluster: Cluster, pending: number): string {
-  let [open, gone] = [0, 0];
-  for (const node of cluster.nodes.values()) {
-    if (node.ready && !node.cordoned) open += 1;
-    if (!node.ready) gone += 1;
-  }
-  const lost = lostPods(cluster);
-  const waiting = pending ? `${plural(pending, "pod is", "pods are")} pending` : lost ? "no pod is pending" : "No pod is pending";
-  const pods = lost ? `${plural(lost, "pod is", "pods are")} on ${plural(gone, "node that is", "nodes that are")} not ready; ${waiting}` : waiting;
-  return `${pods}; ${open === cluster.nodes.size ? "all" : `${count(open)} of`} ${plural(cluster.nodes.size, "node")} take pods.`;
 }
 
 const kept = new WeakMap<NodeFields["labels"], string>();

@@ -33,9 +33,10 @@ from moorage.interfaces.web.mirror import (
     SnapshotRows,
     View,
     causes_of,
+    lacking_of,
     snapshot_document,
 )
-from moorage.interfaces.web.rows import PodRow, QueueState, is_ended, pod_row
+from moorage.interfaces.web.rows import PodRow, QueueState, WorkloadRow, is_ended, pod_row
 
 #: Seconds between two frames.
 FRAME_S: Final = 0.25
@@ -61,7 +62,7 @@ _NODES_OF_NOW: Final = "Nodes are as they are now; the pods are those of that ti
 
 _LOG: Final = logging.getLogger(__name__)
 
-Make = Callable[[], Node | Pod]
+Make = Callable[[], Node | Pod | WorkloadRow | None]
 
 
 class Source(Protocol):
@@ -74,8 +75,14 @@ class Source(Protocol):
     def nodes(self) -> Iterator[Node]: ...
     def pods(self) -> Iterator[Pod]: ...
 
+    def workloads(self) -> Iterator[WorkloadRow]:
+        """Return what controllers say of their pods; nothing where that is not known."""
+
     def follow(self, on_change: Callable[[str, str, Make | None], None]) -> None:
-        """Call ``on_change(kind, key, read)`` for each change of a node or pod. ``read`` returns it; None if it was deleted."""
+        """Call ``on_change(kind, key, read)`` for each change of a node, pod or workload.
+
+        ``read`` returns it; None if it was deleted
+        """
 
     def unfollow(self) -> None: ...
 
@@ -139,6 +146,7 @@ class Hub:
         try:
             await self._read(self.source.nodes(), self.mirror.put_node)
             await self._read(self.source.pods(), self._put_pod)
+            await self._read(self.source.workloads(), lambda row: self.mirror.put_workload(row.key, row))
             await self._apply()
             self.mirror.learn_shapes()
             self.mirror.settle()
@@ -158,15 +166,17 @@ class Hub:
                 put(one)
             await asyncio.sleep(0)
 
-    def _put(self, kind: str, key: str, new: Node | Pod | None) -> None:
-        if new is None:
+    def _put(self, kind: str, key: str, new: Node | Pod | WorkloadRow | None) -> None:
+        if kind == "workload":
+            self.mirror.put_workload(key, new if isinstance(new, WorkloadRow) else None)
+        elif new is None:
             if kind == "node":
                 self.mirror.drop_node(key, self._clock())
             else:
                 self.mirror.drop_pod(key, self._clock())
         elif isinstance(new, Node):
             self.mirror.put_node(new)
-        else:
+        elif isinstance(new, Pod):
             self._put_pod(new)
 
     def _put_pod(self, pod: Pod) -> None:
@@ -393,5 +403,6 @@ def _delta(id_: str, frame: _Frame, mirror: Mirror, view: View) -> dict[str, Any
             "gone": [key for key in changes.pods_gone if view.shows(key)],
         },
         "causes": causes_of(mirror.causes, view),
+        "lacking": lacking_of(mirror.lacking, view),
         "attempts": [one for one in changes.attempts if view.shows(one.pod)],
     }

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from moorage.api.core import Node, Pod
@@ -37,7 +38,7 @@ from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.question_folders import question_folder
 from moorage.interfaces.web.question_processes import Answering
 from moorage.interfaces.web.questions import Board, QuestionRoutes
-from moorage.interfaces.web.rows import QueueState, queue_state
+from moorage.interfaces.web.rows import QueueState, WorkloadRow, queue_state, workload_row
 from moorage.interfaces.web.setup_route import Measured, SetupRoute
 from moorage.interfaces.web.site import Sessions, Site, cookie_name, is_own_path
 from moorage.rules.store.store import Store
@@ -50,6 +51,8 @@ _AGENT: Final = "moorage-ui"
 _NODES: Final = served("nodes")
 _PODS: Final = served("pods")
 _NAMESPACES: Final = served("namespaces")
+#: The kinds that want a number of pods.
+_WORKLOADS: Final = tuple(served(name, "apps") for name in ("deployments", "replicasets", "statefulsets"))
 #: The built-in kinds that questions read.
 _READ: Final = tuple(
     kind for kind in SERVED_KINDS if any((kind.group, kind.kind) == (one.group, one.name) for one in KINDS)
@@ -85,6 +88,11 @@ class StoreSource:
             except InputError:
                 continue
 
+    def workloads(self) -> Iterator[WorkloadRow]:
+        for record in [one for kind in _WORKLOADS for one in self._store.all(kind)]:
+            if (row := _workload(record)) is not None:
+                yield row
+
     def follow(self, on_change: Callable[[str, str, Make | None], None]) -> None:
         self.unfollow()
         self._on_change = on_change
@@ -104,6 +112,9 @@ class StoreSource:
             self._on_change("pod", change.after.key, None if change.gone else partial(_pod, change.after))
         elif kind is _NODES:
             self._on_change("node", change.after.name, None if change.gone else partial(_node, change.after))
+        elif kind in _WORKLOADS:
+            key = f"{change.after.namespace}/{kind.kind}/{change.after.name}"
+            self._on_change("workload", key, None if change.gone else partial(_workload, change.after))
 
     def pod(self, key: str) -> Pod | None:
         namespace, _, name = key.partition("/")
@@ -129,6 +140,10 @@ class StoreSource:
 
 def _node(record: Record) -> Node:
     return decode(record.body, Node, "store")
+
+
+def _workload(record: Record) -> WorkloadRow | None:
+    return workload_row(msgspec.json.decode(record.body))
 
 
 def _pod(record: Record) -> Pod:

@@ -25,7 +25,7 @@ from moorage.errors import ClusterError
 from moorage.framework.profile import Profile
 from moorage.interfaces.web.change_stream import Hub, Make
 from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
-from moorage.interfaces.web.rows import QueueState, queue_state
+from moorage.interfaces.web.rows import QueueState, WorkloadRow, queue_state
 from moorage.interfaces.web.setup_route import Measured, SetupRoute
 from moorage.interfaces.web.site import Sessions, Site, Visitor, is_own_path
 from moorage.live.server.authentication import ANONYMOUS, RequestAuthenticator, UnauthorizedError
@@ -62,6 +62,10 @@ class LiveSource:
 
     def pods(self) -> Iterator[Pod]:
         return iter(list(self._reflectors["pod"].known))
+
+    def workloads(self) -> Iterator[WorkloadRow]:
+        """Return nothing: the controllers of these pods are not followed here."""
+        return iter(())
 
     def pod(self, key: str) -> Pod | None:
         found: Pod | None = self._reflectors["pod"].get(key)

@@ -19,6 +19,7 @@ from moorage.interfaces.web.rows import (
     NodeRow,
     PodRow,
     TypicalShape,
+    WorkloadRow,
     node_row,
     seconds_of,
     stranded_shares,
@@ -28,6 +29,8 @@ from moorage.laboratory.node_groups import groups_by_node
 
 #: Maximum number of causes to list; pods with other causes are counted together.
 _MOST_CAUSES: Final = 50
+#: Maximum number of workloads that lack pods to list.
+_MOST_LACKING: Final = 50
 #: Maximum number of attempts, and of deleted and ended pods, that are kept.
 _MOST_ATTEMPTS: Final = 20_000
 _MOST_GONE: Final = 5000
@@ -104,6 +107,9 @@ class Mirror:
         self._regroup = False
         self._nodes_changed: dict[str, None] = {}
         self._pods_changed: dict[str, None] = {}
+        #: ``namespace/Kind/name`` → a workload that has fewer pods than it wants, or fewer that are ready.
+        self.lacking: dict[str, WorkloadRow] = {}
+        self._workloads_changed = False
         self._attempts: list[SeenAttempt] = []
         #: The latest attempts, and the latest deleted and ended pods.
         self.attempts: deque[SeenAttempt] = deque(maxlen=_MOST_ATTEMPTS)
@@ -138,6 +144,17 @@ class Mirror:
             self._grouped.pop(name, None)
             self._nodes_changed[name] = None
             self._regroup = True
+
+    def put_workload(self, key: str, row: WorkloadRow | None) -> None:
+        """Keep a workload while it lacks pods. None: it is gone, or its controller has not seen its latest change."""
+        lacks = row if row is not None and min(row.existing, row.ready) < row.wanted else None
+        if self.lacking.get(key) == lacks:
+            return
+        self._workloads_changed = True
+        if lacks is None:
+            del self.lacking[key]
+        else:
+            self.lacking[key] = lacks
 
     def put_pod(self, row: PodRow, now: float) -> None:
         """Add a pod, or replace it."""
@@ -214,8 +231,9 @@ class Mirror:
         """Return the changes since the last call; None without any. With ``regroup`` False, groups are not computed again."""
         if regroup:
             self.refresh()
-        if not (self._nodes_changed or self._pods_changed):
+        if not (self._nodes_changed or self._pods_changed or self._workloads_changed):
             return None
+        self._workloads_changed = False
         names, keys, attempts = self._nodes_changed, self._pods_changed, self._attempts
         self._nodes_changed, self._pods_changed, self._attempts = {}, {}, []
         return Changes(
@@ -229,6 +247,7 @@ class Mirror:
     def settle(self) -> None:
         """Drop the changes so far, as readers begin with a snapshot."""
         self.refresh()
+        self._workloads_changed = False
         self._nodes_changed, self._pods_changed, self._attempts = {}, {}, []
 
     def node_documents(self, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -241,6 +260,7 @@ class Mirror:
                 "name": row.name, "zone": row.zone, "labels": row.labels, "group": self.groups.get(row.name, ""),
                 "ready": row.ready, "cordoned": row.cordoned, "taints": row.taints, "allocatable": row.allocatable,
                 "requested": {name: held.get(name, 0) for name in row.allocatable}, "stranded": share,
+                "unready": row.unready, "since": row.since,
             }
             for row, held, share in zip(rows, used, stranded, strict=True)
         ]  # fmt: skip
@@ -256,6 +276,13 @@ def causes_of(causes: Mapping[tuple[str, str], int], view: View) -> list[dict[st
     found = [{"text": text, "pods": count} for text, count in ordered[:_MOST_CAUSES]]
     rest = sum(count for _, count in ordered[_MOST_CAUSES:])
     return [*found, {"text": _OTHER_CAUSES, "pods": rest}] if rest else found
+
+
+def lacking_of(lacking: Mapping[str, WorkloadRow], view: View) -> list[dict[str, Any]]:
+    """Return the workloads that lack pods, those that lack most first."""
+    shown = [one for one in lacking.values() if view.shows(one.key)]
+    shown.sort(key=lambda one: (one.existing - one.wanted, one.ready - one.wanted, one.key))
+    return [msgspec.structs.asdict(one) for one in shown[:_MOST_LACKING]]
 
 
 def _slim(node: Node) -> Node:
@@ -303,12 +330,15 @@ class SnapshotRows(msgspec.Struct, frozen=True):
     groups: Mapping[str, str]
     used: Mapping[str, Mapping[str, int]]
     shapes: Sequence[Any]
+    lacking: Mapping[str, WorkloadRow] = {}
 
     @classmethod
     def of(cls, mirror: Mirror) -> SnapshotRows:
         """Return the rows of a mirror, with copies of the dicts that it changes in place."""
         used = {name: dict(held) for name, held in mirror.used.items()}
-        return cls(dict(mirror.nodes), dict(mirror.pods), dict(mirror.causes), mirror.groups, used, mirror.shapes)
+        return cls(
+            dict(mirror.nodes), dict(mirror.pods), dict(mirror.causes), mirror.groups, used, mirror.shapes, dict(mirror.lacking)
+        )
 
 
 def snapshot_document(rows: SnapshotRows, header: Header, view: View) -> dict[str, Any]:
@@ -325,6 +355,7 @@ def snapshot_document(rows: SnapshotRows, header: Header, view: View) -> dict[st
         "nodes": _node_columns(nodes, rows, resources),
         "pods": _pod_columns(pods, {row.name: at for at, row in enumerate(nodes)}),
         "causes": causes_of(rows.causes, view),
+        "lacking": lacking_of(rows.lacking, view),
     }
 
 
@@ -336,7 +367,10 @@ def _resources(nodes: Sequence[NodeRow]) -> list[str]:
 def _node_columns(nodes: Sequence[NodeRow], rows: SnapshotRows, resources: Sequence[str]) -> dict[str, Any]:
     used = [rows.used.get(row.name, {}) for row in nodes]
     return {
-        **{name: [getattr(row, name) for row in nodes] for name in ("name", "zone", "labels", "ready", "cordoned", "taints")},
+        **{
+            name: [getattr(row, name) for row in nodes]
+            for name in ("name", "zone", "labels", "ready", "cordoned", "taints", "unready", "since")
+        },
         "group": [rows.groups.get(row.name, "") for row in nodes],
         "allocatable": {name: [row.allocatable.get(name, 0) for row in nodes] for name in resources},
         "requested": {name: [held.get(name, 0) for held in used] for name in resources},

@@ -21,7 +21,7 @@ from moorage.errors import InputError
 from moorage.framework.profile import Profile
 from moorage.interfaces.web.change_stream import Make
 from moorage.interfaces.web.mirror import Header, Mirror, SnapshotRows, View, snapshot_document
-from moorage.interfaces.web.rows import QueueState, is_ended, pod_row, queue_state
+from moorage.interfaces.web.rows import QueueState, WorkloadRow, is_ended, pod_row, queue_state
 from moorage.interfaces.web.site import Site, Visitor, json_response
 from moorage.laboratory.cluster import Cluster
 
@@ -120,6 +120,10 @@ class ClusterSource:
 
     def pods(self) -> Iterator[Pod]:
         return iter(self._pods.values())
+
+    def workloads(self) -> Iterator[WorkloadRow]:
+        """Return nothing: the controllers of these pods are not part of the input."""
+        return iter(())
 
     def pod(self, key: str) -> Pod | None:
         return self._pods.get(key)

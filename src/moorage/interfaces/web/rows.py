@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,7 +31,11 @@ _MOST_CAUSE: Final = 1024
 
 
 class NodeRow(Struct, frozen=True, gc=False):
-    """A node without what its pods request."""
+    """A node without what its pods request.
+
+    ``unready``  why it takes no pods: ``unreachable`` if its kubelet is silent, or ``not ready``; "" for a node that is ready
+    ``since``    since when, in seconds since 1970; 0: not known, or ready
+    """
 
     name: str
     zone: str
@@ -40,6 +44,22 @@ class NodeRow(Struct, frozen=True, gc=False):
     cordoned: bool
     taints: tuple[str, ...]
     allocatable: Mapping[str, int]
+    unready: str = ""
+    since: float = 0.0
+
+
+class WorkloadRow(Struct, frozen=True, gc=False):
+    """How many pods a workload wants, how many exist and how many are ready.
+
+    ``key``  ``namespace/Kind/name``
+    ``why``  the message of its controller about pods that it could not create
+    """
+
+    key: str
+    wanted: int
+    existing: int
+    ready: int
+    why: str = ""
 
 
 class QueueState(Struct, frozen=True, gc=False):
@@ -82,7 +102,8 @@ def is_ended(pod: Pod) -> bool:
 
 def node_row(node: Node) -> NodeRow:
     """Return the row of a node. Quantities that cannot be read are left out."""
-    labels = node.labels
+    labels, ready = node.labels, next((one for one in node.status.conditions if one.type == "Ready"), None)
+    unready = "" if node.is_ready else "unreachable" if ready is not None and ready.status == "Unknown" else "not ready"
     return NodeRow(
         node.name,
         next((labels[key] for key in _ZONES if key in labels), ""),
@@ -91,7 +112,27 @@ def node_row(node: Node) -> NodeRow:
         node.spec.unschedulable,
         tuple([taint_text(one) for one in node.spec.taints]),
         _amounts(node.status.allocatable or node.status.capacity),
+        unready,
+        seconds_of(ready.last_transition_time) if ready is not None and unready else 0.0,
     )
+
+
+def workload_row(document: Mapping[str, Any]) -> WorkloadRow | None:
+    """Return the row of a Deployment, a ReplicaSet or a StatefulSet, as its controller sees it.
+
+    None for a ReplicaSet of a Deployment, and before the controller has seen the latest change.
+    """
+    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+    if any(one.get("controller") for one in metadata.get("ownerReferences") or ()):
+        return None
+    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+        return None
+    failures = (one for one in status.get("conditions") or () if one.get("type") == "ReplicaFailure")
+    why = next((str(one.get("message") or "") for one in failures if one.get("status") == "True"), "")
+    return WorkloadRow(
+        f"{metadata['namespace']}/{document['kind']}/{metadata['name']}", spec.get("replicas", 1), status.get("replicas", 0),
+        status.get("readyReplicas", 0), why[:_MOST_CAUSE],
+    )  # fmt: skip
 
 
 def pod_row(pod: Pod, queue: QueueState = _UNKNOWN) -> PodRow:

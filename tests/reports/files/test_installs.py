@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from moorage.api.releases import CURRENT
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
@@ -33,13 +35,18 @@ START_S = 180
 
 
 class Install(NamedTuple):
-    """Where the manifests of a project stand in its Go module: files, a kustomization, or a chart with its values."""
+    """Where the manifests of a project stand in its Go module: files, a kustomization, or charts with their values.
+
+    ``namespace``: where they go, if it is not that of the project's name. A chart may have a template of its description, which
+    the project completes at a release.
+    """
 
     module: str
     files: tuple[str, ...] = ()
     kustomization: str = ""
-    chart: str = ""
+    charts: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 EXAMPLES = "deploy/examples/"
@@ -51,10 +58,11 @@ INSTALLS = {
         files=tuple(f"{CALICO}{one}.yaml" for one in ("operator-crds", "tigera-operator", "custom-resources", "calico")),
     ),
     "cert-manager": Install(
-        "github.com/cert-manager/cert-manager@v1.19.1", chart="deploy/charts/cert-manager", values=("crds.enabled=true",)
+        "github.com/cert-manager/cert-manager@v1.19.1", charts=("deploy/charts/cert-manager",), values=("crds.enabled=true",)
     ),
     "istio": Install(
-        "istio.io/istio@v0.0.0-20260827124520-eed52ebb66ad", chart="manifests/charts/istio-control/istio-discovery"
+        "istio.io/istio@v0.0.0-20260827124520-eed52ebb66ad", namespace="istio-system",
+        charts=("manifests/charts/base", "manifests/charts/istio-control/istio-discovery", "manifests/charts/gateway"),
     ),
     "jobset": Install("sigs.k8s.io/jobset@v0.10.1", kustomization="config/default"),
     "kuberay": Install("github.com/ray-project/kuberay/ray-operator@v1.5.1", kustomization="config/default"),
@@ -96,13 +104,38 @@ def manifests(name, scratch):
     made = scratch / f"{name}.yaml"
     if install.kustomization:
         told = run("kubectl", "kustomize", folder / install.kustomization)
-    else:
-        values = [part for one in install.values for part in ("--set", one)]
-        helm = ["helm"] if shutil.which("helm") else ["go", "run", HELM]
-        told = run(*helm, "template", name, folder / install.chart, "--namespace", name, "--include-crds", *values)
+        assert told.returncode == 0, told.stderr[-2000:]
+        made.write_text(told.stdout)
+        return [made]
+    return [rendered(folder / one, name, install, scratch) for one in install.charts]
+
+
+def rendered(chart, name, install, scratch):
+    """Return the file that a chart becomes."""
+    copy = scratch / "charts" / chart.name
+    shutil.copytree(chart, copy, copy_function=shutil.copyfile)
+    for folder in (copy, *copy.rglob("*/")):
+        folder.chmod(0o755)  # modules are kept read-only
+    if (template := copy / "Chart.template.yaml").exists():
+        (copy / "Chart.yaml").write_text(template.read_text())
+    values = [part for one in install.values for part in ("--set", one)]
+    helm = ["helm"] if shutil.which("helm") else ["go", "run", HELM]
+    told = run(
+        *helm,
+        "template",
+        name,
+        copy,
+        "--kube-version",
+        CURRENT.version.removeprefix("v"),
+        "--namespace",
+        install.namespace or name,
+        "--include-crds",
+        *values,
+    )
     assert told.returncode == 0, told.stderr[-2000:]
+    made = scratch / f"{chart.name}.yaml"
     made.write_text(told.stdout)
-    return [made]
+    return made
 
 
 @pytest.fixture
@@ -125,9 +158,10 @@ def kubectl(tmp_path):
 @pytest.mark.parametrize("name", INSTALLS)
 def test_a_project_is_installed(name, kubectl, tmp_path):
     files = manifests(name, tmp_path)
-    assert kubectl("create", "namespace", name).returncode == 0
+    home = INSTALLS[name].namespace or name
+    assert kubectl("create", "namespace", home).returncode == 0
     for file in files:
-        told = kubectl("apply", "--server-side", "--force-conflicts", "--namespace", name, "-f", file)
+        told = kubectl("apply", "--server-side", "--force-conflicts", "--namespace", home, "-f", file)
         if "namespace from the provided object" in told.stderr:  # the objects name their own
             told = kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
         assert told.returncode == 0, f"{file.name}: {told.stderr[-3000:]}"

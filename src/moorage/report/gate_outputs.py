@@ -32,6 +32,7 @@ class PendingFinding(Struct, frozen=True):
     ``is_new``    the pod was not pending before
     ``compared``  there is an earlier run; without one, every pod is new that the input does not show as unschedulable
     ``count``     how many pods; ``pod`` is the first of them
+    ``advice``    the cause and the first remedy, as an explanation has them
     """
 
     pod: UnplacedPod
@@ -39,6 +40,7 @@ class PendingFinding(Struct, frozen=True):
     is_new: bool = False
     compared: bool = True
     count: int = 1
+    advice: str = ""
 
     @property
     def name(self) -> str:
@@ -51,7 +53,8 @@ class PendingFinding(Struct, frozen=True):
         one = self.count == 1
         who = self.name if one else f"{self.count} pods of {self.name}"
         before = f" and {'was' if one else 'were'} not before" if self.is_new and self.compared else ""
-        return f"{who} {'is' if one else 'are'} pending{before}: {self.pod.message or 'not tried'}"
+        text = f"{who} {'is' if one else 'are'} pending{before}: {self.pod.message or 'not tried'}"
+        return f"{text} {self.advice}" if self.advice else text
 
 
 class GateReport(Struct, frozen=True):
@@ -142,7 +145,7 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _pod(one: PendingFinding) -> tuple[str, ...]:
     name = one.name if one.count == 1 else f"{one.name} ({one.count} pods)"
-    return "new" if one.is_new else "", _inline(name), _place(one.where), _inline(one.pod.message)
+    return "new" if one.is_new else "", _inline(name), _place(one.where), _inline(f"{one.pod.message} {one.advice}")
 
 
 def _place(where: SourceLine | None) -> str:

@@ -430,6 +430,15 @@ def find_positions(sources: Iterable[InputFile]) -> dict[ObjectKey, FileLine]:
     return found
 
 
+def line_of_field(source: InputFile, key: ObjectKey, path: Sequence[str | int]) -> int | None:
+    """Return the line of a field of an object, or of the deepest field above it that the file has; None for neither."""
+    where = next((one.where for one in find_objects(source) if _key(one) == key), None)
+    if where is None:
+        return None
+    found = (line_of(source, where, path[:depth]) for depth in range(len(path), 0, -1))
+    return next((line for line in found if line is not None), None)
+
+
 def _positions(source: InputFile) -> Iterator[tuple[ObjectKey, int]]:
     data, offset, line = source.data, 0, 1
     for one in find_objects(source):

@@ -78,7 +78,8 @@ def effects_of(
         else:
             yield f"{name} is lost: nothing creates it again"
     if trial.displaced and not gone:
-        yield f"{counted(len(trial.displaced), 'pod')} of lower priority {'is' if len(trial.displaced) == 1 else 'are'} evicted"
+        number = len(trial.displaced)
+        yield f"{counted(number, 'pod')} of lower priority {'is' if number == 1 else 'are'} evicted: {some(trial.displaced)}"
     if trial.stranded:
         yield f"{some(trial.stranded)} then {'stays' if len(trial.stranded) == 1 else 'stay'} pending"
     yield from _daemons(changes, around)

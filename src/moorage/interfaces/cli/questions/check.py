@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from moorage import __version__
 from moorage.basis.printable import counted
@@ -14,9 +16,10 @@ from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
+from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.policy import check_policy, read_policy
 from moorage.laboratory.edit.object_edits import replaced, without
-from moorage.report.gate_outputs import GateReport
+from moorage.report.gate_outputs import GateReport, PendingFinding
 from moorage.report.policy_report import PolicyReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import kinds_named
@@ -42,7 +45,7 @@ def check(**given: Any) -> int:
         request = asked.request({"check": given["policy"], **({"change": list(paths[first:])} if paths[first:] else {})})
         found = check_policy(policy, given["policy"], before, after, asked.changed_options, request, asked.budget, progress.say)
     if given["output"] in PIPELINE_OUTPUTS:
-        print_gate_report(_gates(found, given, paths[first:]), given["output"])
+        print_gate_report(_gates(found, given, paths[first:], asked, after), given["output"])
     else:
         print_answer(found, given, asked)
     return exit_status(found)
@@ -57,15 +60,45 @@ def _changed(asked: Asked, given: dict[str, Any], paths: tuple[str, ...], progre
     return without(changed, given["gone"])
 
 
-def _gates(found: PolicyReport, given: dict[str, Any], paths: tuple[str, ...]) -> GateReport:
-    lines = ManifestLines(paths, given["recursive"])
+def _gates(
+    found: PolicyReport, given: dict[str, Any], paths: tuple[str, ...], asked: Asked, after: ClusterInput
+) -> GateReport:  # fmt: skip
+    lines = ManifestLines(paths, given["recursive"], (asked.given, after))
+    pending = pending_findings(found.pending, found.new_pending, lines, compared=bool(paths))
     broken = counted(sum(not gate.passed for gate in found.gates()), "rule")
     return GateReport(
         command="check",
         summary=found.summary,
         gates=found.gates(),
-        pending=pending_findings(found.pending, found.new_pending, lines, compared=bool(paths)),
+        pending=_advised(pending, asked, after),
         where=lines.first(),
         details=found.text(wide=True) + f"{broken} of {Path(given['policy']).name} broken\n",
         version=__version__,
     )
+
+
+#: For how many findings the cause and a remedy are looked for, and how long for each.
+_ADVISED: Final = 5
+_ADVICE_S: Final = 5.0
+
+
+def _advised(found: tuple[PendingFinding, ...], asked: Asked, after: ClusterInput) -> tuple[PendingFinding, ...]:
+    """Return the findings, the first new ones with the cause and the first remedy that an explanation has."""
+    if not any(one.is_new for one in found):
+        return found
+    cluster = Cluster(after, asked.changed_options)
+    cluster.run()
+    advised = (
+        msgspec.structs.replace(one, advice=_advice(cluster, one.pod.pod)) if one.is_new else one for one in found[:_ADVISED]
+    )
+    return (*advised, *found[_ADVISED:])
+
+
+def _advice(cluster: Cluster, pod: str) -> str:
+    try:
+        found = cluster.explain(pod, time_limit_s=_ADVICE_S)
+    except InputError:  # the API server does not create the pod; its message says why
+        return ""
+    _, _, cause = found.summary.partition(": ")
+    remedy = next((" + ".join(atom.text for atom in change.atoms) for change in found.changes), "")
+    return " ".join([f"Cause: {cause}" if cause else "", f"What to do: {remedy}." if remedy else ""]).strip()

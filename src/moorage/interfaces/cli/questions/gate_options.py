@@ -9,11 +9,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage import __version__
+from moorage.api.core import Object
+from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import open_sources
-from moorage.basis.inputs.objects import FileLine, ObjectKey, find_positions
+from moorage.basis.inputs.objects import FileLine, ObjectKey, find_positions, line_of_field
 from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import STDIN, read_file
+from moorage.laboratory.compare.changed_fields import changed_fields, field_at_fault
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
 from moorage.laboratory.compare.paired_metrics import compare_pairs, paired_metrics
 from moorage.laboratory.compare.run_inputs import input_digest
@@ -56,22 +59,48 @@ def read_baseline(given: Mapping[str, Any], digest: Callable[[], str]) -> Stored
 
 
 class ManifestLines:
-    """The file and line of each object in the input files. Standard input and live clusters have none."""
+    """The file and line of each object in the input files. Standard input and live clusters have none.
 
-    def __init__(self, paths: Sequence[str], recursive: bool) -> None:
+    ``change``  the cluster before and after the files, for the lines of the fields that they change
+    """
+
+    def __init__(self, paths: Sequence[str], recursive: bool, change: tuple[ClusterInput, ClusterInput] | None = None) -> None:
         files = [path for path in paths if path != STDIN]
-        self._found: Mapping[ObjectKey, FileLine] = find_positions(open_sources(files, recursive=recursive))
+        self._sources = list(open_sources(files, recursive=recursive))
+        self._found: Mapping[ObjectKey, FileLine] = find_positions(self._sources)
+        self._change = change
 
     def of_pod(self, pod: UnplacedPod) -> gate_outputs.SourceLine | None:
-        """Return the file and line of a pod's manifest or, without one, of its workload's; None if neither is in a file."""
+        """Return the place of a pod's manifest or, without one, of its workload's; None if neither is in a file.
+
+        With a change, it is the line of the changed field that keeps the pod pending.
+        """
         namespace, _, name = pod.pod.partition("/")
         kind, _, owner = pod.workload.partition("/")
-        found = self._found.get(ObjectKey("Pod", namespace, name)) or self._found.get(ObjectKey(kind, namespace, owner))
-        return None if found is None else gate_outputs.SourceLine(found.file, found.line)
+        for key in (ObjectKey("Pod", namespace, name), ObjectKey(kind, namespace, owner)):
+            found = self._found.get(key)
+            if found is not None:
+                return gate_outputs.SourceLine(found.file, self._line_of_change(key, found.file, pod.plugins) or found.line)
+        return None
+
+    def _line_of_change(self, key: ObjectKey, file: str, plugins: Sequence[str]) -> int | None:
+        if self._change is None:
+            return None
+        before, after = (_object(one, key) for one in self._change)
+        path = () if after is None else field_at_fault(changed_fields(before, after), plugins)
+        source = next(one for one in self._sources if one.where == file)
+        return line_of_field(source, key, path) if path else None
 
     def first(self) -> gate_outputs.SourceLine | None:
         """Return the file and line of the first object."""
         return next((gate_outputs.SourceLine(one.file, one.line) for one in self._found.values()), None)
+
+
+def _object(given: ClusterInput, key: ObjectKey) -> Object | None:
+    """Return an object of a built-in kind; None if it is not there."""
+    slots = (kind.slot for kind in KINDS if kind.name == key.kind)
+    objects: Iterable[Object] = (one for slot in slots for one in getattr(given, slot, ()))
+    return next((one for one in objects if (one.metadata.namespace, one.name) == (key.namespace, key.name)), None)
 
 
 def pending_findings(

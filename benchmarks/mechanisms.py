@@ -59,19 +59,19 @@ def _first_of_all(places: Any, start: int) -> object:
 
 #: The mechanism → what switches it off.
 MECHANISMS: Final[Mapping[str, Replacement]] = {
-    "fast-lane": Replacement("engine.fast_lane:FastLane", find=_none),
-    "sheets": Replacement("cycle.cycle:Cycle", at_once=_none, _by_class=_none),
-    "runs": Replacement("cycle.sheets:Sheets", route_of=_none),
-    "one-look": Replacement("cycle.sheets:Sheets", _look_once=_none),
-    "shape-routes": Replacement("cycle.sheets:Sheets", decide_known=_decide_by_signature, route_of=_none),
-    "counted-places": Replacement("cycle.ring_totals:RingTotals", counted_places=_none),
-    "summed-places": Replacement("cycle.ring_totals:RingTotals", summed_places=_none),
-    "tied-places": Replacement("cycle.domain_places:TopPlaces", first=_first_of_all),
-    "domains": Replacement("cycle.domain_verdicts:ByDomain", closed=_none),
-    "pinned-pods": Replacement("cycle.pinned_pods:PinnedPods", row_of_node=_none),
+    "fast-lane": Replacement("core.engine.fast_lane:FastLane", find=_none),
+    "sheets": Replacement("core.cycle.cycle:Cycle", at_once=_none, _by_class=_none),
+    "runs": Replacement("core.cycle.sheets:Sheets", route_of=_none),
+    "one-look": Replacement("core.cycle.sheets:Sheets", _look_once=_none),
+    "shape-routes": Replacement("core.cycle.sheets:Sheets", decide_known=_decide_by_signature, route_of=_none),
+    "counted-places": Replacement("core.cycle.ring_totals:RingTotals", counted_places=_none),
+    "summed-places": Replacement("core.cycle.ring_totals:RingTotals", summed_places=_none),
+    "tied-places": Replacement("core.cycle.domain_places:TopPlaces", first=_first_of_all),
+    "domains": Replacement("core.cycle.domain_verdicts:ByDomain", closed=_none),
+    "pinned-pods": Replacement("core.cycle.pinned_pods:PinnedPods", row_of_node=_none),
     "usage": Replacement("state.view:AllRows", usage=_none),
     "distinct-rooms": Replacement("state.distinct_rooms:DistinctRooms", find=_none),
-    "idle-plugins": Replacement("cycle.pod_signatures:Signer", __init__=_sign_without_idle),
+    "idle-plugins": Replacement("core.cycle.pod_signatures:Signer", __init__=_sign_without_idle),
 }
 
 

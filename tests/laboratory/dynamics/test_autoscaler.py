@@ -29,7 +29,7 @@ def node(name="node", cpu="4", memory="16Gi", labels=None, **spec):
 
 
 def pod(name="p", cpu="1", memory="1Gi", owner="ReplicaSet", metadata=None, **spec):
-    references = [{"kind": owner, "name": "set", "uid": "u", "controller": True}] if owner else []
+    references = [{"apiVersion": "apps/v1", "kind": owner, "name": "set", "uid": "u", "controller": True}] if owner else []
     container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
     metadata = {"ownerReferences": references, **(metadata or {})}
     return a_pod(name, {"app": name[0]}, metadata=metadata, containers=[container], **spec).pod

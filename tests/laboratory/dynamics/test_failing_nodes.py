@@ -16,7 +16,7 @@ def node(name):
 
 
 def pod(name, owner="ReplicaSet", **spec):
-    references = [{"kind": owner, "name": "set", "uid": "u", "controller": True}]
+    references = [{"apiVersion": "apps/v1", "kind": owner, "name": "set", "uid": "u", "controller": True}]
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     return a_pod(name, metadata={"ownerReferences": references}, containers=[container], **spec).pod
 

@@ -154,6 +154,7 @@ def test_each_program_of_the_examples_has_a_plugin():
         "learn-weights",
         "over-time",
         "three-teams",
+        "waiting-line",
     }
 
 

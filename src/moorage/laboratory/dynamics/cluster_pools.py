@@ -44,12 +44,13 @@ class ClusterPools(NamedTuple):
 
 def pools_of_cluster(
     documents: Iterable[Mapping[str, Any]], nodes: Sequence[Node], prices: PriceList | None = None, provision_s: float = 60.0,
-    templates: Iterable[NodeType] = (), components: Iterable[Component] = (),
+    templates: Iterable[NodeType] = (), components: Iterable[Component] = (), remedy: str = "",
 ) -> ClusterPools:  # fmt: skip
     """Return the pools and flags of a cluster. ``documents``: its objects of ``AUTOSCALER_KINDS``.
 
     ``components``  what runs beside the scheduler, for the command line
     ``templates``  what nodes of groups are like that have none, by the names of the groups
+    ``remedy``  how the user can give such a template, said of groups without one
 
     Raises  InputError for flags that cannot be read
     """
@@ -77,8 +78,8 @@ def pools_of_cluster(
         if name in named.values():
             continue
         if (given := known.get(name)) is None:
-            without = "it has no node, so its template is unknown and it does not grow (--node-templates gives one)"
-            missing.append(f"node group {name}: {without}")
+            without = "it has no node, so its template is unknown and it does not grow"
+            missing.append(f"node group {name}: {without}{remedy and f' ({remedy})'}")
             continue
         own = {"min": low, "max": high if given.max is None else given.max, "provision_s": provision_s}
         pools.append(NodePool(**asdict(given) | own))

@@ -107,6 +107,7 @@ def _of_cluster_autoscaler(
     every: bool = False,
 ) -> Iterator[AutoscalerAnswer | JudgedNodes]:  # fmt: skip
     from moorage.api.documents.object_fields import seconds
+    from moorage.interfaces.cli.questions.simulate_autoscaled import TEMPLATES_REMEDY
     from moorage.laboratory.dynamics.cluster_autoscaler_process import ClusterAutoscaler
     from moorage.laboratory.dynamics.cluster_pools import pools_of_cluster
     from moorage.laboratory.dynamics.group_templates import read_templates
@@ -115,8 +116,9 @@ def _of_cluster_autoscaler(
     cluster = asked.changed_input
     templates = () if given["node_templates"] is None else read_templates(given["node_templates"], prices)
     found = pools_of_cluster(
-        (held.document for held in cluster.custom), cluster.nodes, prices, templates=templates, components=cluster.components
-    )
+        (held.document for held in cluster.custom), cluster.nodes, prices, templates=templates,
+        components=cluster.components, remedy=TEMPLATES_REMEDY,
+    )  # fmt: skip
     simulation = Simulation(cluster, asked.changed_options)
     simulation.run(until=0.0)
     scaler = simulation.use(ClusterAutoscaler(

@@ -38,6 +38,8 @@ Autoscaler: TypeAlias = ClusterAutoscaler | KarpenterProcess
 
 #: Default duration of a simulation in seconds; for a trace it starts at the last arrival.
 _DEFAULT_S = 3600.0
+#: What gives node groups without nodes a template, where a command has the option.
+TEMPLATES_REMEDY: Final = "--node-templates gives one"
 #: The rows of the table over time.
 _SPANS: Final = 6
 
@@ -88,7 +90,8 @@ def simulate_autoscaled(
     simulation = Simulation(cluster, options, keep_records=True)
     simulation.engine.on_attempt = in_turn(simulation.engine.on_attempt, on_attempt)
     taken_s = seconds(cluster.report.taken_at) or 0.0
-    scaler = autoscaler_of(asked, [held.document for held in cluster.custom], cluster.nodes, taken_s, cluster.components)
+    documents = [held.document for held in cluster.custom]
+    scaler = autoscaler_of(asked, documents, cluster.nodes, taken_s, cluster.components, remedy=TEMPLATES_REMEDY)
     last_s = 0.0
     if isinstance(given, Trace):
         simulation.use(TraceArrivals(given.arrivals))
@@ -128,17 +131,18 @@ def kinds_of(autoscaler: str) -> tuple[str, ...]:
 
 def autoscaler_of(
     asked: AutoscalerOptions, documents: Sequence[Mapping[str, Any]], nodes: Sequence[Node], start_s: float = 0.0,
-    components: Sequence[Component] = (),
+    components: Sequence[Component] = (), *, remedy: str = "",
 ) -> Autoscaler:  # fmt: skip
     """Return the autoscaler that is asked for. ``documents``: the cluster's objects of ``kinds_of``, as they are.
 
     ``start_s``  Unix seconds at the beginning of the run; 0 if the input does not say when it was taken
+    ``remedy``   the option that gives node groups without nodes a template, if the command has it
     Raises  InputError
     """
     prices = None if asked.instance_types is None else read_price_list(asked.instance_types)
     if asked.file == "cluster-autoscaler":
         templates = () if asked.templates is None else read_templates(asked.templates, prices)
-        found = pools_of_cluster(documents, nodes, prices, asked.provision_s, templates, components)
+        found = pools_of_cluster(documents, nodes, prices, asked.provision_s, templates, components, remedy)
         return ClusterAutoscaler(
             found.pools, flags=found.flags, expander=asked.expander, priorities=asked.priorities() or found.priorities,
             missing=found.missing, currency=prices.currency if prices is not None else "", start_s=start_s,

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from moorage.api.feature_gates import FeatureGates
+from moorage.api.releases import find_release
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import NOTHING_TO_DO, Domains, Idle, PostFilterResult, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Reject
 from moorage.plugins import BUILTIN
 from moorage.state.cluster import Snapshot
+from moorage.testing.builders import a_pod
+from moorage.testing.fake_handle import FakeHandle
 from moorage.testing.plugin_checks import check_plugin, sample_cluster, sample_pods
 from moorage.testing.plugin_queries import refusals
 
@@ -349,3 +352,27 @@ def test_a_hint_by_shape_that_reads_the_name_is_found():
 
     with pytest.raises(AssertionError, match="declares by_shape"):
         check_plugin(ByName())
+
+
+def test_pods_of_one_name_are_told_apart():
+    def filter_node(self, pod, node):
+        return Hold.because("labelled") if pod.labels else None
+
+    check_plugin(plugin(filter_node=filter_node), pods=[a_pod(), a_pod(labels={"app": "web"})])
+
+
+def test_what_it_remembers_is_found_with_the_gates_of_an_earlier_release():
+    class Remembers:
+        name = "Remembers"
+        first = None
+
+        def attach(self, handle):
+            self._gate = handle.gates["CSIMigrationPortworx"]  # which the newest release does not know
+
+        def filter_node(self, pod, node):
+            self.first = self.first or pod.name
+            return None if pod.name == self.first else Hold.because("not the first")
+
+    handle = FakeHandle(sample_cluster().snapshot, gates=FeatureGates(release=find_release("1.24").name))
+    with pytest.raises(AssertionError, match="differently after other pods"):
+        check_plugin(Remembers(), handle=handle)

@@ -97,8 +97,9 @@ def check_plugin(
     """
     snapshot = (cluster or sample_cluster()).snapshot
     bench = _Bench(plugin, snapshot, tuple(sample_pods() if pods is None else pods))
-    fresh = _copies(plugin, bench)
-    broken = _run_all(lambda bench: _check_attach(bench, handle or FakeHandle(snapshot)), bench)
+    given = handle or FakeHandle(snapshot)
+    fresh = _copies(plugin, bench, given)
+    broken = _run_all(lambda bench: _check_attach(bench, given), bench)
     broken += list(_check_shape(plugin))
     for pod in bench.pods:
         for check in (
@@ -280,14 +281,17 @@ def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
             yield f"gives pods {twin.name} and {pod.name} the same signature ({signature!r}), but treats them differently"
 
 
-def _copies(plugin: Any, bench: _Bench) -> list[Any]:
-    """Return two copies of the plugin as it was given, that have seen no pod; none if it cannot be copied."""
+def _copies(plugin: Any, bench: _Bench, handle: Handle) -> list[Any]:
+    """Return two copies of the plugin as it was given, that have seen no pod; none if it cannot be copied.
+
+    Each has a handle of its own with the gates of ``handle``, so that what it asks for stays out of the other's.
+    """
     if not {"filter", "preFilter", "score"} & set(points_of(plugin)) or declared_name(plugin) is None:
         return []
     try:
         copies = [deepcopy(plugin), deepcopy(plugin)]
         for one in copies:
-            attach(one, FakeHandle(bench.snapshot))
+            attach(one, FakeHandle(bench.snapshot, gates=handle.gates))
     except RAISED:
         return []
     return copies
@@ -297,15 +301,16 @@ def _check_memory(fresh: list[Any], bench: _Bench) -> Iterator[str]:
     """Check that answers do not depend on the pods that were asked about before, in one order and in the other."""
     if not fresh:
         return
+    places = range(len(bench.pods))  # pods of a test may share a name, and so a UID
     try:
         told = [
-            {pod.uid: _judged(one, pod, bench.snapshot) for pod in pods}
-            for one, pods in zip(fresh, (bench.pods, bench.pods[::-1]), strict=True)
+            {at: _judged(one, bench.pods[at], bench.snapshot) for at in order}
+            for one, order in zip(fresh, (places, places[::-1]), strict=True)
         ]
     except RAISED:
         return  # the other checks say so
-    for pod in bench.pods:
-        if told[0][pod.uid] != told[1][pod.uid]:
+    for at, pod in enumerate(bench.pods):
+        if told[0][at] != told[1][at]:
             yield f"treats pod {pod.name} differently after other pods; keep nothing of a pod before Reserve"
 
 

@@ -9,7 +9,8 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import CURRENT, EARLIER, LATER, find_release
 from moorage.plugins.resources.scoring_strategies import UtilizationPoint
 from moorage.plugins.shared.releases import VARIANTS
-from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.fake_handle import FakeHandle
+from moorage.testing.plugin_checks import check_plugin, sample_cluster
 from moorage.testing.reuse_checks import check_reuse
 from moorage.testing.rule_checks import check_what_ifs
 from tests.strategies import clusters, pods
@@ -24,7 +25,9 @@ ARGS = {"RequestedToCapacityRatio": {"shape": SHAPE}}
 def test_a_variant_keeps_the_contract(plugin, ended):
     cls = VARIANTS[plugin, ended]
     assert cls.name == plugin
-    check_plugin(cls(cls.Args(**ARGS[plugin])) if plugin in ARGS else cls())
+    cluster, gates = sample_cluster(), FeatureGates(release=find_release(ended).name)
+    made = cls(cls.Args(**ARGS[plugin])) if plugin in ARGS else cls()
+    check_plugin(made, cluster=cluster, handle=FakeHandle(cluster.snapshot, gates=gates))
 
 
 class Bench:

@@ -13,6 +13,7 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.earlier.node_volume_limits import NodeVolumeLimitsV121, limit_key
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.fake_handle import FakeHandle
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_csi_node, a_volume, standing_on, with_objects
@@ -203,4 +204,6 @@ def test_events_that_wake():
 
 def test_satisfies_the_plugin_contract():
     pods = [a_pod("plain"), a_pod("with", volumes=standing_on("a", "c", "d"))]
-    check_plugin(NodeVolumeLimitsV121(), pods=pods, cluster=cluster_with_limit(limit=3))
+    cluster = cluster_with_limit(limit=3)
+    handle = FakeHandle(cluster.snapshot, gates=FeatureGates(release="1.21"))
+    check_plugin(NodeVolumeLimitsV121(), pods=pods, cluster=cluster, handle=handle)

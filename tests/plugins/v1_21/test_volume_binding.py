@@ -15,6 +15,7 @@ from moorage.errors import AttemptError
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.earlier.volume_binding import VolumeBindingArgsV121, VolumeBindingV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.fake_handle import FakeHandle
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.storage import (
@@ -240,7 +241,9 @@ def test_satisfies_the_plugin_contract(gates):
         a_volume("pv", nodeAffinity=on_hosts("n1")),
     ]
     pods = [a_pod("plain"), a_pod("one", volumes=standing_on("free")), a_pod("two", volumes=standing_on("bound", "free"))]
-    check_plugin(with_gates(**gates), pods=pods, cluster=cluster_of(*objects, local("x", "n0", "3Gi", "made")))
+    cluster = cluster_of(*objects, local("x", "n0", "3Gi", "made"))
+    handle = FakeHandle(cluster.snapshot, gates=FeatureGates(gates, "1.21"))
+    check_plugin(VolumeBindingV121(), pods=pods, cluster=cluster, handle=handle)
 
 
 def test_rejections_are_unresolvable():

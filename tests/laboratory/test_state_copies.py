@@ -134,7 +134,7 @@ class Local:
 
     def pre_enqueue(self, pod):
         self.seen.append(pod.name)
-        return Hold("never") if pod.name == "held" else None
+        return Hold.because("never") if pod.name == "held" else None
 
 
 def test_a_fork_with_a_plugin_from_elsewhere_is_played_again():

@@ -37,7 +37,7 @@ class Fails:
         how = pod.metadata.labels.get("fails")
         if how == "reserve":
             raise RuntimeError("no answer")
-        return Hold("not this one") if how == "reserveRejects" else None
+        return Hold.because("not this one") if how == "reserveRejects" else None
 
 
 def config(release):

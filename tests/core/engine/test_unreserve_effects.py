@@ -18,10 +18,10 @@ class Leaves:
     refuses_at = ""
 
     def reserve(self, state, pod, node):
-        return Hold("not today") if self.refuses_at == "reserve" else None
+        return Hold.because("not today") if self.refuses_at == "reserve" else None
 
     def permit(self, state, pod, node):
-        return Hold("not today") if self.refuses_at == "permit" else None
+        return Hold.because("not today") if self.refuses_at == "permit" else None
 
     def pre_bind(self, state, pod, node):
         yield Call(run=None, stand_in=lambda: self.notes.append(f"+{pod.name}"))

@@ -12,6 +12,7 @@ import pytest
 
 from moorage.api.cel import COST_LIMIT, CompileError, compile_selector, estimated_selector_cost
 from moorage.api.cel.call_estimates import UNBOUNDED, FieldPath, scaled
+from moorage.api.cel.list_attributes import Lists
 from tests.cluster.apiserver.custom_kinds import DEFINITIONS, MERGE, ask, define, definition
 
 RECORDED = json.loads((Path(__file__).parent / "rule_costs.json").read_text(encoding="utf-8"))
@@ -94,9 +95,9 @@ def test_a_selector_is_judged_as_kube_apiserver_judges_it(store, expression, is_
 
 def test_a_function_of_listed_attributes_needs_them():
     expression = "device.attributes['d'].x.includes('a')"
-    assert estimated_selector_cost(expression, True) < COST_LIMIT
+    assert estimated_selector_cost(expression, Lists.SUPPORTED) < COST_LIMIT
     with pytest.raises(CompileError, match="undeclared reference to 'includes'"):
-        estimated_selector_cost(expression, False)
+        estimated_selector_cost(expression, Lists.UNKNOWN)
 
 
 def test_paths_share_memory_as_slices_of_go_do():

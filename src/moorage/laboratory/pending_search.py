@@ -163,6 +163,8 @@ class PendingSearch:
     def _made(self, changes: Sequence[Change], pods: Sequence[str]) -> list[str]:
         """Make changes. Return the pods that have a node then."""
         self.runs += 1
+        if self._limits.untouched.holds_any(changes, self._cluster.present()):
+            return []
         try:
             self._cluster.apply(*changes)
         except MoorageError:
@@ -235,6 +237,8 @@ class PendingSearch:
     def _try(self, changes: Sequence[Change], key: str) -> bool:
         """Make changes, and keep them if they place the pod."""
         self.runs += 1
+        if self._limits.untouched.holds_any(changes, self._cluster.present()):
+            return False
         with self._cluster.transaction() as trial:
             try:
                 self._cluster.apply(*changes)
@@ -266,6 +270,8 @@ class PendingSearch:
         if (held := self._cluster.simulation.pod_named(key)) is None or held.spec.node_name:
             return held is not None  # another pod of these may have preempted it
         (first,) = self._cluster.schedule([key])
+        if first.victims and self._limits.untouched.holds_pods(first.victims, self._cluster.present()):
+            return False
         pods = (self._cluster.pod(victim) for victim in first.victims if keeps)
         if first.node is None and first.nominated and first.victims and all(controller_of(one.metadata) for one in pods):
             self._cluster.apply(*(Change("cluster", "evict", f"pod/{victim}") for victim in first.victims))
@@ -346,6 +352,8 @@ class PendingSearch:
             for search, offers in found or ():
                 for one in search.following(changes, offers, self._limits.may):
                     more = self._of_templates(one, pods)
+                    if self._limits.untouched.holds_any(more, self._cluster.present()):
+                        continue
                     if more not in seen and (due := self._cost_in(more, pods)) < most and not search.broken_by(more):
                         seen.add(more)
                         heapq.heappush(heap, (due, sort_key(more), next(serial), more))

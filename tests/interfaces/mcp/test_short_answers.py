@@ -184,3 +184,42 @@ def test_texts_for_agents_are_asked_for():
         assert _for_agents.get()
     finally:
         _for_agents.reset(token)
+
+
+@pytest.mark.slow
+def test_an_agent_names_what_to_leave_alone_gets_usage_of_the_server_and_hears_progress(tmp_path):
+    usage = tmp_path / "top.txt"
+    usage.write_text("NAMESPACE NAME CPU(cores) MEMORY(bytes)\ndefault b 100m 100Mi\n")
+    heard = []
+
+    async def hear(progress, total, message):
+        heard.append((progress, message))
+
+    async def conversation(client):
+        alone = await said_by(client, "explain", pods=["new"], doNotTouch=["pods:default/b"])
+        wrong = await said_by(client, "explain", pods=["new"], doNotTouch=["b"])
+        fitting = await said_by(client, "rightsize")
+        answer = await client.call_tool("survive", {}, progress_callback=hear)
+        return alone, wrong, fitting, answer.is_error
+
+    alone, wrong, fitting, failed = talk(
+        conversation, "-f", str(REPORTS / "the-budget-forbids-to-make-room.yaml"), "--usage", str(usage)
+    )
+    assert not alone[0], alone
+    assert "shrink" in alone[1]
+    assert "priority-1" not in alone[1]
+    assert wrong[0]
+    assert "write pods:, namespaces: or nodes:" in wrong[1]
+    assert not fitting[0], fitting
+    assert not failed
+    assert [number for number, _ in heard] == sorted(number for number, _ in heard)
+
+
+@pytest.mark.slow
+def test_without_usage_of_the_server_the_agent_is_asked_for_it():
+    async def conversation(client):
+        return await said_by(client, "rightsize")
+
+    failed, text = talk(conversation, "-f", "examples/demo")
+    assert failed
+    assert "give usage" in text

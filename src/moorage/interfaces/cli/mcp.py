@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from moorage.errors import InputError
-from moorage.interfaces.cli.cluster_files import keeping_what_is_read
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, keeping_what_is_read, read_file
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.question_worker import AGENT_ANSWERING, answer_an_agent
 from moorage.interfaces.cli.questions.question import open_question
@@ -31,6 +31,7 @@ def mcp(**given: Any) -> None:
             asked.cluster.run()
             return asked.cluster
 
+    usage = read_file(given["usage"], CONFIG_LIMIT).decode() if given["usage"] else ""
     live = given["live"]
     if live:
         endpoint_of(given["kubeconfig"], given["context"])  # a context that does not exist is an error at once
@@ -45,7 +46,9 @@ def mcp(**given: Any) -> None:
         answering = (
             AGENT_ANSWERING if live else block.enter_context(inheriting(answer_an_agent))
         )  # forks while no other thread runs
-        server = make_server(AgentAnswers(folder, answering, input_words(given), given["most"]), ClusterView(read, live=live))
+        server = make_server(
+            AgentAnswers(folder, answering, input_words(given), given["most"]), ClusterView(read, live=live), usage
+        )
         if given["port"] is None:
             unguard()  # the protocol is JSON, which escapes control characters, and needs the plain stream
             server.run("stdio")

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -45,7 +46,7 @@ _HINTS: Final = tuple(
         (r"(?:Commands and all names)?(?:: | )-o wide", ""),
         (r"A longer --time-limit could find", "A longer search could find"),
         (r" ?More time for the others: --time-limit SECONDS, or 0 for no limit\.", ""),
-        (r" ?Other nodes: --types FILE", ""),
+        (r"\s*Other\s+nodes:\s+--types\s+FILE", ""),
         (r"; give --seeds 10 for intervals", "; more seeds give intervals"),
         (r"moorage explain --pending", "explain"),
         (r" not counted; --all-nodes counts all\.", " not counted."),
@@ -65,6 +66,14 @@ _OPEN, _CLOSE = "<cluster-data>", "</cluster-data>"
 #: The bracket of what could be read as one of the marks, in any case, with anything between its letters.
 _BETWEEN: Final = r"[\W_]{0,8}"
 _MARK: Final = re.compile(rf"[<\uff1c\ufe64\u2039\u27e8\u3008](?={_BETWEEN}{_BETWEEN.join('clusterdata')})", re.IGNORECASE)
+
+
+def _silent(_: str) -> None:
+    """Show no progress."""
+
+
+#: What gets the progress of the question that a task asks.
+SHOW: Final[ContextVar[Callable[[str], None]]] = ContextVar("SHOW", default=_silent)
 
 
 class AgentAnswer(NamedTuple):
@@ -137,7 +146,7 @@ class AgentAnswers:
                 for name, text in arguments.files.items():
                     (folder / name).write_text(text, "utf-8")
                 words = (command, *self._words, "-o", output, *rest)
-                answer, error = await answered_by_process(self._answering, words, folder, None, self._limits, lambda _: None)
+                answer, error = await answered_by_process(self._answering, words, folder, None, self._limits, SHOW.get())
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         if error:

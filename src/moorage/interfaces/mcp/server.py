@@ -5,9 +5,12 @@ Source  modelcontextprotocol.io: specification 2025-11-25
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
+from itertools import count
 from typing import Annotated, Any, Final, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -21,7 +24,7 @@ from moorage.basis import table_of
 from moorage.basis.printable import some
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli.help import help_pages
-from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView, as_data, clipped, part_of
+from moorage.interfaces.mcp.answers import SHOW, AgentAnswers, ClusterView, as_data, clipped, part_of, without_options
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 # The tools of ``moorage mcp``: one for each question, from ``tools.toml``, and a look-up of objects.
@@ -44,10 +47,10 @@ _RESOURCE: Final = 5
 
 
 class Tools:
-    """Tools over one cluster. Each returns text for an agent, and raises InputError."""
+    """Tools over one cluster. Each returns text for an agent, and raises InputError. ``usage``: what pods use, if known."""
 
-    def __init__(self, answers: AgentAnswers, view: ClusterView) -> None:
-        self._answers, self._view = answers, view
+    def __init__(self, answers: AgentAnswers, view: ClusterView, usage: str = "") -> None:
+        self._answers, self._view, self._usage = answers, view, usage
 
     def all(self) -> Sequence[Callable[..., Awaitable[str]]]:
         """Return the tools; the name and the docstring of each are its name and description."""
@@ -59,6 +62,8 @@ class Tools:
         parameters["at"] = _SHARED["at"]
 
         async def tool(**given: Any) -> str:
+            if "usage" in parameters and not given.get("usage"):
+                given["usage"] = self._usage
             needs = row.get("needs", ())
             if needs and not any(given.get(one) for one in needs):
                 raise InputError(f"give {row.get('needed') or _either(needs)}")
@@ -137,13 +142,34 @@ class _Server(MCPServer[None]):
         wrong = sorted(arguments.keys() - known.get(name, arguments).keys())
         if wrong:
             raise ToolError(f"{name} has no argument {some(wrong)}; it has {', '.join(known[name])}")
-        return await super().call_tool(name, arguments, context)
+        before = SHOW.set(_telling(context)) if context is not None else None
+        try:
+            return await super().call_tool(name, arguments, context)
+        finally:
+            if before is not None:
+                SHOW.reset(before)
 
 
-def make_server(answers: AgentAnswers, view: ClusterView) -> MCPServer[None]:
-    """Return a server with all tools, and the resources that their answers name."""
+def _telling(context: Context[None, Any]) -> Callable[[str], None]:
+    """Return what sends texts about the progress of a call as notifications, if its client asked for them."""
+    steps, sending = count(1), set[asyncio.Task[None]]()
+
+    async def send(text: str) -> None:
+        with suppress(Exception):  # the client is gone, or the call has ended
+            await context.report_progress(next(steps), message=without_options(text))
+
+    def show(text: str) -> None:
+        task = asyncio.ensure_future(send(text))
+        sending.add(task)
+        task.add_done_callback(sending.discard)
+
+    return show
+
+
+def make_server(answers: AgentAnswers, view: ClusterView, usage: str = "") -> MCPServer[None]:
+    """Return a server with all tools, and the resources that their answers name. ``usage``: what pods use, if it is known."""
     server = _Server("moorage", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
-    for tool in Tools(answers, view).all():
+    for tool in Tools(answers, view, usage).all():
         server.add_tool(_with_clear_errors(tool), annotations=_READS, structured_output=False)
 
     @server.resource("moorage://answers/{number}/{form}", description="An earlier answer: text, wide or json, in parts.")

@@ -22,6 +22,7 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
+from moorage.laboratory.change.untouchable import NOTHING, Untouchable
 from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.costs import CHANGES, Costs
 from moorage.laboratory.edit.changes import AT_FIRST, GOING, is_of_start, is_transient
@@ -63,11 +64,15 @@ class Advice:
     ``costs``     if they have prices, other nodes cannot be bought; if they have what pods use, no request falls below that
     """
 
-    def __init__(self, around: Surroundings, key: str, costs: Costs | None = None, *, everything: bool = False) -> None:
+    def __init__(
+        self, around: Surroundings, key: str, costs: Costs | None = None, *, everything: bool = False,
+        untouched: Untouchable = NOTHING,
+    ) -> None:  # fmt: skip
         self._around = around
         self._key = key
         self._prices, self._usage = (costs.prices, costs.usage) if costs is not None else ({}, {})
         self.everything = everything
+        self._untouched = untouched
         #: What to do instead of each change, on each node.
         self._known: dict[tuple[Change, str | None], list[Change]] = {}
         self.left_out: dict[str, set[tuple[str, str, str]]] = {}
@@ -326,8 +331,18 @@ class Advice:
 
     # -- answers --------------------------------------------------------------------------------------------------------------
 
+    def forbids(self, changes: ChangeSet) -> bool:
+        """Return whether changes touch what is to be left alone, and note those that do."""
+        if not self._untouched.holds_any(changes, self._around):
+            return False
+        self.leave_out("untouched", (one for one in changes if self._untouched.holds_any([one], self._around)))
+        return True
+
     def refuses(self, changes: ChangeSet, broken: int, trial: Trial) -> bool:
         """Return whether an answer is left out for what becomes of other pods; ``broken``: violations of budgets."""
+        if self._untouched.holds_pods((*trial.displaced, *trial.stranded), self._around):
+            self.leave_out("untouched", changes)
+            return True
         preempts = any(one.verb in KINDS["priority"] for one in changes)
         reason = "budget" if broken else "stranded" if trial.stranded else ""
         reason = reason or ("returns" if preempts and any(map(self._returns, trial.displaced)) else "")

@@ -45,6 +45,7 @@ from moorage.laboratory.change.change_sets import (
 from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.change.effects import all_who_make, effects_of
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
+from moorage.laboratory.change.untouchable import NOTHING, Untouchable
 from moorage.laboratory.cluster_objects import ListedObjects, Surroundings
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.trial.trials import Trial, Trials
@@ -71,6 +72,7 @@ class ChangeLimits(Struct, frozen=True):
     ``all_changes`` also offers what no one should do
     ``with_queue``  the pods ahead of the pod in the queue are tried before it
     ``budget``      ends the search when it is spent
+    ``untouched``   what no change that is offered may touch
     """
 
     may: tuple[Owner, ...] = OWNERS
@@ -80,6 +82,7 @@ class ChangeLimits(Struct, frozen=True):
     with_queue: bool = False
     budget: TimeBudget = msgspec.field(default_factory=TimeBudget)
     all_changes: bool = False
+    untouched: Untouchable = NOTHING
 
 
 _LIMITS: Final = ChangeLimits()
@@ -329,6 +332,8 @@ class SearchFront:
         if changes in self._seen:
             return
         self._seen.add(changes)
+        if self.search.advice is not None and self.search.advice.forbids(changes):
+            return
         least = self.search.costs.least_of(changes)
         if least < self.below:
             heapq.heappush(self._heap, (least, sort_key(changes), next(self._serial), changes))
@@ -376,7 +381,9 @@ def find_least_change(
     search = ChangeSearch.over(trials, objects, probes=limits.probes, costs=limits.costs, verbs=verbs)
     search.budget = limits.budget
     search.costs = search.costs.with_nodes(search.around)
-    advice = search.advice = Advice(search.around, trials.key, search.costs, everything=all_changes)
+    advice = search.advice = Advice(
+        search.around, trials.key, search.costs, everything=all_changes, untouched=limits.untouched
+    )  # fmt: skip
     if search.attempt(_NONE, look=True).node:
         return ChangeAnswers((), "run", search.runs, 0, is_placed=True)
     fronts: list[SearchFront] = []

@@ -25,6 +25,7 @@ from moorage.interfaces.cli.questions.question import Asked, exit_status, open_q
 from moorage.interfaces.cli.questions.question_options import selector_of
 from moorage.interfaces.cli.terminal import Progress, bare, output_style, print_styled, say
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits
+from moorage.laboratory.change.untouchable import Untouchable
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
 from moorage.laboratory.pending_search import grouped
@@ -333,8 +334,9 @@ def _limits(given: dict[str, Any]) -> ChangeLimits:
         raise click.UsageError(f"--may: {', '.join(unknown) or 'no owner'}; use any of {', '.join(OWNERS)}")
     may = tuple(owner for owner in OWNERS if owner in named)
     return ChangeLimits(
-        may, given["alternatives"], given["probes"], _costs(given), given["with_queue"], all_changes=given["all_changes"]
-    )
+        may, given["alternatives"], given["probes"], _costs(given), given["with_queue"], all_changes=given["all_changes"],
+        untouched=Untouchable(tuple(given["untouched"])),
+    )  # fmt: skip
 
 
 def _costs(given: Mapping[str, Any]) -> Costs:

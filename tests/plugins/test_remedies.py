@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from moorage.framework.changes import RemedyingPlugin
 from moorage.plugins import BUILTIN
 from moorage.plugins.node_affinity import NodeAffinity
@@ -98,3 +100,32 @@ def test_a_skew_is_the_smallest_that_admits_the_pod():
     assert found[1] == ("pod", "max-skew", "pod/default/new", "topologySpreadConstraints[1].maxSkew", 1, 4)
     assert len(found) == 3
     assert len(found[2]) == 3
+
+
+TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+TAINTED = {  # the taints of a node, its labels, the pod's tolerations, and whether counting it may be what rejects the pod
+    "a taint": ([TAINT], {"zone": "b"}, [], True),
+    "a taint that evicts": ([{**TAINT, "effect": "NoExecute"}], {"zone": "b"}, [], True),
+    "none": ([], {"zone": "b"}, [], False),
+    "a taint that only costs score": ([{**TAINT, "effect": "PreferNoSchedule"}], {"zone": "b"}, [], False),
+    "a taint that the pod tolerates": ([TAINT], {"zone": "b"}, [{"key": "gpu", "operator": "Exists"}], False),
+    "a taint on a node outside all domains": ([TAINT], {}, [], False),
+    "a taint on a node that does not count": ([TAINT], {"zone": "b", "disk": "hdd"}, [], False),
+}
+
+
+@pytest.mark.parametrize(("taints", "labels", "tolerations", "may_help"), TAINTED.values(), ids=TAINTED)
+def test_taints_are_honored_only_where_a_tainted_node_counts(taints, labels, tolerations, may_help):
+    constraint = {
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }  # fmt: skip
+    nodes = [a_node("na", {"zone": "a", "disk": "ssd"}), a_node("nc", {"zone": "c", "disk": "ssd"})]
+    cluster = a_cluster([*nodes, a_node("nb", {"disk": "ssd", **labels}, taints=taints)], {
+        "na": [a_pod(f"w{i}", {"app": "web"}) for i in range(3)],
+    })  # fmt: skip
+    pod = a_pod(
+        "new", {"app": "web"}, topologySpreadConstraints=[constraint], tolerations=tolerations, nodeSelector={"disk": "ssd"}
+    )
+    verbs = [offer[1] for offer in offers(PodTopologySpread(), pod, cluster) if isinstance(offer, tuple)]
+    assert ("honor-taints" in verbs) is may_help

@@ -12,6 +12,7 @@ from moorage.framework.changes import Change, Detail, Owner, Remedies
 from moorage.plugins.shared.evictions import evict_any, pods_near
 from moorage.plugins.shared.term_names import selector_text, spread_name, topology_name
 from moorage.plugins.spread.spread_counts import Spread
+from moorage.state.node_matching import DO_NOT_SCHEDULE, rows_tolerated
 from moorage.state.view import BoolArray, NodeView, PodInfo
 
 
@@ -102,6 +103,18 @@ def remedies_of_spreads(
             yield from _remedies(spread, domain, fields[place] if place < len(fields) else None, pod, node)
 
 
+def _counts_tainted(spread: Spread, pod: PodInfo, node: NodeView) -> bool:
+    """Return whether a constraint that ignores taints counts a node with one that the pod does not tolerate.
+
+    Such a node may be the empty domain that holds the minimum down, or hold pods that no longer count with ``Honor``.
+    """
+    nodes = node.snapshot.nodes
+    counted = nodes.ids(nodes.label(spread.constraint.topology_key)) != 0
+    if spread.rows is not None:
+        counted &= spread.rows
+    return not rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, numeric=False)[counted].all()
+
+
 def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node: NodeView) -> Iterator[Remedies]:
     constraint = spread.constraint
     key, term = constraint.topology_key, spread_name(constraint.topology_key, constraint.selector)
@@ -119,8 +132,7 @@ def _remedies(spread: Spread, domain: int, at: _Field | None, pod: PodInfo, node
         if at is not None and at.owner == "pod" and spread.least == 0 and domains < constraint.min_domains:
             # With fewer domains than minDomains, the minimum counts as 0.
             yield Change("pod", "min-domains", at.target, f"{at.path}.minDomains", constraint.min_domains, domains, term=term)
-    if at is not None and at.owner == "pod" and not constraint.honors_taints:
-        # Nodes with taints that the pod does not tolerate count as empty, unless the constraint honors taints.
+    if at is not None and at.owner == "pod" and not constraint.honors_taints and _counts_tainted(spread, pod, node):
         yield Change("pod", "honor-taints", at.target, f"{at.path}.nodeTaintsPolicy", "Ignore", "Honor", term=term)
     counted = [
         (other, name)

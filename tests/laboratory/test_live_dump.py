@@ -11,7 +11,8 @@ import pytest
 import moorage
 from moorage.errors import ClusterError
 from moorage.laboratory.dump.live_dump import DumpWriter, Pages, fetch, served_companions
-from moorage.simulator.kueue.batch_jobs import KINDS, read_queues
+from moorage.simulator.job_kinds import KINDS
+from moorage.simulator.kueue.batch_jobs import read_queues
 from moorage.simulator.kueue.settings import read_settings
 from tests.live.server.test_embedded_start import PODS, a_scheduler, a_store, make_node, starting, until
 

@@ -46,6 +46,18 @@ class _Data(Struct, frozen=True, forbid_unknown_fields=True):
 _DATA: Final = msgspec.toml.decode(text_of("moorage.simulator", "job_kinds.toml"), type=_Data)
 #: Kinds by plural, version and group, and where their pod sets stand.
 PLACES: Final[Mapping[str, tuple[PodSetPlace, ...]]] = _DATA.kinds
+_PLURALS: Final = (
+    "clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads", "workloadpriorityclasses", "admissionchecks",
+    "topologies",
+)  # fmt: skip
+#: The kinds of Kueue by their names.
+QUEUE_KINDS: Final = (
+    *(f"{plural}.{version}.kueue.x-k8s.io" for plural in _PLURALS for version in ("v1beta1", "v1beta2")),
+    "configurations.v1beta1.config.kueue.x-k8s.io",
+    "configurations.v1beta2.config.kueue.x-k8s.io",
+)
+#: These, and the kinds of jobs that Moorage knows only for queues.
+KINDS: Final = (*QUEUE_KINDS, *PLACES)
 #: The name, the count and the template of a pod set.
 PodSet = tuple[str, int, PodTemplateSpec]
 _ENDED: Final = frozenset({"Completed", "Complete", "Failed", "Succeeded"})

@@ -25,7 +25,7 @@ from moorage.interfaces.cli.kubectl import complete, kubectl, main
 from moorage.interfaces.cli.man import man_pages
 from moorage.interfaces.cli.questions import explain as explain_module
 from moorage.laboratory.dump import live_cache
-from moorage.simulator.kueue.batch_jobs import KINDS
+from moorage.simulator.job_kinds import KINDS
 from tests.cluster.apiserver.custom_kinds import ask, define, definition
 from tests.live.server.test_embedded_start import NODES, PODS, a_scheduler, a_store, make_node, starting, until
 

@@ -2,7 +2,8 @@
 
 from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluster
+from moorage.simulator.job_kinds import KINDS, QUEUE_KINDS
+from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.simulate import Options, prepare
 
 API = "kueue.x-k8s.io/v1beta2"

@@ -129,7 +129,7 @@ class StoreSource:
         """Return the kinds that questions read: built-in ones, and those of Kueue and its jobs that the cluster has."""
         custom = [kind for kind in self._store.kinds.stored if kind.custom is not None]
         if custom:
-            from moorage.simulator.kueue.batch_jobs import KINDS as QUEUED  # loaded only for clusters with custom kinds
+            from moorage.simulator.job_kinds import KINDS as QUEUED  # loaded only for clusters with custom kinds
 
             custom = [kind for kind in custom if f"{kind.resource}.{kind.version}.{kind.group}" in QUEUED]
         return [*_READ, *custom]

@@ -43,7 +43,8 @@ from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, Sw
 from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, TraceSource, read_trace_source
 from moorage.report.job_tables import TableSetting
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.kueue.batch_jobs import KINDS, queued_cluster
+from moorage.simulator.job_kinds import KINDS
+from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.simulate import Options, kinds_named, load_options
 from moorage.simulator.simulation import SimulatedCluster

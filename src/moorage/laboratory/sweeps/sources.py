@@ -21,7 +21,8 @@ from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.sweeps.grid import GridField
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.kueue.batch_jobs import QUEUE_KINDS, read_queues
+from moorage.simulator.job_kinds import QUEUE_KINDS
+from moorage.simulator.kueue.batch_jobs import read_queues
 from moorage.simulator.trace import Trace
 from moorage.simulator.traces.formats import FORMATS, is_function, read_trace
 from moorage.simulator.traces.streams import open_bytes

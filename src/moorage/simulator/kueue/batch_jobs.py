@@ -14,7 +14,7 @@ from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.job_kinds import PLACES
+from moorage.simulator.job_kinds import QUEUE_KINDS
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.figures import queue_report
 from moorage.simulator.kueue.integrations import QueuedWork, find_works
@@ -28,20 +28,8 @@ from moorage.simulator.pod_records import SimulatedAttempt
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 
-_PLURALS: Final = (
-    "clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads", "workloadpriorityclasses", "admissionchecks",
-    "topologies",
-)  # fmt: skip
-#: The kinds of Kueue by their names.
-QUEUE_KINDS: Final = (
-    *(f"{plural}.{version}.kueue.x-k8s.io" for plural in _PLURALS for version in ("v1beta1", "v1beta2")),
-    "configurations.v1beta1.config.kueue.x-k8s.io",
-    "configurations.v1beta2.config.kueue.x-k8s.io",
-)
 #: A time of creation before it is none: the input does not say it.
 _EPOCH_S: Final = 1e8
-#: These, and the kinds of jobs that Moorage knows only for queues.
-KINDS: Final = (*QUEUE_KINDS, *PLACES)
 
 
 @dataclass(slots=True)

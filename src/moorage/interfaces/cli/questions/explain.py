@@ -36,6 +36,7 @@ from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
 from moorage.report.style import lines_of, paragraph, some_pods, yaml_text
 from moorage.report.workload_explanation import GangExplanation
+from moorage.simulator.job_kinds import KINDS, PLACES, QUEUE_KINDS
 from moorage.simulator.simulation import SimulatedAttempt
 
 # -- explain jobs ------------------------------------------------------------------------------------------------------
@@ -52,9 +53,6 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
     """
     kinds = {name.partition("/")[0].lower() for name in names if "/" in name}
     if kinds and all("/" in name for name in names):
-        from moorage.simulator.job_kinds import PLACES
-        from moorage.simulator.kueue.batch_jobs import KINDS  # Kueue is loaded only for questions about its jobs
-
         of_queues = {*_WORKLOADS, "job", "podgroup", "compositepodgroup"}
         if kinds <= of_queues | {name.partition(".")[0].removesuffix("s") for name in PLACES}:
             return KINDS
@@ -65,11 +63,7 @@ def kinds_of_jobs(names: Iterable[str]) -> tuple[str, ...]:
 
 def queue_kinds(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the kinds of Kueue, by which jobs of named pods may wait, if files are read; a live cluster gives them anyway."""
-    if not given["pods"] or not given["paths"]:
-        return ()
-    from moorage.simulator.kueue.batch_jobs import KINDS
-
-    return KINDS
+    return KINDS if given["pods"] and given["paths"] else ()
 
 
 def explain_groups(given: Mapping[str, Any], asked: Asked) -> list[GangExplanation] | None:
@@ -136,13 +130,15 @@ def explain_waiting(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] 
 
     Their pods do not exist yet in a cluster, and where they would go is another question than why they wait.
     """
-    from moorage.laboratory.explain.explain_workload import explain_workload, work_of_pods
-    from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues
-
     names = [name.removeprefix("pod/") for name in given["pods"]]
     if not names or any("/" in name for name in names) or given["output"] == "html":
         return None
     cluster = asked.changed_input
+    if not any(one.resource in QUEUE_KINDS for one in cluster.custom):
+        return None
+    from moorage.laboratory.explain.explain_workload import explain_workload, work_of_pods
+    from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues  # Kueue is loaded only where it has queues
+
     if not (documents := read_queues(cluster, None)):
         return None
     queued = queued_cluster(cluster, documents)

@@ -20,7 +20,8 @@ from moorage.laboratory.compare.measured_run import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv, overview_summary
-from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, queued_cluster, read_queues
+from moorage.simulator.job_kinds import KINDS, QUEUE_KINDS
+from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues
 
 
 @described("report")

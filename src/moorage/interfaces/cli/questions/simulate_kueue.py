@@ -12,7 +12,8 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.questions.gate_options import SimulationGates
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.kueue.batch_jobs import KINDS, QueuedCluster, queued_cluster, read_queues
+from moorage.simulator.job_kinds import KINDS
+from moorage.simulator.kueue.batch_jobs import QueuedCluster, queued_cluster, read_queues
 from moorage.simulator.kueue.integrations import works_of_trace
 from moorage.simulator.pod_records import SimulatedAttempt
 from moorage.simulator.simulate import Options

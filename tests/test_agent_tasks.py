@@ -20,13 +20,15 @@ TASKS = grader.tasks()
 
 
 def solved(task):
-    """The transcript of an agent that asks once and proposes the first change of the answer."""
+    """The transcript of an agent that asks once and proposes the first change of the answer, or waits if it has none."""
     cluster = grader.cluster_of(task)
     cluster.run()
-    found = cluster.least_change("new", alternatives=6)[0]
+    found = cluster.least_change("new", alternatives=6)
+    assert found or TASKS[task]["cause"] == "gated"  # whoever set a gate removes it
+    kind = found[0].kind if found else "wait"
     fields = ("owner", "verb", "target", "path", "old", "new")
-    changes = [{name: getattr(one, name) for name in fields} for one in found.changes if found.kind != "wait"]
-    answer = {"cause": TASKS[task]["cause"], "objects": TASKS[task]["objects"], "kind": found.kind, "changes": changes}
+    changes = [{name: getattr(one, name) for name in fields} for one in found[0].changes] if kind != "wait" else []
+    answer = {"cause": TASKS[task]["cause"], "objects": TASKS[task]["objects"], "kind": kind, "changes": changes}
     return {"task": task, "calls": [{"tool": "explain"}], "answer": answer}
 
 

@@ -142,8 +142,8 @@ def test_liveness_fails_and_no_later_leader_hangs_on_the_same_pod(tmp_path):
         (condition,) = (one for one in conditions if one["type"] == "PodScheduled")
         assert (condition["status"], condition["reason"]) == ("False", "PluginHung")
         assert condition["message"].startswith("plugin Bad (")
-        events = place.api.do("GET", "/api/v1/namespaces/default/events")["items"]
-        assert [one["involvedObject"]["name"] for one in events if one["reason"] == "PluginHung"] == ["spins"]
+        events = place.api.do("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        assert [one["regarding"]["name"] for one in events if one["reason"] == "PluginHung"] == ["spins"]
         second, _ = await scheduler(place, tmp_path, limit="4s")
         await place.until(lambda: place.holder() != "", START_S)
         place.world.pod("goes")

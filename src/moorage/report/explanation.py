@@ -285,7 +285,8 @@ def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield "\n".join(change_lines(explanation.changes, explanation.nodes, explanation.left_out, wide=wide))
     elif explanation.no_change_helps:
         known = "that makes sense" if explanation.left_out else "that is listed"
-        said = f"What to do: no change {known} helps with nodes like those of the cluster. Other nodes: --types FILE"
+        helps = "helps with nodes like those of the cluster. Other nodes: --types FILE"
+        said = f"What to do: no change {known} {'lets it run' if explanation.outcome == 'gated' else helps}"
         yield paragraph(said, indent="  ")
     if explanation.scores is not None:
         yield score_lines(explanation.scores, explanation.nodes, wide=wide)

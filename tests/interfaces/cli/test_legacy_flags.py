@@ -15,7 +15,7 @@ from moorage.interfaces.cli.live.run import run
 from moorage.interfaces.cli.pflag import FlagError, Given, read_flags
 from tests.interfaces.cli.test_run import PAGE, run_here
 
-OWN = {"emulate", "max-pd-vols", "plugins", "record", "seed", "ui", "verify"}
+OWN = {"emulate", "hang-limit", "max-pd-vols", "plugin-timeout", "plugins", "record", "seed", "ui", "verify"}
 
 #: From the sources of kube-scheduler 1.19.7: every flag, with its default. (The generated reference pages of these releases
 #: also list --azure-container-registry-config, which their generator links in and kube-scheduler does not.)

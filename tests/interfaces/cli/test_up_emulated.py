@@ -25,7 +25,7 @@ V1BETA1 = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerC
 NOTHING = {
     "config": None, "emulate": None, "algorithm_provider": "", "policy_config_file": "", "policy_configmap": "",
     "policy_configmap_namespace": "", "use_legacy_policy_config": False, "scheduler_name": "", "hard_pod_affinity": None,
-    "feature_gates": "", "plugins": (), "seed": 0, "max_disks": None,
+    "feature_gates": "", "plugins": (), "seed": 0, "max_disks": None, "plugin_timeout": 0.0,
 }  # fmt: skip
 
 

@@ -130,6 +130,9 @@ HINTS = {
     "and 3 more (use -o wide for all)": "and 3 more",
     "4 more changes: -o wide": "4 more changes",
     "Verified by the engine. More: -o wide": "Verified by the engine.",
+    "helps with nodes like those. Other nodes:\n  --types FILE\n\nVerified": "helps with nodes like those.\n\nVerified",
+    "helps with nodes like those.\n  Other nodes: --types FILE": "helps with nodes like those.",
+    "that is all (-o wide for\n    the rest)": "that is all",
     "kubectl scale deployment web --replicas=3": "kubectl scale deployment web --replicas=3",
 }
 

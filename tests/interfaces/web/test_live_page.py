@@ -162,14 +162,16 @@ def test_a_pod_is_explained_and_a_change_tried(lab, visit, text_of):
         "answer": {**pending["answer"], "outcome": "placed"},
     }
     server.answers["GET /lab/v1/pods/default/search-2/explanation"] = {"_status": 202, "id": "q1"}
-    states = iter(
-        [{"state": "running", "progress": {"text": "looking", "done": 1, "total": 9}}, {"state": "done", "answer": pending}]
-    )
-    server.answers["GET /lab/v1/questions/q1"] = lambda: next(states)
-    server.answers["POST /lab/v1/questions"] = placed
+    state = {"state": "running", "progress": {"text": "looking", "done": 1, "total": 9}}
+    server.answers["GET /lab/v1/questions/q1"] = lambda: state
+    # Without a search the cause is known at once.
+    cause = {**pending, "answer": {**pending["answer"], "changes": []}}
+    server.answers["POST /lab/v1/questions"] = lambda: placed if "changes" in server.asked[-1][1] else cause
     with visit.page(server.url + "#/pod/default/search-2", allow=NETWORK) as page:
-        page.get_by_text("looking").wait_for()
         page.get_by_role("heading", name=pending["summary"]).wait_for()
+        page.get_by_text("Looking for changes that would place the pod").wait_for()
+        assert page.get_by_role("button", name="Try").count() == 0
+        state = {"state": "done", "answer": pending}
         page.get_by_role("button", name="Try").first.click()
         page.get_by_text("default/search-2 is on general-c2.").wait_for()
         visit.shoot(page, "pod")

@@ -41,7 +41,11 @@ def server():
     ]
     pods += [{"key": f"default/search-{at}", "cause": "0/8 nodes are available: 8 Insufficient cpu."} for at in (2, 3)]
     server = LabServer(snapshot(nodes, pods, writable=True))
-    kinds = {"drain": document("drain"), "compare": printed(*("compare", "-f", "examples/demo", "--b-release=1.35"))}
+    kinds = {
+        "drain": document("drain"),
+        "compare": printed(*("compare", "-f", "examples/demo", "--b-release=1.35")),
+        "explain": document("pending"),
+    }
     server.answers |= {
         "GET /lab/v1/history": history(1),
         "GET /lab/v1/setup": setup_document(a_scheduler(), [], list),
@@ -110,7 +114,10 @@ def test_a_node_says_who_selects_it_and_a_pod_what_was_recorded(server, visit):
     data["pods"]["requires"] = {"known": [json.dumps(SELECTED)], "index": [0, 1, 3], "value": [0, 0, 0]}
     data["pods"]["recorded"] = {"known": [told], "index": [3], "value": [0]}
     own = LabServer(data)
-    own.answers |= {"GET /lab/v1/pods/default/search-2/explanation": document("pending")}
+    own.answers |= {
+        "GET /lab/v1/pods/default/search-2/explanation": document("pending"),
+        "POST /lab/v1/questions": document("pending"),
+    }
     try:
         with visit.page(own.url + "#/node/n1") as page:
             row = page.get_by_role("table", name="Who selects it").locator("tbody tr")

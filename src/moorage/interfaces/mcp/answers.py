@@ -37,11 +37,13 @@ from moorage.simulator.owners import controller_title, deployment_name
 FORMS: Final[Mapping[str, str]] = {"text": "text", "wide": "wide", "json": "json"}
 #: Where a command has another name for a form, or not that form.
 _OUTPUTS: Final = {("simulate", "text"): "table", ("sweep", "wide"): "text"}
+#: A space of a hint, which may be the end of a wrapped line.
+_SPACE: Final = r"(?: |\n *)"
 #: Hints about the command line in texts, and what stands for them.
 _HINTS: Final = tuple(
-    (re.compile(found), instead)
+    (re.compile(found.replace(" ", _SPACE)), instead)
     for found, instead in (
-        (r" ?\((?:use )?-o wide(?: [^)\n]*)?\)", ""),
+        (r" ?\((?:use )?-o wide(?: [^)]{0,80})?\)", ""),
         (r" ?More: -o wide", ""),
         (r"(?:Commands and all names)?(?:: | )-o wide", ""),
         (r"A longer --time-limit could find", "A longer search could find"),

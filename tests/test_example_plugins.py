@@ -155,6 +155,7 @@ def test_each_program_of_the_examples_has_a_plugin():
         "over-time",
         "three-teams",
         "waiting-line",
+        "incidents",
     }
 
 

@@ -169,7 +169,7 @@ def test_a_pod_is_explained_and_a_change_tried(lab, visit, text_of):
     server.answers["POST /lab/v1/questions"] = lambda: placed if "changes" in server.asked[-1][1] else cause
     with visit.page(server.url + "#/pod/default/search-2", allow=NETWORK) as page:
         page.get_by_role("heading", name=pending["summary"]).wait_for()
-        page.get_by_text("Looking for changes that would place the pod").wait_for()
+        page.get_by_text("Looking for changes that would place the pod … looking").wait_for()
         assert page.get_by_role("button", name="Try").count() == 0
         state = {"state": "done", "answer": pending}
         page.get_by_role("button", name="Try").first.click()
@@ -181,6 +181,25 @@ def test_a_pod_is_explained_and_a_change_tried(lab, visit, text_of):
     path, body = server.asked[-1]
     assert (path, body["question"]) == ("/lab/v1/questions", {"explain": "default/search-2"})
     assert body["changes"] == pending["answer"]["changes"][0]["atoms"]
+
+
+def test_a_cause_stands_while_the_search_for_changes_fails_or_is_cancelled(lab, visit):
+    server = lab(snapshot([{"name": "general-c2"}], [{"key": "default/search-2", "attempts": 2}]))
+    pending = document("pending")
+    path = "GET /lab/v1/pods/default/search-2/explanation"
+    server.answers[path] = {"_status": 422, "kind": "Status", "message": "the search cannot run"}
+    server.answers["POST /lab/v1/questions"] = {**pending, "answer": {**pending["answer"], "changes": []}}
+    with visit.page(server.url + "#/pod/default/search-2", allow=NETWORK) as page:
+        page.get_by_role("heading", name=pending["summary"]).wait_for()
+        page.get_by_text("the search cannot run").wait_for()
+        server.answers[path] = {"_status": 202, "id": "q7"}
+        server.answers["GET /lab/v1/questions/q7"] = {"state": "running"}
+        page.get_by_role("button", name="Ask again").click()
+        with page.expect_event("requestfinished", lambda request: request.method == "DELETE"):
+            page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Ask", exact=True).wait_for()
+        assert page.get_by_role("heading", name=pending["summary"]).count() == 1
+    assert ("DELETE /lab/v1/questions/q7", None) in server.asked
 
 
 def test_another_pod_does_not_stand_over_the_last_answer(lab, visit):
@@ -204,7 +223,8 @@ def test_a_question_that_fails_says_why_and_one_that_runs_can_be_cancelled(lab, 
         server.answers[path] = {"_status": 202, "id": "q7"}
         server.answers["GET /lab/v1/questions/q7"] = {"state": "running"}
         page.get_by_role("button", name="Ask again").click()
-        page.get_by_role("button", name="Cancel").click()
+        with page.expect_event("requestfinished", lambda request: request.method == "DELETE"):
+            page.get_by_role("button", name="Cancel").click()
         page.get_by_role("button", name="Ask", exact=True).wait_for()
     assert ("DELETE /lab/v1/questions/q7", None) in server.asked
 

@@ -33,6 +33,7 @@ export async function answerTo<T>(
   if (status !== 202) return body as T;
   const path = `questions/${encodeURIComponent((body as { id: string }).id)}`;
   const cancel = () => void ask(path, { method: "DELETE" }).catch(() => undefined);
+  if (signal.aborted) cancel();
   signal.addEventListener("abort", cancel, { once: true });
   for (;;) {
     if (signal.aborted) throw new ApiError(0, "Cancelled.");

@@ -32,7 +32,7 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
   }, [pod, cluster]);
   const early = first.state === "done" && first.answer.answer.pod === pod ? first.answer : undefined;
   const answer = asked.state === "done" ? asked.answer : (asked.state === "running" ? asked.last : undefined) ?? early;
-  const searches = asked.state === "running" && answer === early && early?.answer.outcome !== "placed";
+  const searches = answer === early && asked.state !== "done" && early?.answer.outcome !== "placed";
   useEffect(() => {
     if (!answer?.answer.scores) return;
     const control = new AbortController();
@@ -50,11 +50,13 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
           </Button>
         </p>
       )}
-      {!answer && <Waiting asked={asked} what={`Explaining ${pod}`} cancel={cancel} again={explain} />}
-      {searches && (
-        <p class="notice" role="status">
-          Looking for changes that would place the pod …
-        </p>
+      {(!answer || searches) && (
+        <Waiting
+          asked={asked}
+          what={answer ? "Looking for changes that would place the pod" : `Explaining ${pod}`}
+          cancel={cancel}
+          again={explain}
+        />
       )}
       {answer && (
         <StillCluster.Provider value={cluster}>

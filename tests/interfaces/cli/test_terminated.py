@@ -97,7 +97,7 @@ def test_a_served_report(tmp_path):
     assert command.end()[0] == 0  # as ``up`` and ``run``: an end on request is no error
 
 
-def a_cluster(path, nodes=60, pods=1200):
+def a_cluster(path, nodes=200, pods=4000):
     made = [
         {
             "apiVersion": "v1", "kind": "Node",

@@ -7,6 +7,7 @@ user.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import signal
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 import msgspec
@@ -160,10 +161,29 @@ def run_command(command: click.Command, name: str, args: Sequence[str] | None = 
     if "_MOORAGE_COMPLETE" not in os.environ:  # click writes completions as bytes, which the guard rejects
         guard()
     with _ended_by_sigterm():
-        status = _run(list(sys.argv[1:] if args is None else args), command, name)
+        try:
+            status = _run(list(sys.argv[1:] if args is None else args), command, name)
+        except BaseExceptionGroup:  # what an event loop makes of an end while tasks start
+            if not is_ending():
+                raise
         status = TERMINATED if is_ending() else status
     unguard()  # after an unexpected exception Python prints the traceback through the guard
+    if is_ending() and _threads_left():
+        _leave(status)
     sys.exit(status)
+
+
+def _threads_left() -> bool:
+    """Return True if Python would wait for threads: what SIGTERM interrupted may hold a lock that they need."""
+    return any(one is not threading.main_thread() and not one.daemon for one in threading.enumerate())
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process with what it does at its end, such as deleting temporary folders, but without waiting for threads."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 #: The process that handles SIGTERM; its forks do not.

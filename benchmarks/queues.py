@@ -10,7 +10,8 @@ from typing import Any, Final
 from benchmarks.what_ifs import loop_us
 from moorage.laboratory.cluster_objects import read_given
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.kueue.batch_jobs import KINDS, QUEUE_KINDS, QueuedCluster, queued_cluster
+from moorage.simulator.job_kinds import KINDS, QUEUE_KINDS
+from moorage.simulator.kueue.batch_jobs import QueuedCluster, queued_cluster
 from moorage.simulator.kueue.cycle import QueueAdmission
 from moorage.simulator.kueue.objects import read_objects
 from moorage.simulator.kueue.workloads import Workload, read_workload

@@ -24,8 +24,11 @@ from moorage.api.admission import (
     set_default_storage_class,
 )
 from moorage.api.core import LimitRange, Pod, PodSpec
+from moorage.api.defaults import default_pod
+from moorage.api.documents.statuses import invalid
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.validation.pods import pod_faults
 from moorage.basis.printable import counted, some
 from moorage.simulator.cluster_input import ClusterInput
 
@@ -36,10 +39,14 @@ _OF_CLASS: Final = ("priority", "priority_class_name", "preemption_policy")
 
 @dataclass(frozen=True, slots=True)
 class Admittance:
-    """A cluster after admission. ``refused``: UID of a new pod → its violations of limit ranges; ``cluster`` has these pods."""
+    """A cluster after admission. ``refused``: UID of a new pod → its violations of limit ranges; ``cluster`` has these pods.
+
+    ``invalid``: UID of a new pod → what is wrong with it since a limit range gave it its defaults.
+    """
 
     cluster: ClusterInput
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    invalid: Mapping[str, str] = field(default_factory=dict)
 
 
 def admit(cluster: ClusterInput) -> ClusterInput:
@@ -62,7 +69,7 @@ def admit_strictly(cluster: ClusterInput, *, bounds: bool = True) -> Admittance:
     admitted = with_fields(
         cluster, pods=pods, pod_groups=groups, composite_pod_groups=trees, persistent_volume_claims=claims, report=report
     )
-    return Admittance(admitted, admission.out_of_bounds)
+    return Admittance(admitted, admission.out_of_bounds, admission.invalid)
 
 
 class _Admission:
@@ -72,13 +79,15 @@ class _Admission:
         self._bounds = bounds
         #: New pods that limit ranges refuse, by UID.
         self.out_of_bounds: dict[str, tuple[str, ...]] = {}
+        #: New pods that the defaults of limit ranges make invalid, by UID.
+        self.invalid: dict[str, str] = {}
         self._priorities = {found.metadata.name: found for found in cluster.priority_classes}
         self._runtimes = {found.metadata.name: found for found in cluster.runtime_classes}
         self._limits: dict[str, list[LimitRange]] = {}
         for limit_range in cluster.limit_ranges:
             self._limits.setdefault(limit_range.metadata.namespace, []).append(limit_range)
         # The admitted spec is kept beside the outcome, so that its id is not reused.
-        self._seen: dict[tuple[str, int], tuple[PodSpec, Admitted, tuple[str, ...]]] = {}
+        self._seen: dict[tuple[str, int], tuple[PodSpec, Admitted, tuple[str, ...], str]] = {}
         #: Spec of a pod from a dump that lacks a priority, by its id → that spec, and the spec with the priority.
         self._resolved: dict[int, tuple[PodSpec, PodSpec]] = {}
         #: Class and preemption policy of such a spec → the fields that it gets.
@@ -91,11 +100,13 @@ class _Admission:
         key = (pod.namespace, id(pod.spec))
         if key not in self._seen:
             self._seen[key] = (pod.spec, *self._admitted(pod))
-        _, admitted, out_of_bounds = self._seen[key]
+        _, admitted, out_of_bounds, wrong = self._seen[key]
         for refusal in admitted.refusals:
             self._refused.setdefault(refusal, []).append(pod.key)
         if out_of_bounds:
             self.out_of_bounds[pod.uid] = out_of_bounds
+        elif wrong:
+            self.invalid[pod.uid] = wrong
         spec = admitted.pod.spec
         return pod if spec is pod.spec else replace(pod, spec=spec)
 
@@ -111,15 +122,16 @@ class _Admission:
             known = self._resolved[id(spec)] = (spec, spec if given["priority"] is None else replace(spec, **given))
         return pod if known[0] is known[1] else Pod(metadata=pod.metadata, spec=known[1], status=pod.status)
 
-    def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...]]:
-        """Return a pod after admission; and its violations of limit ranges, empty unless ``bounds``."""
+    def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...], str]:
+        """Return a pod after admission; its violations of limit ranges, and what they made invalid, empty unless ``bounds``."""
         with_limits = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
         with_priority = resolve_priority(with_limits.pod, self._priorities)
         with_runtime = apply_runtime_class(add_default_tolerations(with_priority.pod), self._runtimes)
         refusals = (*with_priority.refusals, *with_runtime.refusals)
+        wrong = "" if with_limits.pod.spec is pod.spec else _made_wrong(pod, with_limits.pod)
         if self._bounds:
-            return Admitted(with_runtime.pod, refusals), with_limits.refusals
-        return Admitted(with_runtime.pod, (*with_limits.refusals, *refusals)), ()
+            return Admitted(with_runtime.pod, refusals), with_limits.refusals, wrong
+        return Admitted(with_runtime.pod, (*filter(None, [wrong]), *with_limits.refusals, *refusals)), (), ""
 
     def group(self, group: G) -> G:
         """Set a group's priority from its class or the default class, as for pods."""
@@ -135,6 +147,13 @@ class _Admission:
             f"the API server would reject {counted(len(names), 'pod')} ({some(names)}), simulated anyway: {refusal}"
             for refusal, names in self._refused.items()
         ]
+
+
+def _made_wrong(before: Pod, after: Pod) -> str:
+    """Return what validation finds wrong with a pod since limit ranges changed it: a request above the default limit, say."""
+    known = set(map(str, pod_faults(default_pod(before))))
+    faults = [fault for fault in pod_faults(default_pod(after)) if str(fault) not in known]
+    return str(invalid("Pod", "", before.name, faults)).partition(" is invalid: ")[2] if faults else ""
 
 
 def _claim(claim: PersistentVolumeClaim, cluster: ClusterInput) -> PersistentVolumeClaim:

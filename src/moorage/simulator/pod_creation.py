@@ -104,7 +104,7 @@ class PodCreation:
         self.refused: list[NotCreated] = []
         self.later: list[Pod] = []
         self._cluster = cluster = admitted.cluster
-        self._out_of_bounds = admitted.refused
+        self._out_of_bounds, self._invalid = admitted.refused, admitted.invalid
         self._ledger = QuotaLedger.of(before)
         known = {claim.key for claim in before.persistent_volume_claims}
         self._fresh = {claim.key: claim for claim in cluster.persistent_volume_claims if claim.key not in known}
@@ -114,7 +114,7 @@ class PodCreation:
 
     def run(self) -> ClusterInput:
         """Create the new pods; return the cluster without the refused pods and claims."""
-        if not (self._ledger or self._out_of_bounds or self._cluster.limit_ranges):
+        if not (self._ledger or self._out_of_bounds or self._invalid or self._cluster.limit_ranges):
             return self._cluster
         kept: list[Pod] = []
         for new, group in groupby(self._cluster.pods, key=is_new):
@@ -176,9 +176,9 @@ class PodCreation:
         first = pods[0]
         if first.spec.volumes or first.spec.resource_claims or any(pod.namespace != first.namespace for pod in pods):
             return (pod for pod in pods if self._creates(pod))
-        bounds = self._out_of_bounds.get(first.uid)
-        if bounds is not None:
-            return self._refuse_all(pods, Refused("pods", first.name, aggregate(bounds), by="LimitRange"))
+        limited = self._limited(first)
+        if limited is not None:
+            return self._refuse_all(pods, limited)
         count, refused = self._ledger.charge_up_to(first, len(pods))
         if refused is not None:
             self._refuse_all(pods[count:], refused)
@@ -192,10 +192,7 @@ class PodCreation:
         """Create a pod with its claims; return False if the pod, or a claim of its stateful set, is refused."""
         claims = [claim for claim in self._claims_of(pod) if controller_of(claim.metadata) is None]
         refused = next((why for claim in claims if (why := self._claim(claim)) is not None), None)
-        bounds = self._out_of_bounds.get(pod.uid)
-        if refused is None and bounds is not None:
-            refused = Refused("pods", pod.name, aggregate(bounds), by="LimitRange")
-        refused = refused or self._ledger.charge(pod)
+        refused = refused or self._limited(pod) or self._ledger.charge(pod)
         if refused is not None:
             self.refused.append(NotCreated(pod, refused))
             return False
@@ -206,6 +203,13 @@ class PodCreation:
             if is_made_for(device, {pod.uid}) and self._ledger.charge(device) is not None:
                 self._no_claims.add(device.key)
         return True
+
+    def _limited(self, pod: Pod) -> Refused | None:
+        """Return why limit ranges keep a pod from being created; None if they do not."""
+        if (wrong := self._invalid.get(pod.uid)) is not None:
+            return Refused("pods", pod.name, wrong, by="LimitRange", makes_invalid=True)
+        bounds = self._out_of_bounds.get(pod.uid)
+        return None if bounds is None else Refused("pods", pod.name, aggregate(bounds), by="LimitRange")
 
     def _claims_of(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
         """Yield the new claims of a pod's volumes: of a stateful set, or of ephemeral volumes."""

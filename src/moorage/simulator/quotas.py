@@ -21,6 +21,7 @@ from moorage.api.documents.served_kinds import Document, ServedKind, served
 from moorage.api.documents.statuses import forbidden
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.quantity import exact
+from moorage.api.requirements import quoted
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.report.outcome import QuotaAmount
 from moorage.rules.admission import quota_usage
@@ -39,6 +40,7 @@ class Refused(Struct, frozen=True):
 
     ``by``     ``ResourceQuota``, ``LimitRange``, ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``
     ``quota``  the name of the quota that refuses it
+    ``makes_invalid``  it does not refuse the object, but changes it so that it is invalid
     """
 
     resource: str
@@ -48,10 +50,13 @@ class Refused(Struct, frozen=True):
     quota: str = ""
     shortages: tuple[QuotaAmount, ...] = ()
     group: str = ""
+    makes_invalid: bool = False
 
     @property
     def message(self) -> str:
         """The API server's message: ``pods "web-0" is forbidden: exceeded quota: compute, requested: …``."""
+        if self.makes_invalid:
+            return f"Pod {quoted(self.name)} is invalid: {self.why}"
         return str(forbidden(self.resource, self.group, self.name, self.why))
 
 

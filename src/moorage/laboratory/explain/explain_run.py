@@ -80,7 +80,7 @@ def _subject(refused: RefusedPods) -> str:
 
 
 def _why(refused: RefusedPods) -> str:
-    said = refused.message.partition(" is forbidden: ")[2]
+    said = refused.message.partition(" is forbidden: ")[2] or refused.message.partition(" is ")[2]
     if not refused.amounts:
         return said.removeprefix("failed ") if refused.by == "ResourceQuota" else said
     lacks = ", ".join(f"{one.resource} (used {one.used} of {one.hard}, requested {one.requested})" for one in refused.amounts)

@@ -1,6 +1,8 @@
 """Floors can be loaded alone: a fresh process that imports all of one loads nothing that drives or shows it."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,15 @@ def test_a_floor_loads_nothing_foreign(floor):
     names = loaded(ROOT, floor)
     assert len([name for name in names if name.startswith(f"moorage.{floor}")]) > 5
     assert [name for name in names if name.split(".")[1] in FOREIGN[floor]] == []
+
+
+@pytest.mark.slow
+def test_a_question_is_loaded_without_what_only_few_answers_need():
+    """The reader of certificates and the client of HTTP take a tenth of the time to start."""
+    code = "import sys, moorage.laboratory.cluster; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src")
+    assert "moorage.rules.admission.registration_checks" in told.stdout.split()
+    assert {"cryptography", "http.client"} & set(told.stdout.split()) == set()
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -15,10 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding
-
 from moorage.api.cel.types import BOOL
 from moorage.api.documents.served_kinds import Document
 from moorage.api.names import check_dns1035_label, check_dns1123_label, check_dns1123_subdomain, check_qualified_name
@@ -243,6 +239,8 @@ _REQUEST: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s.*?-----END \1-----
 @check("signing request")
 def _signing_request(path: str, encoded: str) -> Iterable[Fault]:
     """Yield the fault of a text in base64 that is no certificate request in PEM, or whose signature is wrong."""
+    from cryptography import x509  # loaded only where a certificate is read
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         text = base64.b64decode(encoded or "").decode("latin-1")
@@ -365,6 +363,8 @@ def _trust_bundle(path: str, text: str) -> Faults:
 
 
 def _entry_faults(path: str, text: str, seen: dict[bytes, list[int]]) -> Faults:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
 
     for i, block in enumerate(_REQUEST.finditer(text)):
         if block[1] != "CERTIFICATE":

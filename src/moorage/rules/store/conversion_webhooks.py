@@ -9,8 +9,6 @@ Source  apiextensions-apiserver, pkg/apiserver/conversion/webhook_converter.go
 from __future__ import annotations
 
 import copy
-import http.client
-import ssl
 import uuid
 from collections import OrderedDict
 from typing import Any, Final
@@ -78,6 +76,9 @@ def _called(webhook: ConversionWebhook, kind: ServedKind, document: Document) ->
 
 
 def _posted(webhook: ConversionWebhook, body: bytes) -> Any:
+    import http.client  # loaded only where a webhook is called
+    import ssl
+
     if webhook.service:
         how = "the pods of this cluster do not run, so no service answers; write objects in the storage version, or run"
         raise _FailedError(f'failed: Post "{webhook.service}": {how} the webhook outside and set clientConfig.url')

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dataclasses import replace as with_costs
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -35,9 +35,12 @@ from moorage.report.atlas import find_entries, told
 from moorage.report.explanation import Explanation
 from moorage.report.obstacles import Narrowing
 from moorage.report.style import lines_of, paragraph, some_pods, yaml_text
-from moorage.report.workload_explanation import GangExplanation
+from moorage.report.workload_explanation import GangExplanation, WorkloadExplanation
 from moorage.simulator.job_kinds import KINDS, PLACES, QUEUE_KINDS
 from moorage.simulator.simulation import SimulatedAttempt
+
+if TYPE_CHECKING:
+    from moorage.simulator.kueue.batch_jobs import QueuedCluster
 
 # -- explain jobs ------------------------------------------------------------------------------------------------------
 # ``moorage explain workload/NAME``: why a job waits in Kueue's queues, and what would start it.
@@ -96,7 +99,7 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
 
     Raises  InputError for a workload that is not there
     """
-    from moorage.laboratory.explain.explain_workload import explain_workload, names_work
+    from moorage.laboratory.explain.explain_workload import names_work
     from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues
 
     cluster, names = asked.changed_input, given["pods"]
@@ -114,6 +117,15 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
         return None
     if given["output"] == "html":
         raise click.UsageError("workloads are explained as text, JSON or YAML")
+    return _explained_works(given, asked, queued, names, [number for number in numbers if number is not None])
+
+
+def _explained_works(
+    given: Mapping[str, Any], asked: Asked, queued: QueuedCluster, names: Iterable[str], numbers: Iterable[int]
+) -> list[WorkloadExplanation]:
+    """Return the explanations of works by their numbers. ``names``: what the answer says was asked."""
+    from moorage.laboratory.explain.explain_workload import explain_workload
+
     request = asked.request({"workloads": list(names)})
     return [
         explain_workload(
@@ -121,7 +133,6 @@ def explain_jobs(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] | N
             alternatives=given["alternatives"] + 2, budget=asked.budget,
         )
         for number in numbers
-        if number is not None
     ]  # fmt: skip
 
 
@@ -136,24 +147,17 @@ def explain_waiting(given: Mapping[str, Any], asked: Asked) -> Sequence[Answer] 
     cluster = asked.changed_input
     if not any(one.resource in QUEUE_KINDS for one in cluster.custom):
         return None
-    from moorage.laboratory.explain.explain_workload import explain_workload, work_of_pods
+    from moorage.laboratory.explain.explain_workload import work_of_pods
     from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues  # Kueue is loaded only where it has queues
 
     if not (documents := read_queues(cluster, None)):
         return None
     queued = queued_cluster(cluster, documents)
     numbers = dict.fromkeys(work_of_pods(queued, name, given["namespace"]) for name in names)
-    if None in numbers:
+    named = [number for number in numbers if number is not None]
+    if len(named) < len(numbers):
         return None
-    request = asked.request({"workloads": [queued.works[number].title for number in numbers if number is not None]})
-    found = [
-        explain_workload(
-            queued, number, asked.changed_options, request, probes=min(given["probes"], 200),
-            alternatives=given["alternatives"] + 2, budget=asked.budget,
-        )
-        for number in numbers
-        if number is not None
-    ]  # fmt: skip
+    found = _explained_works(given, asked, queued, [queued.works[number].title for number in named], named)
     return None if any(one.waits_for in {"started", "nodes"} for one in found) else found
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+
+from moorage.basis import text_of
 
 #: Where the pages are, relative to the documentation.
 PAGES: Final = "atlas"
@@ -58,8 +59,7 @@ class AtlasEntry(Struct, frozen=True):
 @cache
 def entries() -> tuple[AtlasEntry, ...]:
     """Return all situations."""
-    data = files("moorage.report").joinpath("atlas.json").read_bytes()
-    return msgspec.json.decode(data, type=tuple[AtlasEntry, ...])
+    return msgspec.json.decode(text_of("moorage.report", "atlas.json"), type=tuple[AtlasEntry, ...])
 
 
 def reasons_of(event: str) -> list[str]:

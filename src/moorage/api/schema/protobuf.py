@@ -27,6 +27,7 @@ import msgspec
 from moorage.api.documents.served_kinds import VERSIONS, ServedKind
 from moorage.api.documents.statuses import bad_request
 from moorage.api.durations import format_duration, parse_duration
+from moorage.api.wire_format import delimited, number, text, varint
 from moorage.basis import text_of
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -205,8 +206,8 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
         raise _Malformed(f"nested deeper than {_MAX_DEPTH} levels")
     fields = messages()[message]
     document: dict[str, Any] = {}
-    for number, raw in _fields(data):
-        field = fields.get(number)
+    for which, raw in _fields(data):
+        field = fields.get(which)
         if field is None:
             continue  # a field of a later release; servers drop unknown fields
         if field.flags & FieldFlag.MAP:
@@ -314,35 +315,6 @@ _READERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
     "F": _embedded,
     "X": lambda raw: [_string(value) for number, value in _fields(_bytes(raw)) if number == 1],
 }
-
-
-# -- protobuf wire -----------------------------------------------------------------------------------------------------
-# Protobuf wire format: variable-length integers and length-delimited fields, for encoding.
-
-
-def varint(value: int) -> bytes:
-    """Return an integer as a varint. Negative integers are encoded as unsigned 64-bit numbers."""
-    value &= 2**64 - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def number(field: int, value: int) -> bytes:
-    """Return an integer or boolean field."""
-    return varint(field << 3) + varint(value)
-
-
-def delimited(field: int, body: bytes) -> bytes:
-    """Return a length-delimited field: a message or bytes."""
-    return b"".join([varint(field << 3 | 2), varint(len(body)), body])
-
-
-def text(field: int, value: str) -> bytes:
-    """Return a string field."""
-    return delimited(field, value.encode())
 
 
 # -- protobuf encoding -------------------------------------------------------------------------------------------------

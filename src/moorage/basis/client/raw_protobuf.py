@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from moorage.api.wire_format import delimited
 from moorage.errors import ClusterError
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -35,7 +36,7 @@ def with_finalizers(body: bytes, finalizers: Sequence[str]) -> tuple[bytes, str]
         for number, part, held in _fields(body[len(_MAGIC) :]):
             if number == _OBJECT:
                 changed, version = _object(held, finalizers)
-                parts.append(_delimited(_OBJECT, changed))
+                parts.append(delimited(_OBJECT, changed))
             else:
                 parts.append(part)
     except (ValueError, IndexError) as error:
@@ -52,8 +53,8 @@ def _object(body: bytes, finalizers: Sequence[str]) -> tuple[bytes, str]:
         else:
             kept = [inner for name, inner, _ in _fields(held) if name != _FINALIZERS]
             version = next((value.decode() for name, _, value in _fields(held) if name == _VERSION), "")
-            kept += [_delimited(_FINALIZERS, one.encode()) for one in finalizers]
-            parts.append(_delimited(_METADATA, b"".join(kept)))
+            kept += [delimited(_FINALIZERS, one.encode()) for one in finalizers]
+            parts.append(delimited(_METADATA, b"".join(kept)))
     return b"".join(parts), version
 
 
@@ -87,16 +88,3 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
         found, at, shift = found | (byte & 127) << shift, at + 1, shift + 7
         if byte < 128:
             return found, at
-
-
-def _delimited(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 127:
-        made.append(value & 127 | 128)
-        value >>= 7
-    made.append(value)
-    return bytes(made)

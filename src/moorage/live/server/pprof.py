@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Final
 
+from moorage.api.wire_format import delimited, number, varint
+
 #: A function: its name, its file, and the line in it.
 Place = tuple[str, str, int]
 _HZ: Final = 100
@@ -46,38 +48,21 @@ def encoded(
         return locations.setdefault(place, len(locations) + 1)
 
     for name, unit in types:
-        out += _field(1, _number(1, text(name)) + _number(2, text(unit)))
+        out += delimited(1, number(1, text(name)) + number(2, text(unit)))
     for stack, values in samples.items():
-        ids, amounts = map(location, stack), b"".join(map(_varint, values))
-        out += _field(2, _field(1, b"".join(map(_varint, ids))) + _field(2, amounts))
-    for place, number in locations.items():
-        line = _number(1, functions[place[:2]]) + _number(2, place[2])
-        out += _field(4, _number(1, number) + _field(4, line))
-    for (name, file), number in functions.items():
-        out += _field(5, _number(1, number) + _number(2, text(name)) + _number(3, text(name)) + _number(4, text(file)))
+        ids, amounts = map(location, stack), b"".join(map(varint, values))
+        out += delimited(2, delimited(1, b"".join(map(varint, ids))) + delimited(2, amounts))
+    for place, at in locations.items():
+        line = number(1, functions[place[:2]]) + number(2, place[2])
+        out += delimited(4, number(1, at) + delimited(4, line))
+    for (name, file), at in functions.items():
+        out += delimited(5, number(1, at) + number(2, text(name)) + number(3, text(name)) + number(4, text(file)))
     if period:
-        out += _field(11, _number(1, text(types[-1][0])) + _number(2, text(types[-1][1]))) + _number(12, period)
-    out += _number(9, time.time_ns()) + _number(10, int(seconds * 1e9))
+        out += delimited(11, number(1, text(types[-1][0])) + number(2, text(types[-1][1]))) + number(12, period)
+    out += number(9, time.time_ns()) + number(10, int(seconds * 1e9))
     for one in texts:
-        out += _field(6, one.encode("utf-8", "replace"))
+        out += delimited(6, one.encode("utf-8", "replace"))
     return gzip.compress(bytes(out))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _field(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
 
 
 def stack_of(frame: FrameType | None) -> tuple[Place, ...]:

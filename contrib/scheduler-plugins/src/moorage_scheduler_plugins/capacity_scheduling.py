@@ -21,13 +21,12 @@ from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.verdicts import SKIP, Code, Hold, Skip
 from moorage.state.view import NodeInfo, PodInfo, Snapshot
 from moorage_scheduler_plugins.earlier_args import EarlierArgs
+from moorage_scheduler_plugins.eligibility import why_not
 
 ELASTIC_QUOTAS: Final = "elasticquotas.v1alpha1.scheduling.x-k8s.io"
 #: Resources that have an amount in every quota.
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NO_END: Final = 2**63 - 1
-_NEVER: Final = "not eligible due to preemptionPolicy=Never."
-_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 
 Amounts = Mapping[str, int]
 
@@ -119,9 +118,8 @@ class CapacityScheduling(
         quotas = quotas_of(attempt.snapshot)
         books = _Books(quotas, {namespace: self._sum(namespace) for namespace in quotas})
         in_quota, in_all = self._asked(pod, attempt.snapshot, books)
-        why_not = self._ineligible(pod, attempt, books, in_quota)
-        if why_not:
-            return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
+        if text := why_not(pod, attempt, lambda other: books.may_go(other, pod, in_quota)):
+            return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {text}",))
 
         def potential(pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
             return [other for other in node.pods if books.may_go(other, pod, in_quota)]
@@ -142,18 +140,6 @@ class CapacityScheduling(
             return not quota.exceeds_most(left.used[pod.namespace], in_quota) and not left.exceed_least_together(in_all)
 
         return admits
-
-    @staticmethod
-    def _ineligible(pod: PodInfo, attempt: Attempt, books: _Books, in_quota: Amounts) -> str:
-        """Return why the pod may not preempt; "" if it may. It waits for victims that are terminating on its nominated node."""
-        if pod.spec.preemption_policy == "Never":
-            return _NEVER
-        row = attempt.snapshot.table.row_of.get(pod.status.nominated_node_name)
-        status = None if row is None else attempt.verdicts.status(row)
-        if row is None or (status is not None and status.code is Code.UNRESOLVABLE):
-            return ""
-        leaving = (other for other in attempt.snapshot.table.pods[row].values() if other.terminating)
-        return _TERMINATING if any(books.may_go(other, pod, in_quota) for other in leaving) else ""
 
 
 class _Books:

@@ -17,7 +17,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.rules.store.store import Store
 from tools.cluster_checks.checks import CHECKS, check_cluster
-from tools.cluster_checks.wires import HttpWire, StoreWire
+from tools.cluster_checks.wires import HttpWire, StoreWire, WireAnswer
 
 
 def a_store():
@@ -59,6 +59,26 @@ def test_the_cluster_of_the_kubeconfig():
             await check_cluster(wire, f"moorage-check-{os.getpid()}")
 
     asyncio.run(main())
+
+
+def test_a_server_whose_admission_learns_of_a_class_late():
+    """kube-apiserver's does: its cache of classes follows a watch."""
+
+    class Late(StoreWire):
+        refusals = 0
+
+        async def ask(self, method, path, body=None, **how):
+            name = (body or {}).get("spec", {}).get("priorityClassName", "") if isinstance(body, dict) else ""
+            if name.endswith("-high") and self.refusals < 3:
+                self.refusals += 1
+                return WireAnswer(
+                    403, {"message": f'pods "important" is forbidden: no PriorityClass with name {name} was found'}
+                )
+            return await super().ask(method, path, body, **how)
+
+    late = Late(a_store())
+    asyncio.run(check_cluster(late))
+    assert late.refusals == 3
 
 
 class Twisted(StoreWire):

@@ -59,6 +59,20 @@ class Bench:
         metadata = {"name": name, "labels": labels or {}}
         return await self.make(self.pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document})
 
+    async def pod_of_new_class(self, name: str, priority_class: str) -> WireAnswer:
+        """Create a pod whose class was just made.
+
+        The admission of kube-apiserver reads classes from a cache that its own watch fills, so it may refuse the pod at first.
+        """
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                try:
+                    return await self.pod(name, priorityClassName=priority_class)
+                except AssertionError as error:
+                    if f"no PriorityClass with name {priority_class} was found" not in str(error):
+                        raise
+                    await asyncio.sleep(0.05)
+
     async def bind(self, name: str, node: str = "no-such-node", *, uid: str = "", said: str = "", **target: Any) -> WireAnswer:
         metadata = {"name": said or name, **({"uid": uid} if uid else {})}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node, **target}}
@@ -360,7 +374,7 @@ async def priorities_are_resolved(bench: Bench) -> None:
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 7}
     await bench.make(path, body)
     try:
-        made = await bench.pod("important", priorityClassName=name)
+        made = await bench.pod_of_new_class("important", name)
         bench.expect("the priority of a class", made.body["spec"].get("priority"), 7)
         unknown = {
             "metadata": {"name": "x"},

@@ -9,8 +9,11 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from moorage.api.kinds import KINDS
 from moorage.basis.client.watched_resources import WATCHED
+from moorage.basis.inputs.components import COMPANIONS, CONFIG_MAPS, RUNNERS
 from moorage.interfaces.cli.live.record import record
+from moorage.live.recording.companion_watches import BESIDE
 from moorage.live.recording.decision_comparison import ComparedDecision, Match
 from moorage.live.recording.status import _Metrics
 from tests.live.recording.test_status import recording
@@ -29,7 +32,17 @@ def test_it_may_read_what_it_watches_and_nothing_else():
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
     allowed = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
     versions = [version for one in WATCHED for version in (one, *one.older)]
-    assert allowed == {(one.api_version.rpartition("/")[0], one.plural) for one in versions}
+    watched = {(one.api_version.rpartition("/")[0], one.plural) for one in versions}
+    beside = {(one.group, one.resource) for one in KINDS if one.name in BESIDE or one.resource in RUNNERS}
+    companions = {(group, plural) for plural, group in COMPANIONS}
+    assert allowed == watched | beside | companions | {("", "configmaps")}
+
+
+def test_it_may_read_config_maps_by_name_only():
+    """Their names are those that components read in any case, and those of the manifests of Kueue and the descheduler."""
+    (rule,) = (one for one in of_kind("ClusterRole")["rules"] if "configmaps" in one["resources"])
+    assert (rule["resources"], rule["verbs"]) == (["configmaps"], ["get"])
+    assert set(rule["resourceNames"]) == {"kueue-manager-config", "descheduler", *(name for _, name in CONFIG_MAPS)}
 
 
 def test_the_container_is_restricted_and_its_arguments_exist():

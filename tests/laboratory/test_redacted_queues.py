@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from moorage.basis.inputs.components import COMPANION_KINDS
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import redact_cluster
 from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.autoscalers.karpenter.judgement import Karpenter
 from moorage.simulator.cluster_reader import read
-from moorage.simulator.components import COMPANION_KINDS
 from moorage.simulator.kueue.batch_jobs import queued_cluster, read_queues
 from moorage.simulator.simulate import Options
 from tests.reports.tables import FOLDER

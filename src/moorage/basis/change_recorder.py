@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from moorage.api.custom_objects import CustomKind, CustomObject
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
+from moorage.basis.inputs.components import MADE_FOR_LOGS
 from moorage.basis.recording.frames import Dropped, Mark, Put, Touched
 from moorage.basis.recording.log_reader import STARTED
 from moorage.basis.recording.log_writer import LogWriter, SnapshotWriter
@@ -23,6 +26,7 @@ from moorage.core.engine.facts import Gone, Seen
 _STEP: Final = 200
 #: A difference between two clocks from which on the time of day was set.
 _SET_S: Final = 1.0
+_encode = msgspec.json.Encoder().encode
 
 
 class ObjectEncoder:
@@ -37,9 +41,20 @@ class ObjectEncoder:
 
     def json(self, obj: Object) -> bytes:
         """Return the JSON without resource version; b"" for an object that must not be written."""
+        if isinstance(obj, CustomObject):
+            return _encode(self.custom(obj))
         kind = KIND_OF_TYPE[type(obj)]
         bare = replace(obj, metadata=replace(obj.metadata, resource_version=""))
         return self._cleaner.json(kind, kind.api_version, bare)
+
+    def custom(self, obj: CustomObject) -> dict[str, Any]:
+        """Return an object of a custom kind as it is written, without resource version."""
+        document = obj.document
+        if type(obj) in MADE_FOR_LOGS:
+            return dict(document)
+        made = self._cleaner.custom(document["apiVersion"], document["kind"], document)
+        made["metadata"] = {name: value for name, value in made["metadata"].items() if name != "resourceVersion"}
+        return made
 
     def learn(self, obj: Object) -> None:
         """Look at an object of the first lists, before any is written."""
@@ -47,6 +62,16 @@ class ObjectEncoder:
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the facts of a comparison as they may be written."""
         return dict(facts)
+
+
+def kind_in_log(obj: Object) -> str | None:
+    """Return how a log names the kind of an object: those that are none of Kubernetes' own by plural and group."""
+    if not isinstance(obj, CustomObject):
+        found = KIND_OF_TYPE.get(type(obj))
+        return None if found is None else found.name
+    kind = CustomKind.parse(obj.resource)
+    assert kind is not None
+    return f"{kind.plural}.{kind.group}"
 
 
 class LogClock:
@@ -97,12 +122,12 @@ class ChangeRecorder:
     def observe(self, fact: Seen | Gone) -> None:
         """Write a change."""
         obj = fact.obj
-        found = KIND_OF_TYPE.get(type(obj))
-        if found is None:
+        kind = kind_in_log(obj)
+        if kind is None:
             return
-        kind, own = found.name, obj.key
+        own = obj.key
         known, before = self._known.get((kind, own), (obj, None))
-        if isinstance(fact, Gone):
+        if isinstance(fact, Gone) or (isinstance(obj, CustomObject) and not obj.document):
             if self._known.pop((kind, own), None) is not None and self.has_started:
                 self.counts["deleted"] += 1
                 self.writer.append(Dropped(self._time(), kind, self.encoder.key(obj)))

@@ -36,10 +36,10 @@ from moorage.api.workloads import (
     ReplicaSet,
     StatefulSet,
 )
+from moorage.basis.inputs.components import Component
 from moorage.basis.inputs.objects import FoundObject
 from moorage.basis.printable import one_line
 from moorage.errors import InputError
-from moorage.simulator.components import Component
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def test_an_autoscaler_takes_part_in_a_replay(moorage, log, tmp_path):
         (["--from", "14:00:10", "--at", "14:00:20"], "--from excludes --at"),
         (["--from", "12:00"], "before the log begins"),
         (["--from", "noon"], "not a moment"),
-        (["--from", "14:00:10", "--kueue", "queues.yaml"], "--from excludes --kueue FILE, and a log has no Jobs"),
+        (["--from", "14:00:10", "--kueue", "queues.yaml"], "--from excludes --kueue FILE: in a replay, pods come"),
         (["--from", "14:00:10", "-f", QUEUES], "replay without them: --kueue off"),
     ],
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
+from moorage.basis.inputs.components import Component
 from moorage.errors import InputError
-from moorage.simulator.components import Component
 from moorage.simulator.kueue.batch_jobs import queued_cluster
 from moorage.simulator.kueue.settings import read_settings
 from moorage.simulator.kueue.validation import with_defaults

@@ -347,6 +347,7 @@ def _record(state: LogState) -> dict[str, Any]:
     started = state.marks.get(STARTED)
     facts = {} if started is None else started.facts
     missing = [{"kind": kind, "why": "not served"} for kind in facts.get("unserved", ())]
+    missing += [{"kind": kind, "why": "forbidden"} for kind in facts.get("forbidden", ())]
     silence_s = (state.at - state.recorded_at) / 1e6
     if silence_s > STATE_KEPT_S:
         missing.append({"kind": f"changes after {moment_text(state.recorded_at)}", "why": "no recorder ran"})

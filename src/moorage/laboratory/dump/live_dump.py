@@ -6,12 +6,12 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,13 +23,7 @@ from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.basis.client.watched_resources import server_version
 from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
-from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.objects import find_objects, plain_object
-from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
-from moorage.simulator.cluster_reader import ReadRules, read_sources
-from moorage.simulator.components import (
-    COMPANIONS,
+from moorage.basis.inputs.components import (
     CONFIG_MAPS,
     FILES,
     components_of,
@@ -37,9 +31,12 @@ from moorage.simulator.components import (
     kept_component,
     kept_config_map,
 )
-
-#: ``get(path, params)`` returns the body of a response and raises ClusterError.
-Get: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.objects import find_objects, plain_object
+from moorage.basis.inputs.served_companions import Get, served_companions
+from moorage.errors import UNREACHABLE, ClusterError, InputError
+from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
+from moorage.simulator.cluster_reader import ReadRules, read_sources
 
 #: How the objects of an API server are read: one that cannot be does not keep the others from being read.
 SERVED: Final = ReadRules(leaves_out=True)
@@ -59,21 +56,6 @@ class _Meta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVe
     uid: str = ""
     resource_version: str = ""
     token: str = ""
-
-
-class _Version(msgspec.Struct, frozen=True, rename="camel"):
-    group_version: str = ""
-
-
-class _Group(msgspec.Struct, frozen=True):
-    versions: tuple[_Version, ...] = ()
-
-
-class _Groups(msgspec.Struct, frozen=True):
-    groups: tuple[_Group, ...] = ()
-
-
-_GROUPS: Final = msgspec.json.Decoder(_Groups)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -165,31 +147,6 @@ async def version_of(get: Get) -> str:
         if error.status not in {403, 404}:
             raise
         return ""
-
-
-async def served_companions(get: Get, named_kinds: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the kinds of Kueue, autoscalers and jobs that the API server serves, each in the best of its versions.
-
-    ``named_kinds``  kinds that are read anyway
-    Raises  ClusterError if the API server cannot be reached
-    """
-    try:
-        groups = _GROUPS.decode(await get("/apis", {})).groups
-    except ClusterError as error:
-        if not error.status:
-            raise
-        return ()
-    except msgspec.MsgspecError:
-        return ()
-    served = {one.group_version for group in groups for one in group.versions}
-    known = {(kind.plural, kind.group) for kind in map(CustomKind.parse, named_kinds) if kind is not None}
-    return tuple(
-        f"{plural}.{version}.{group}"
-        for (plural, group), versions in COMPANIONS.items()
-        if (plural, group) not in known
-        for version in [next((one for one in versions if f"{group}/{one}" in served), None)]
-        if version is not None
-    )
 
 
 async def _config_maps(get: Get, names: Iterable[tuple[str, str]], take: Callable[[InputFile], None]) -> None:

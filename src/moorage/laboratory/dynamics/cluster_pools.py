@@ -16,12 +16,12 @@ from msgspec.structs import asdict
 
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
+from moorage.basis.inputs.components import Component
 from moorage.laboratory.dynamics.node_pools import NodePool
 from moorage.laboratory.node_groups import group_nodes
 from moorage.laboratory.plan.node_types import NodeType
 from moorage.simulator.autoscalers.cluster_autoscaler.flags import AutoscalerFlags, read_flags
 from moorage.simulator.autoscalers.instance_types import PriceList
-from moorage.simulator.components import Component
 
 #: The kinds to read in addition, as they are.
 AUTOSCALER_KINDS: Final = ("configmaps.v1.", "deployments.v1.apps")

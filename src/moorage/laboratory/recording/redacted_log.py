@@ -12,11 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Object, Pod
+from moorage.api.custom_objects import CustomObject
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.basis.change_recorder import ObjectEncoder
+from moorage.basis.change_recorder import ObjectEncoder, kind_in_log
+from moorage.basis.inputs.components import COMPANION_KINDS
 from moorage.errors import InputError
+from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import compared_keys, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import Tokens
 from moorage.simulator.cluster_input import SLOTS, ClusterInput
@@ -72,6 +75,8 @@ class RedactingEncoder(ObjectEncoder):
     def _made(self, obj: Object) -> tuple[str, bytes]:
         """Return key and JSON; without text for an object that is left out."""
         self.learn(obj)
+        if isinstance(obj, CustomObject):
+            return self._made_of_custom(obj)
         kind = KIND_OF_TYPE[type(obj)]
         bare = self._cleaner.cleaned(replace(obj, metadata=replace(obj.metadata, resource_version="")))
         slot = kind.slot if kind.slot in SLOTS else "others"
@@ -85,3 +90,14 @@ class RedactingEncoder(ObjectEncoder):
         metadata = document["metadata"]
         space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
         return f"{space}{metadata['name']}", msgspec.json.encode(document)
+
+    def _made_of_custom(self, obj: CustomObject) -> tuple[str, bytes]:
+        """Return key and JSON of an object of a companion; without text for one that has nothing to keep without names."""
+        kind = kind_in_log(obj)
+        key = Tokens(self._key).name(str(kind), obj.key)
+        try:
+            made = redact_cluster(read_given([self.custom(obj)], custom=COMPANION_KINDS), self._key).objects
+        except InputError:
+            return key, b""
+        found = [one for one in made if one["kind"] != "Namespace"]  # reading adds the namespace default
+        return key, msgspec.json.encode(found[0]) if found else b""

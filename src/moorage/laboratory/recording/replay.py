@@ -66,7 +66,10 @@ class LogEvents:
         if self._quotas:
             engine.on_end = in_turn(engine.on_end, lambda record: self._free(record.pod))
         for one in self._log.changes_between(self._start, self._end):
-            at, decode = (one.at - self._start) / 1e6, _DECODERS[one.kind]
+            decode = _DECODERS.get(one.kind)
+            if decode is None:
+                continue  # what is recorded beside the kinds of the scheduler
+            at = (one.at - self._start) / 1e6
             before: Any = None if one.before is None else decode(one.before)
             after: Any = None if one.after is None else decode(one.after)
             if one.kind != "Pod":

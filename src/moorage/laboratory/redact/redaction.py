@@ -19,6 +19,7 @@ from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.meta import Object
 from moorage.api.workloads import StatefulSet
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
+from moorage.basis.inputs.components import COMPANION_KINDS
 from moorage.basis.printable import one_line, some
 from moorage.core.config.decoder import read_text
 from moorage.errors import InputError
@@ -28,7 +29,6 @@ from moorage.laboratory.redact.redaction_tokens import RULES, Tokens, is_well_kn
 from moorage.laboratory.redact.redaction_walk import KNOWN_DRIVERS, Walker
 from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.components import COMPANION_KINDS
 from moorage.simulator.owners import controller_of
 
 # -- redaction config --------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from moorage.basis.inputs.components import COMPONENT, Component
 from moorage.laboratory.redact.redaction_tokens import RULES
 from moorage.laboratory.redact.redaction_walk import Walker
-from moorage.simulator.components import COMPONENT, Component
 
 _RULES: Final[Mapping[str, Any]] = RULES["companions"]
 _KEPT, _RESOURCES, _LABEL_KEYS, _BY_RESOURCE = (

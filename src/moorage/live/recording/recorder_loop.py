@@ -17,10 +17,12 @@ from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncode
 from moorage.basis.client.reflector import Reflector, Sink
 from moorage.basis.client.rest import Rest
 from moorage.basis.client.watched_resources import watched
+from moorage.basis.inputs.components import CONFIG_MAP_TYPE, RUNNERS
 from moorage.basis.printable import counted
 from moorage.basis.recording.log_writer import LogWriter
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import MoorageError
+from moorage.live.recording.companion_watches import Companions, ConfigMapReader
 from moorage.live.recording.decision_comparison import ComparedDecision, Shadow
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Log, Observers
 from moorage.live.runtime.inbox import FactSource, Inbox
@@ -35,26 +37,35 @@ BEHIND_S: Final = 5.0
 
 
 class RecorderLoop:
-    """Records a cluster until ``run`` is cancelled. ``facts`` describe it in the log; ``on_status`` is called now and then."""
+    """Records a cluster until ``run`` is cancelled. ``facts`` describe it in the log; ``on_status`` is called now and then.
+
+    ``companions``: what is recorded beside the kinds of the scheduler
+    """
 
     def __init__(
         self, recorder: ChangeRecorder, shadow: Shadow, rest: Rest, facts: Mapping[str, Any], *,
         observers: Observers = UNOBSERVED, on_status: Callable[[RecorderLoop], None] = lambda loop: None,
-        clock: Callable[[], float] = time.monotonic, inbox: int = 50_000,
+        clock: Callable[[], float] = time.monotonic, inbox: int = 50_000, companions: Companions | None = None,
     ) -> None:  # fmt: skip
         self.recorder, self.shadow, self.about = recorder, shadow, facts
         self._log, self._on_status, self._clock = observers.log, on_status, clock
         shadow.on_difference = self.difference
         self.inbox = Inbox(inbox)
         chance = random.Random()  # noqa: S311 (spreads retries)
+        own, beside = watched(shadow.scheduler.gates), companions or Companions((), {})
         self.reflectors: list[Reflector[Any]] = [
             Reflector(one, rest, self.inbox.source(one.plural), clock=clock, rng=chance, report=observers.report, streams=True)
-            for one in watched(shadow.scheduler.gates)
+            for one in (*own, *beside.resources)
         ]
+        self._beside = frozenset(one.type for one in beside.resources) | {CONFIG_MAP_TYPE}
+        self._config_maps = (
+            ConfigMapReader(rest.get, self.inbox.source("configmaps"), beside.config_maps, observers.report)
+            if companions is not None else None
+        )  # fmt: skip
         #: By type, the sources whose lists lose an order that decisions depend on, and what follows these kinds.
         self._ordered: dict[type, tuple[FactSource, Reflector[Any]]] = {
             pair[1].resource.type: pair
-            for pair in zip(self.inbox.sources, self.reflectors, strict=True)
+            for pair in zip(self.inbox.sources, self.reflectors, strict=False)  # config maps have no reflector
             if pair[1].resource.type in {Pod, Node}
         }
         self._flushed = self._said = self._empty_at = clock()
@@ -90,6 +101,9 @@ class RecorderLoop:
         async with asyncio.TaskGroup() as tasks:
             for one in self.reflectors:
                 tasks.create_task(one.run(), name=f"watch {one.resource.plural}")
+            if self._config_maps is not None:
+                ready = [one.synced.wait() for one in self.reflectors if one.resource.type in RUNNERS.values()]
+                tasks.create_task(self._config_maps.run(ready), name="read config maps")
             while True:
                 busy = self._turn()
                 if busy:
@@ -118,6 +132,9 @@ class RecorderLoop:
             fact.close()
         elif isinstance(fact, Seen | Gone):
             self.facts += 1
+            if type(fact.obj) in self._beside:
+                self.recorder.observe(fact)
+                return
             compares, early, surely = self.recorder.has_started and not self.is_behind, now, now
             if (ordered := self._ordered.get(type(fact.obj))) is not None:
                 early, surely = min(now, ordered[1].told_until), ordered[1].told_surely

@@ -21,8 +21,8 @@ from moorage.api.durations import duration_seconds
 from moorage.api.quantity import parse
 from moorage.api.selectors import EVERYTHING, Selector, compile_label_selector
 from moorage.basis import table_of
+from moorage.basis.inputs.components import Component
 from moorage.errors import InputError
-from moorage.simulator.components import Component
 from moorage.simulator.kueue.validation import with_defaults
 
 #: Kueue's feature gates with their defaults: those of which both values are simulated, those of which only the default is, and

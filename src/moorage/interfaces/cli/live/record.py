@@ -42,6 +42,7 @@ from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.redaction import redact
+from moorage.live.recording.companion_watches import find_companions
 from moorage.live.recording.decision_comparison import TOO_MANY, Match, Shadow
 from moorage.live.recording.recorder_loop import BEHIND_S, RecorderLoop
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
@@ -276,7 +277,13 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
         }  # fmt: skip
         writer = LogWriter(given["directory"], limits)
         recorder = ChangeRecorder(writer, LogClock(time.time_ns, time.monotonic, writer.last_at), encoder)
-        loop = RecorderLoop(recorder, shadow, rest, facts, observers=Observers(log.warning, log), on_status=write_status)
+        companions = await find_companions(rest.get)
+        if companions.forbidden:
+            log.warning(f"not recorded, as it may not be read: {', '.join(companions.forbidden)}")
+            facts["forbidden"] = list(companions.forbidden)
+        loop = RecorderLoop(
+            recorder, shadow, rest, facts, observers=Observers(log.warning, log), on_status=write_status, companions=companions
+        )
         count_on(loop)
         if opened is not None:
             port = await stack.enter_async_context(serving(metrics_app(loop), opened, None))

@@ -14,6 +14,7 @@ from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.rest import Rest
 from moorage.basis.files import replacing
 from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.served_companions import served_companions
 from moorage.basis.printable import counted
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
@@ -22,7 +23,6 @@ from moorage.laboratory.dump.live_dump import (
     endpoint_of,
     fetch,
     naming_the_server,
-    served_companions,
     version_of,
 )
 from moorage.simulator.cluster_input import UnreadKind

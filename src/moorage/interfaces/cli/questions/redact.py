@@ -16,6 +16,7 @@ import yaml
 
 from moorage.basis.files import read_file
 from moorage.basis.inputs.cleaned_objects import list_parts
+from moorage.basis.inputs.components import COMPANION_KINDS
 from moorage.basis.printable import counted
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import OK, PENDING
@@ -25,7 +26,6 @@ from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
 from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
-from moorage.simulator.components import COMPANION_KINDS
 from moorage.simulator.simulate import Options, load_options
 
 #: The values of scheduler options that this command does not offer.

@@ -190,9 +190,10 @@ def _replayed(given: dict[str, Any], cluster: ClusterInput, options: Options, on
 
     log = ClusterLog(next(path for path in given["paths"] if is_log(path)))
     start, end = (parse_moment(given[name] or "", *log.span()) for name in ("since", "until_moment"))
-    if queued(given, cluster) is not None:
+    recorded = any(kind.endswith(".kueue.x-k8s.io") for kind, _ in log.state_at(start).objects)
+    if not recorded and queued(given, cluster) is not None:  # pods come as the queues of the recorded cluster let them
         raise click.UsageError(
-            "the input has queues of Kueue, and a log has no Jobs: it does not say since when they waited; "
+            "queues of Kueue beside a log take no part in a replay: pods come when they came in the log; "
             "replay without them: --kueue off"
         )
     if given["autoscale"]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.core import Node
 from moorage.api.documents.object_fields import seconds
 from moorage.api.reading.manifests import read_first_yaml
+from moorage.basis.inputs.components import Component
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file
 from moorage.laboratory.cluster_objects import read_given
@@ -29,7 +30,6 @@ from moorage.simulator.autoscalers.karpenter.scene import KINDS
 from moorage.simulator.autoscalers.karpenter.settings import read_settings
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import input_notes
-from moorage.simulator.components import Component
 from moorage.simulator.pod_records import SimulatedAttempt, in_turn
 from moorage.simulator.simulate import Options
 from moorage.simulator.trace import Trace

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from moorage.api.durations import DurationError, duration_seconds
+from moorage.basis.inputs.components import Component
 from moorage.errors import InputError
-from moorage.simulator.components import Component
 
 #: The gates of 1.14 with their defaults.
 GATES: Final = {

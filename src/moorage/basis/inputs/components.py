@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from moorage.api.custom_objects import custom_type
 from moorage.api.reading.manifests import read_yaml
 from moorage.basis.inputs.objects import FoundObject, plain_object
 from moorage.errors import InputError
@@ -28,6 +29,12 @@ _IMAGES: Final = {
 _RUN_BY: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job"})
 #: How a dump writes a component: as an object of its own, as workloads in dumps have no arguments.
 COMPONENT: Final = ("moorage.dev/v1", "Component")
+#: Workloads as a recorder follows them: their document is the component that they run, empty without one.
+RUNNERS: Final = {plural: custom_type(f"{plural}.v1.moorage.dev") for plural in ("deployments", "cronjobs")}
+#: Config maps as a recorder follows them: with the texts that components read.
+CONFIG_MAP_TYPE: Final = custom_type("configmaps.v1.")
+#: The types whose documents are made for a log.
+MADE_FOR_LOGS: Final = frozenset([*RUNNERS.values(), CONFIG_MAP_TYPE])
 #: The kinds of these components that a live cluster is asked for where it serves them: plural and group, and the versions, the
 #: best first.
 COMPANIONS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {

@@ -35,7 +35,8 @@ def test_the_same_is_the_same(moorage):
     assert (answer["a"], answer["b"]) == ("cluster-autoscaler", "cluster-autoscaler")
     assert answer["figures"]["cost"]["difference"] == 0
     assert answer["figures"]["cost"]["unit"] == "USD"
-    assert answer["missing"] == ["node group eks-gpu-90ab11: it has no node, so its template is unknown and it does not grow"]
+    why = "it has no node, so its template is unknown and it does not grow (--node-templates gives one)"
+    assert answer["missing"] == [f"node group eks-gpu-90ab11: {why}"]
 
 
 REFUSED = {  # further arguments, what the error says

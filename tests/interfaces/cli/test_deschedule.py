@@ -47,7 +47,7 @@ def test_containers_that_restart_are_read_from_the_files(moorage, tmp_path):
 
 
 MISTAKES = {
-    "no policy": (ASK[:3], "Missing option '--policy'"),
+    "no policy": (ASK[:3], "no config map of the input holds a DeschedulerPolicy: give it with --policy FILE"),
     "no such file": ([*ASK[:3], "--policy", "nowhere.yaml"], "nowhere.yaml"),
     "no interval": ([*ASK, "--interval", "0s"], "--interval: 0s is not above 0"),
     "no duration": ([*ASK, "--interval", "soon"], "--interval: "),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -28,10 +28,14 @@ from moorage.api.meta import LabelSelector
 from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.selectors import SelectorError, compile_label_selector, parse_selector
 from moorage.basis import table_of
+from moorage.basis.inputs.components import files_of
+from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.objects import FoundObject, find_objects
 from moorage.errors import InputError
 from moorage.simulator.descheduler.scene import NO_EVICTION, Scene
 from moorage.simulator.owners import is_mirror, is_owned_by
 
+_KIND: Final = "DeschedulerPolicy"
 SYSTEM_CRITICAL: Final = 2_000_000_000
 #: Arguments of a plugin: a struct with the fields of ``policy.toml``.
 PluginArgs: TypeAlias = Any
@@ -186,12 +190,26 @@ class DeschedulerPolicy(_Strict, frozen=True):
 
 
 def read_descheduler_policy(text: bytes, where: str) -> DeschedulerPolicy:
-    """Read a policy, a YAML document. All faults of its plugins are reported at once.
+    """Read a policy: a YAML document, or a file with a config map that holds it.
+
+    All faults of its plugins are reported at once.
+    Raises  InputError that names the field
+    """
+    if b"ConfigMap" in text:
+        held = [one for found in find_objects(InputFile(where, text)) for one in files_of(found) if one.kind == _KIND]
+        if len(held) != 1:
+            raise InputError(f"{where}: {len(held)} {_KIND} of descheduler/v1alpha2 in config maps; expected one")
+        return policy_of(held[0].payload, held[0].where)
+    return policy_of(read_first_yaml(text, where), where)
+
+
+def policy_of(tree: Any, where: str) -> DeschedulerPolicy:
+    """Return the policy that plain data describes.
 
     Raises  InputError that names the field
     """
     try:
-        policy = msgspec.convert(read_first_yaml(text, where), DeschedulerPolicy)
+        policy = msgspec.convert(tree, DeschedulerPolicy)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {error}; expected a DeschedulerPolicy of descheduler/v1alpha2") from None
     found = []
@@ -226,6 +244,31 @@ def _profile_faults(profile: DeschedulerProfile) -> list[str]:
     evictors = (name for point in points for name in profile.enabled(point))
     found += [f".plugins: {name} is no evictor; only DefaultEvictor is" for name in evictors if name != "DefaultEvictor"]
     return found
+
+
+def policy_in(documents: Iterable[Mapping[str, Any]]) -> DeschedulerPolicy:
+    """Return the policy in the config maps of a cluster. ``documents``: its config maps, as they are.
+
+    Raises  InputError unless there is exactly one, or that names the field
+    """
+    found = [
+        one
+        for document in documents
+        if document.get("kind") == "ConfigMap"
+        for one in files_of(FoundObject("v1", "ConfigMap", dict(document), _place(document)))
+        if one.kind == _KIND
+    ]
+    if not found:
+        raise InputError(f"no config map of the input holds a {_KIND}: give it with --policy FILE")
+    if len(found) > 1:
+        places = ", ".join(sorted(one.where for one in found))
+        raise InputError(f"config maps of the input hold {len(found)} of {_KIND}: {places}; give one with --policy FILE")
+    return policy_of(found[0].payload, found[0].where)
+
+
+def _place(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata") or {}
+    return f"namespace {metadata.get('namespace') or 'default'}"
 
 
 # -- evictor -----------------------------------------------------------------------------------------------------------

@@ -8,9 +8,16 @@ from typing import Any
 
 import click
 
+from moorage.api.documents.object_fields import seconds
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
-from moorage.interfaces.cli.questions.simulate_autoscaled import Autoscaler, AutoscalerOptions, autoscaler_of, kinds_of
+from moorage.interfaces.cli.questions.simulate_autoscaled import (
+    TEMPLATES_REMEDY,
+    Autoscaler,
+    AutoscalerOptions,
+    autoscaler_of,
+    kinds_of,
+)
 from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, typical_mix, unplaced_copy
 from moorage.laboratory.dynamics.node_scalers import compare_autoscalers
 from moorage.laboratory.dynamics.pod_arrivals import Exponential, PodArrivals, PodKind, Poisson
@@ -24,7 +31,7 @@ _KARPENTER = "karpenter"
 #: The options that are part of the question.
 _ASKED = (
     "a_autoscale", "b_autoscale", "a_nodepools", "b_nodepools", "a_expander", "b_expander", "until", "arrivals", "lifetime",
-    "spot_interruptions", "seeds",
+    "spot_interruptions", "karpenter_gates", "node_templates", "seeds",
 )  # fmt: skip
 
 
@@ -34,7 +41,16 @@ def compares_autoscalers(given: Mapping[str, Any]) -> bool:
     Raises  UsageError for options that need one, or that do not go with it
     """
     sides = [given["a_autoscale"], given["b_autoscale"]]
-    needing = ("a_nodepools", "b_nodepools", "a_expander", "b_expander", "instance_types", "arrivals")
+    needing = (
+        "a_nodepools",
+        "b_nodepools",
+        "a_expander",
+        "b_expander",
+        "instance_types",
+        "arrivals",
+        "karpenter_gates",
+        "node_templates",
+    )
     if not any(sides):
         alone = next((name for name in needing if given[name]), None)
         if alone is not None:
@@ -95,11 +111,16 @@ def _name(given: Mapping[str, Any], side: str) -> str:
 
 def _scaler(given: Mapping[str, Any], side: str, cluster: ClusterInput) -> Autoscaler:
     which, pools = _which(given, side), given[f"{side}_nodepools"]
-    documents = [held.document for held in cluster.custom]
+    documents, components = [held.document for held in cluster.custom], cluster.components
     if pools:
         if which != _KARPENTER:
             raise click.UsageError(f"--{side}-nodepools needs --{side}-autoscale karpenter")
         found = read([pools], custom=kinds_of(_KARPENTER))
         documents = [held for held in documents if held.get("kind") != "NodePool"] + [held.document for held in found.custom]
-    asked = AutoscalerOptions(which, given[f"{side}_expander"], None, given["instance_types"], given["spot_interruptions"])
-    return autoscaler_of(asked, documents, cluster.nodes)
+        components = found.components or components
+    asked = AutoscalerOptions(
+        which, given[f"{side}_expander"], None, given["instance_types"], given["spot_interruptions"],
+        gates=given["karpenter_gates"], templates=given["node_templates"],
+    )  # fmt: skip
+    taken_s = seconds(cluster.report.taken_at) or 0.0
+    return autoscaler_of(asked, documents, cluster.nodes, taken_s, components, remedy=TEMPLATES_REMEDY)

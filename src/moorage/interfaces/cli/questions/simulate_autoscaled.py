@@ -153,8 +153,9 @@ def autoscaler_of(
         raise InputError("--autoscale karpenter: give what can be launched, with prices: --instance-types FILE")
     settings = read_settings(components, asked.gates)
     return KarpenterProcess(
-        documents, prices, provision_s=asked.provision_s, interruptions=asked.interruptions, settings=settings
-    )
+        documents, prices, provision_s=asked.provision_s, interruptions=asked.interruptions, settings=settings,
+        start_s=start_s or MONDAY_S,
+    )  # fmt: skip
 
 
 def _not_added(scaler: Autoscaler, simulation: Simulation) -> list[str]:
